@@ -1,0 +1,1 @@
+"""The command line: nouns are files, verbs are functions."""

@@ -1,0 +1,58 @@
+"""The nouns: what every part of Barnabas means by a partition, an offset, an epoch. Frozen, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+from uuid import UUID
+
+BrokerId = NewType("BrokerId", int)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", int)
+ZnodeVersion = NewType("ZnodeVersion", int)
+
+NO_LEADER = BrokerId(-1)
+NO_EPOCH = LeaderEpoch(-1)
+NO_TIMESTAMP = -1
+ZERO_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic; also the name of its directory."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a listener can be reached from outside."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A registered broker as clients and other brokers see it."""
+
+    id: BrokerId
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    """Who leads a partition and who is in sync with it, as the registry has it."""
+
+    leader: BrokerId
+    isr: tuple[BrokerId, ...]
+    leader_epoch: LeaderEpoch
+    controller_epoch: ControllerEpoch
+    partition_epoch: ZnodeVersion = ZnodeVersion(0)

@@ -1,0 +1,1 @@
+"""One log on disk: synchronous, over a Disk."""

@@ -1,0 +1,43 @@
+"""Start tasks together, stop them together, always in the order they were started.
+
+`asyncio.TaskGroup` and `asyncio.wait` walk a set of tasks in memory-address order, so two identical runs may differ.
+A simulation must not: this keeps a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+logger = logging.getLogger("barnabas.tasks")
+
+
+class Tasks:
+    """Background work of one owner. A task that fails is logged and told to `on_failure`; the others go on."""
+
+    def __init__(self) -> None:
+        self.running: list[asyncio.Task[Any]] = []
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.running.append(task)
+        task.add_done_callback(self.finished)
+
+    def finished(self, task: asyncio.Task[Any]) -> None:
+        if task in self.running:
+            self.running.remove(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("task failed name=%s", task.get_name(), exc_info=error)
+
+    async def stop(self) -> None:
+        """Cancel all, newest last, and wait for each."""
+        for task in list(self.running):
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+            except Exception:  # noqa: BLE001 - already logged by finished()
+                pass

@@ -1,0 +1,324 @@
+"""The doors to the world: everything a broker knows of time, sockets, files and the registry.
+
+A broker is built as `Broker(config, world)` and reaches outside through these protocols alone. The real
+doors stand beside this file; a simulation passes its own, on virtual time, and runs the very same broker.
+
+What is in: what the broker uses, with who owns what and which error means what.
+What is deliberately not in: `sleep` and timers. Driven code takes those from the running asyncio loop, which a
+simulation replaces as a whole. Foreign errors (OSError, KazooException, sqlite3.Error) end at the door: what
+comes through is StorageError, RegistryError, or `closed()` on a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Wall-clock time. Durations come from the loop: `asyncio.get_running_loop().time()`."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, as record timestamps count them; may jump either way."""
+        ...
+
+
+# ---- disk -----------------------------------------------------------------------------------------------------
+
+
+class File(Protocol):
+    """One open file. The descriptor behind it may be closed and reopened at any time (thousands of files share a
+    bounded number of descriptors), so nobody keeps `fileno()` across a turn of the loop."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write all parts at the end, or nothing: a failed write is cut back before StorageError is raised.
+        The bytes are in the page cache, not on the disk, when this returns."""
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes at `position`; fewer only at the end of the file."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def rename(self, path: str) -> None:
+        """Move the file; this object follows it."""
+        ...
+
+    def fileno(self) -> int:
+        """For sendfile, used at once. A simulated file has none."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class DirectoryLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files and directories. Paths are absolute strings. Every failure is a StorageError (OutOfSpace for a full disk)."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Write `<path>.tmp`, sync it if asked, rename it over `path`: readers see the old or the new whole."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; fine if it exists."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """A file; fine if it is gone already."""
+        ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Hold this lock file until released or the process ends; StorageError if another process holds it."""
+        ...
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the volume that holds `path`."""
+        ...
+
+    def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        """fsync here and now: for start-up, shutdown and roll, never on the produce path."""
+        ...
+
+    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        """fsync off the loop; returns when the bytes written before the call are durable."""
+        ...
+
+
+class FileSlice(NamedTuple):
+    """A run of bytes in a file, to be sent without being read into this process."""
+
+    file: File
+    position: int
+    size: int
+
+
+# ---- network --------------------------------------------------------------------------------------------------
+
+Part = bytes | bytearray | memoryview | FileSlice
+
+
+class Receiver(Protocol):
+    """Our side of a stream: the door fills its buffer and tells it so."""
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go. Never empty."""
+        ...
+
+    def received(self, size: int) -> None:
+        """So many bytes now stand at the beginning of the last `buffer()`."""
+        ...
+
+    def drained(self) -> None:
+        """Everything handed to `send` has left, after a `send` that returned False."""
+        ...
+
+    def closed(self, reason: str) -> None:
+        """The stream is gone; called exactly once, whoever ended it."""
+        ...
+
+
+class Stream(Protocol):
+    """One connection."""
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        """Queue these parts. True: all have left already. False: `drained()` will follow; until then the parts
+        (and any buffer they view) belong to the door."""
+        ...
+
+    def pause(self) -> None:
+        """Stop filling our buffer, so that the peer feels us being slow."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class Listener(Protocol):
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    async def close(self) -> None: ...
+
+
+class Network(Protocol):
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
+    ) -> Listener:
+        """Port 0 lets the system choose. `accept` returns None to refuse: the stream is closed at once.
+        Raises AddressInUse."""
+        ...
+
+    async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
+        """Raises ConnectionError."""
+        ...
+
+
+# ---- registry -------------------------------------------------------------------------------------------------
+
+
+class ZnodeStat(NamedTuple):
+    """What ZooKeeper tells of a node besides its data. `ephemeral_owner` is 0 for a persistent node."""
+
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    cversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+
+
+class WatchKind(StrEnum):
+    CREATED = "created"
+    DELETED = "deleted"
+    CHANGED = "changed"
+    CHILDREN = "children"
+
+
+class WatchEvent(NamedTuple):
+    kind: WatchKind
+    path: str
+
+
+Watch = Callable[[WatchEvent], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+class SessionState(StrEnum):
+    """What the owner of a session may believe.
+
+    CONNECTED: its ephemeral nodes stand.  SUSPENDED: they may be gone; act on nothing that depends on them.
+    EXPIRED: they are gone, and so are its watches; the session is of no more use, connect again.
+    """
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+
+
+class RegistrySession(Protocol):
+    """One client of the znode tree. Watches are one-shot and belong to the session; they fire on the loop, after
+    the change they tell of can be read. Errors: NoNode, NodeExists, BadVersion, NotEmpty,
+    NoChildrenForEphemerals, BadPath, SessionExpired."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def state(self) -> SessionState: ...
+
+    def on_state(self, listener: Callable[[SessionState], None]) -> None: ...
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]: ...
+
+    async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        """A watch set here fires on creation, too."""
+        ...
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names, sorted."""
+        ...
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> tuple[str, ZnodeStat]:
+        """The path as created (a sequential node gets ten digits behind it) and its stat."""
+        ...
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat: ...
+
+    async def delete(self, path: str, version: int = -1) -> None: ...
+
+    async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+        """All or none. Per op: the created path, the new stat of a set, None. A failure raises MultiFailed, which
+        holds the index of the op that failed and its error."""
+        ...
+
+    async def close(self) -> None:
+        """End the session; its ephemeral nodes go at once."""
+        ...
+
+
+class Registry(Protocol):
+    def connect(self, session_timeout_ms: int) -> Awaitable[RegistrySession]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All doors of one broker."""
+
+    clock: Clock
+    network: Network
+    disk: Disk
+    registry: Registry
+    random: Random

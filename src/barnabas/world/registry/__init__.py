@@ -1,0 +1,1 @@
+"""The znode tree: one port, one door for each kind of registry."""
