@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 from uuid import UUID
 
 BrokerId = NewType("BrokerId", int)
@@ -18,9 +18,8 @@ NO_TIMESTAMP = -1
 ZERO_ID = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one topic; also the name of its directory."""
+class TopicPartition(NamedTuple):
+    """One partition of one topic; also the name of its directory. A tuple, because every produce looks one up."""
 
     topic: str
     partition: int

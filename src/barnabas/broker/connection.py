@@ -1,0 +1,298 @@
+"""One client connection: bytes become frames, frames are served one at a time, answers leave in order.
+
+    received ─► [ frame | frame | part of a fr… ]  ─► serve(frame) ─► parts ─► stream.send
+                  ▲ start                  ▲ end
+
+A frame is a view of this connection's buffer, not a copy: a produced batch goes from here into its file. The buffer is
+therefore left alone while a request is being answered, which also keeps responses ordered and makes a client that does
+not read its answers stop being read itself.
+
+The buffer starts small, grows to hold the frame at hand (only as its bytes arrive: a lying length costs nothing), and
+is given back when the connection falls idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from struct import Struct
+
+from barnabas.errors import RemoteWireError
+from barnabas.world.ports import Part, Stream
+
+logger = logging.getLogger("barnabas.network")
+
+IDLE_BUFFER_BYTES = 16 * 1024
+BUSY_BUFFER_BYTES = 128 * 1024  # several pipelined requests in one read
+FRAMES_PER_TURN = 32
+
+SIZE = Struct(">i")
+
+Answer = list[Part] | None  # None: nothing is sent back (acks=0)
+
+
+class CloseConnection(Exception):
+    """The request cannot be answered; the connection ends with this one line."""
+
+
+Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer]]
+
+
+class MemoryBudget:
+    """How many bytes all connections together may hold in large buffers.
+
+    A frame that does not fit waits, unread, until others are done. A connection is given its whole frame or nothing,
+    so that two half-received frames never wait for each other.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.waiting: list[Connection] = []
+
+    def take(self, size_bytes: int, connection: Connection) -> bool:
+        if self.used_bytes and self.used_bytes + size_bytes > self.limit_bytes:
+            self.waiting.append(connection)
+            return False
+        self.used_bytes += size_bytes
+        return True
+
+    def give_back(self, size_bytes: int) -> None:
+        self.used_bytes -= size_bytes
+        waiting, self.waiting = self.waiting, []
+        for connection in waiting:
+            connection.memory_is_free()
+
+
+class Connection:
+    """The broker's end of a stream; implements `Receiver`."""
+
+    __slots__ = (
+        "active_at",
+        "answering",
+        "capacity",
+        "client_software",
+        "data",
+        "end",
+        "frame_bytes_max",
+        "is_closed",
+        "is_draining",
+        "listener_name",
+        "loop",
+        "memory",
+        "on_closed",
+        "reserved_bytes",
+        "serve",
+        "start",
+        "stream",
+        "view",
+        "waits_for_memory",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        listener_name: str,
+        serve: Serve,
+        on_closed: Callable[[Connection], None],
+        memory: MemoryBudget,
+        frame_bytes_max: int,
+    ) -> None:
+        self.stream = stream
+        self.listener_name = listener_name
+        self.serve = serve
+        self.on_closed = on_closed
+        self.memory = memory
+        self.frame_bytes_max = frame_bytes_max
+        self.loop = asyncio.get_running_loop()
+        self.active_at = self.loop.time()
+        self.capacity = IDLE_BUFFER_BYTES
+        self.data = bytearray(self.capacity)
+        self.view = memoryview(self.data)
+        self.start = 0
+        self.end = 0
+        self.reserved_bytes = 0
+        self.client_software = ("", "")
+        self.answering: asyncio.Future[Answer] | None = None
+        self.is_draining = False
+        self.waits_for_memory = False
+        self.is_closed = False
+
+    # ---- Receiver
+
+    def buffer(self) -> memoryview:
+        return self.view[self.end :]
+
+    def received(self, size: int) -> None:
+        self.active_at = self.loop.time()
+        self.end += size
+        if self.answering is None and not self.is_draining:
+            self.work()
+        elif self.end == self.capacity:
+            self.stream.pause()
+
+    def drained(self) -> None:
+        self.is_draining = False
+        self.active_at = self.loop.time()
+        self.work()
+
+    def closed(self, reason: str) -> None:
+        self.is_closed = True
+        if self.answering is not None:
+            self.answering.cancel()
+        self.release_memory()
+        self.on_closed(self)
+
+    # ---- frames
+
+    def work(self) -> None:
+        """Serve the frames that stand complete in the buffer, until one has to wait."""
+        if self.is_closed or self.answering is not None or self.is_draining:
+            return
+        answers: list[Part] = []
+        served = 0
+        try:
+            while (frame := self.next_frame()) is not None:
+                answer = self.serve(frame, self)
+                if isinstance(answer, list):
+                    answers += answer
+                elif answer is not None:
+                    self.wait_for(answer)
+                    break
+                served += 1
+                if served == FRAMES_PER_TURN:
+                    self.loop.call_soon(self.work)
+                    break
+        except (CloseConnection, RemoteWireError) as error:
+            self.refuse(answers, str(error))
+            return
+        except Exception:
+            logger.exception("request failed peer=%s:%s", *self.stream.peer)
+            self.refuse(answers, "internal error")
+            return
+        if answers and not self.stream.send(answers):
+            self.is_draining = True
+        self.pause_or_resume()
+
+    def next_frame(self) -> memoryview | None:
+        start = self.start
+        available = self.end - start
+        if available < 4:
+            self.make_room(4)
+            return None
+        size: int = SIZE.unpack_from(self.data, start)[0]
+        if size < 0 or size > self.frame_bytes_max:
+            raise RemoteWireError(
+                f"frame of {size} bytes; allowed are 0 to {self.frame_bytes_max} "
+                "(socket.request.max.bytes)"
+            )
+        if available - 4 < size:
+            self.make_room(4 + size)
+            return None
+        self.start = start + 4 + size
+        return self.view[start + 4 : start + 4 + size]
+
+    def make_room(self, wanted: int) -> None:
+        """So that the frame at `start`, of `wanted` bytes, can go on arriving."""
+        have = self.end - self.start
+        if have == 0:
+            self.start = self.end = 0
+        if self.start + wanted <= self.capacity:
+            return
+        if wanted > self.capacity:
+            if not self.reserve(wanted):
+                return
+            if have >= self.capacity // 2:
+                # Twice what has arrived, not all that was announced: the length may be a lie.
+                self.replace_buffer(max(BUSY_BUFFER_BYTES, min(2 * self.capacity, wanted)))
+                return
+        if self.start:
+            self.data[:have] = self.data[self.start : self.end]
+            self.start, self.end = 0, have
+
+    def replace_buffer(self, capacity: int) -> None:
+        data = bytearray(capacity)
+        have = self.end - self.start
+        data[:have] = self.view[self.start : self.end]
+        self.data, self.view, self.capacity = data, memoryview(data), capacity
+        self.start, self.end = 0, have
+
+    def reserve(self, size: int) -> bool:
+        missing = size - self.reserved_bytes
+        if missing <= 0 or size <= BUSY_BUFFER_BYTES:
+            return True
+        if not self.memory.take(missing, self):
+            self.waits_for_memory = True
+            return False
+        self.reserved_bytes = size
+        return True
+
+    def memory_is_free(self) -> None:
+        if not self.is_closed:
+            self.waits_for_memory = False
+            self.work()
+
+    def release_memory(self) -> None:
+        reserved, self.reserved_bytes = self.reserved_bytes, 0
+        if reserved:
+            self.memory.give_back(reserved)
+
+    def shrink_when_idle(self) -> None:
+        """Give a large buffer back; called now and then by the listener."""
+        if self.start == self.end and self.answering is None and not self.is_draining:
+            if self.capacity > IDLE_BUFFER_BYTES:
+                self.replace_buffer(IDLE_BUFFER_BYTES)
+            self.release_memory()
+
+    # ---- answers
+
+    def wait_for(self, answer: Awaitable[Answer]) -> None:
+        self.answering = asyncio.ensure_future(answer)
+        self.answering.add_done_callback(self.answered)
+
+    def answered(self, future: asyncio.Future[Answer]) -> None:
+        self.answering = None
+        if self.is_closed:
+            if not future.cancelled():
+                future.exception()
+            return
+        try:
+            answer = future.result()
+        except asyncio.CancelledError:
+            self.stream.close("request cancelled")
+            return
+        except (CloseConnection, RemoteWireError) as error:
+            self.refuse([], str(error))
+            return
+        except Exception:
+            logger.exception("request failed peer=%s:%s", *self.stream.peer)
+            self.refuse([], "internal error")
+            return
+        self.active_at = self.loop.time()
+        if answer and not self.stream.send(answer):
+            self.is_draining = True
+            self.pause_or_resume()
+            return
+        self.work()
+
+    def refuse(self, answers: list[Part], why: str) -> None:
+        """Send what was answered before, say why in one line, and end the connection."""
+        host, port = self.stream.peer
+        logger.warning("closing connection peer=%s:%s reason=%s", host, port, why)
+        if answers:
+            self.stream.send(answers)
+        self.stream.close(why)
+
+    def pause_or_resume(self) -> None:
+        """Read on only when there is room to put it and nobody is waiting for us."""
+        if self.is_closed:
+            return
+        if self.reserved_bytes and self.memory.waiting:
+            self.shrink_when_idle()
+        full = self.end == self.capacity
+        if self.is_draining or self.waits_for_memory or full:
+            self.stream.pause()
+        else:
+            self.stream.resume()

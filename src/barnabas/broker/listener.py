@@ -1,0 +1,123 @@
+"""Open doors: who may connect, how many, and for how long without saying anything.
+
+Over a limit a new connection is closed at once, with a log line that names the setting (at most one line a second, so
+that a flood of connections is not also a flood of lines).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barnabas.broker.connection import Connection, MemoryBudget, Serve
+from barnabas.world.ports import Listener, Network, Receiver, Stream
+
+logger = logging.getLogger("barnabas.network")
+
+SWEEP_SECONDS = 5.0
+UNLIMITED_MEANS_BYTES = 1 << 30  # queued.max.request.bytes=-1 still ends somewhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """The settings that bound what clients can take from a broker."""
+
+    request_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    connections_per_ip_overrides: Mapping[str, int]
+    idle_ms_max: int
+    buffered_bytes_max: int
+
+    def per_ip(self, host: str) -> int:
+        return self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
+
+
+class Listeners:
+    """All listening sockets of one broker and the connections that came in through them."""
+
+    def __init__(self, network: Network, limits: ConnectionLimits, serve: Serve) -> None:
+        self.network = network
+        self.limits = limits
+        self.serve = serve
+        budget = limits.buffered_bytes_max
+        self.memory = MemoryBudget(UNLIMITED_MEANS_BYTES if budget < 0 else budget)
+        self.listening: list[Listener] = []
+        # Insertion-ordered: a set would be walked in address order.
+        self.connections: dict[Connection, None] = {}
+        self.per_ip: dict[str, int] = {}
+        self.refused_count = 0
+        self.refusal_logged_at = -1.0
+
+    async def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
+        """Open one listener; returns the address it got."""
+        listener = await self.network.listen(host, port, lambda stream: self.accept(name, stream))
+        self.listening.append(listener)
+        return listener.address
+
+    def accept(self, listener_name: str, stream: Stream) -> Receiver | None:
+        host = stream.peer[0]
+        here = self.per_ip.get(host, 0)
+        if len(self.connections) >= self.limits.connections_max:
+            self.refused(host, f"max.connections={self.limits.connections_max}")
+            return None
+        if here >= self.limits.per_ip(host):
+            self.refused(host, f"max.connections.per.ip={self.limits.per_ip(host)}")
+            return None
+        connection = Connection(
+            stream,
+            listener_name=listener_name,
+            serve=self.serve,
+            on_closed=self.forget,
+            memory=self.memory,
+            frame_bytes_max=self.limits.request_bytes_max,
+        )
+        self.connections[connection] = None
+        self.per_ip[host] = here + 1
+        return connection
+
+    def refused(self, host: str, limit: str) -> None:
+        self.refused_count += 1
+        now = asyncio.get_running_loop().time()
+        if now - self.refusal_logged_at >= 1.0:
+            self.refusal_logged_at = now
+            logger.warning(
+                "refusing connection peer=%s limit=%s refused=%d", host, limit, self.refused_count
+            )
+
+    def forget(self, connection: Connection) -> None:
+        if self.connections.pop(connection, self) is self:
+            return
+        host = connection.stream.peer[0]
+        left = self.per_ip[host] - 1
+        if left:
+            self.per_ip[host] = left
+        else:
+            del self.per_ip[host]
+
+    async def sweep(self) -> None:
+        """For ever: close who has been silent too long, take back buffers of who is idle."""
+        loop = asyncio.get_running_loop()
+        idle_seconds_max = self.limits.idle_ms_max / 1000
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            now = loop.time()
+            for connection in list(self.connections):
+                silent_seconds = now - connection.active_at
+                if silent_seconds < SWEEP_SECONDS:
+                    continue
+                connection.shrink_when_idle()
+                if self.limits.idle_ms_max >= 0 and silent_seconds > idle_seconds_max:
+                    connection.stream.close("idle for longer than connections.max.idle.ms")
+
+    async def stop_listening(self) -> None:
+        for listener in self.listening:
+            await listener.close()
+        self.listening.clear()
+
+    async def close(self) -> None:
+        await self.stop_listening()
+        for connection in list(self.connections):
+            connection.stream.close("broker is shutting down")

@@ -1,0 +1,370 @@
+"""Real sockets on the running asyncio loop, without asyncio's transports.
+
+Raw non-blocking sockets keep what the data path lives from: `recv_into` a buffer of ours, so that a produced batch is
+read once and written to its file from where it stands, and `sendfile`, so that a fetched one never enters this process.
+
+Two rules keep one connection from hurting the others. A turn of the loop sends at most `TURN_BYTES` for one stream.
+And a slice of a file that is not in the page cache is read by a thread first, since `sendfile` would otherwise hold the
+whole loop for as long as the disk takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from barnabas.errors import AddressInUse, StorageError
+from barnabas.world.ports import FileSlice, Part, Receiver
+
+SENDFILE_BYTES_MIN = 16 * 1024  # below this, copying costs less than a second system call
+TURN_BYTES = 4 * 1024 * 1024
+GATHER_PARTS = 512  # the kernel takes at most 1024 per call
+ACCEPTS_PER_TURN = 64
+BACKLOG = 512
+
+PROBE = bytearray(1)
+
+
+class SocketStream:
+    """One TCP connection. See `Stream` in ports.py for the contract."""
+
+    __slots__ = (
+        "descriptor",
+        "is_closed",
+        "is_reading",
+        "is_writing",
+        "loop",
+        "peer",
+        "pending",
+        "receiver",
+        "sock",
+        "warmers",
+        "warming",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        warmers: ThreadPoolExecutor,
+    ) -> None:
+        self.loop = loop
+        self.sock = sock
+        self.descriptor = sock.fileno()
+        self.peer = peer
+        self.warmers = warmers
+        self.receiver: Receiver | None = None
+        self.pending: deque[Part] = deque()
+        self.is_reading = False
+        self.is_writing = False
+        self.is_closed = False
+        self.warming: asyncio.Future[None] | None = None
+
+    def start(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.resume()
+
+    # ---- reading
+
+    def resume(self) -> None:
+        if not self.is_reading and not self.is_closed:
+            self.is_reading = True
+            self.loop.add_reader(self.descriptor, self.on_readable)
+
+    def pause(self) -> None:
+        if self.is_reading:
+            self.is_reading = False
+            self.loop.remove_reader(self.descriptor)
+
+    def on_readable(self) -> None:
+        receiver = self.receiver
+        assert receiver is not None
+        try:
+            size = self.sock.recv_into(receiver.buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(describe(error))
+            return
+        if size:
+            receiver.received(size)
+        else:
+            self.close("closed by peer")
+
+    # ---- writing
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        if self.is_closed:
+            return True
+        self.pending.extend(parts)
+        if self.is_writing or self.warming is not None:
+            return False
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what the socket takes now; True when nothing is left."""
+        budget = TURN_BYTES
+        pending = self.pending
+        try:
+            while pending and budget > 0:
+                first = pending[0]
+                if isinstance(first, FileSlice) and first.size >= SENDFILE_BYTES_MIN:
+                    sent = self.send_slice(first)
+                else:
+                    sent = self.send_buffers()
+                if sent == 0:
+                    break
+                budget -= sent
+        except (BlockingIOError, InterruptedError):
+            pass
+        except (OSError, StorageError) as error:
+            self.close(describe(error))
+            return True
+        if pending:
+            if self.warming is None:
+                self.wait_writable()
+            return False
+        if self.is_writing:
+            self.is_writing = False
+            self.loop.remove_writer(self.descriptor)
+        return True
+
+    def send_buffers(self) -> int:
+        """Gather the buffers that stand before the next large slice into one call."""
+        pending = self.pending
+        gathered: list[bytes | bytearray | memoryview] = []
+        more = 0
+        for index, part in enumerate(pending):
+            if isinstance(part, FileSlice):
+                if part.size >= SENDFILE_BYTES_MIN:
+                    more = socket.MSG_MORE  # the file's bytes follow at once: no packet of its own
+                    break
+                part = pending[index] = read_whole(part)
+            gathered.append(part)
+            if len(gathered) == GATHER_PARTS:
+                break
+        sent = self.sock.sendmsg(gathered, (), more)
+        left = sent
+        for part in gathered:
+            size = len(part)
+            if left < size:
+                if left:
+                    pending[0] = memoryview(part)[left:]
+                break
+            left -= size
+            pending.popleft()
+        return max(sent, 1)
+
+    def send_slice(self, part: FileSlice) -> int:
+        file, position, size = part
+        if position < 0:
+            raise StorageError(file.path, "negative position", position)
+        descriptor = file.fileno()
+        amount = min(size, TURN_BYTES)
+        if not (
+            is_resident(descriptor, position) and is_resident(descriptor, position + amount - 1)
+        ):
+            self.warm(descriptor, position, amount)
+            return 0
+        sent = os.sendfile(self.descriptor, descriptor, position, amount)
+        if sent == 0:
+            raise StorageError(file.path, "the file is shorter than what was promised", position)
+        if sent == size:
+            self.pending.popleft()
+        else:
+            self.pending[0] = FileSlice(file, position + sent, size - sent)
+        return sent
+
+    def warm(self, descriptor: int, position: int, size: int) -> None:
+        """Let a thread wait for the disk. It gets a descriptor of its own: ours may be closed meanwhile."""
+        copy = os.dup(descriptor)
+        self.warming = self.loop.run_in_executor(self.warmers, read_through, copy, position, size)
+        self.warming.add_done_callback(self.on_warm)
+        if self.is_writing:
+            self.is_writing = False
+            self.loop.remove_writer(self.descriptor)
+
+    def on_warm(self, warming: asyncio.Future[None]) -> None:
+        self.warming = None
+        if self.is_closed:
+            return
+        if not warming.cancelled() and (error := warming.exception()) is not None:
+            self.close(f"cannot read the log: {error}")
+            return
+        self.on_writable()
+
+    def wait_writable(self) -> None:
+        if not self.is_writing:
+            self.is_writing = True
+            self.loop.add_writer(self.descriptor, self.on_writable)
+
+    def on_writable(self) -> None:
+        if self.flush() and not self.is_closed:
+            assert self.receiver is not None
+            self.receiver.drained()
+
+    # ---- the end
+
+    def close(self, reason: str) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.pause()
+        if self.is_writing:
+            self.loop.remove_writer(self.descriptor)
+        self.pending.clear()
+        self.sock.close()
+        if self.receiver is not None:
+            self.receiver.closed(reason)
+
+
+class SocketListener:
+    """A listening socket that hands accepted streams over until it is closed."""
+
+    def __init__(
+        self,
+        network: SocketNetwork,
+        sock: socket.socket,
+        accept: Callable[[SocketStream], Receiver | None],
+    ) -> None:
+        self.network = network
+        self.sock = sock
+        self.accept = accept
+        self.loop = asyncio.get_running_loop()
+        host, port = sock.getsockname()[:2]
+        self.address: tuple[str, int] = (host, port)
+        self.loop.add_reader(sock.fileno(), self.on_acceptable)
+
+    def on_acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                sock, peer = self.sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                # No descriptor left: the connection stays in the backlog. Look again when some may have been freed,
+                # instead of spinning on a socket that stays readable.
+                self.loop.remove_reader(self.sock.fileno())
+                self.loop.call_later(0.1, self.listen_again)
+                return
+            stream = self.network.stream(sock, (peer[0], peer[1]))
+            receiver = self.accept(stream)
+            if receiver is None:
+                stream.close("refused")
+            else:
+                stream.start(receiver)
+
+    def listen_again(self) -> None:
+        if self.sock.fileno() >= 0:
+            self.loop.add_reader(self.sock.fileno(), self.on_acceptable)
+
+    async def close(self) -> None:
+        if self.sock.fileno() >= 0:
+            self.loop.remove_reader(self.sock.fileno())
+            self.sock.close()
+
+
+class SocketNetwork:
+    """TCP on this machine. Buffer sizes of -1 leave the choice to the kernel, which adapts them."""
+
+    def __init__(self, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+        self.send_buffer_bytes = send_buffer_bytes
+        self.receive_buffer_bytes = receive_buffer_bytes
+        self.warmers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="cold-read")
+
+    def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.send_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        return SocketStream(asyncio.get_running_loop(), sock, peer, self.warmers)
+
+    async def listen(
+        self, host: str, port: int, accept: Callable[[SocketStream], Receiver | None]
+    ) -> SocketListener:
+        try:
+            sock = self.bind(host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(f"{host or '0.0.0.0'}:{port} is in use") from error
+            raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        return SocketListener(self, sock, accept)
+
+    def bind(self, host: str, port: int) -> socket.socket:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.receive_buffer_bytes != -1:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    async def connect(
+        self, host: str, port: int, accept: Callable[[SocketStream], Receiver]
+    ) -> SocketStream:
+        loop = asyncio.get_running_loop()
+        try:
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise ConnectionError(f"{host}: {error.strerror}") from error
+        family, kind, _, _, address = infos[0]
+        sock = socket.socket(family, kind)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            raise ConnectionError(f"{host}:{port}: {describe(error)}") from error
+        stream = self.stream(sock, (host, port))
+        stream.start(accept(stream))
+        return stream
+
+
+def is_resident(descriptor: int, position: int) -> bool:
+    """Whether this byte can be read without waiting for the disk."""
+    try:
+        os.preadv(descriptor, [PROBE], position, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system that cannot tell: trust it to be quick
+    return True
+
+
+def read_through(descriptor: int, position: int, size: int) -> None:
+    scratch = bytearray(min(size, 256 * 1024))
+    end = position + size
+    try:
+        while position < end and (got := os.preadv(descriptor, [scratch], position)):
+            position += got
+    finally:
+        os.close(descriptor)
+
+
+def read_whole(part: FileSlice) -> bytes:
+    data = part.file.read(part.position, part.size)
+    if len(data) != part.size:
+        raise StorageError(part.file.path, "the file is shorter than what was promised")
+    return data
+
+
+def describe(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
