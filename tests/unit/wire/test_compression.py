@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import contextlib
+import gzip
+import tracemalloc
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.errors import RemoteWireError
+from barnabas.wire.compression import Compression, compress, decompress
+
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+TEXT = b"one line of a log, much like the next one\n" * 5_000
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("data", [b"", b"a", TEXT, bytes(range(256)) * 700])
+def test_what_was_compressed_comes_back(codec: Compression, data: bytes) -> None:
+    packed = compress(codec, data)
+    assert decompress(codec, packed, limit=1 << 20) == data
+    assert decompress(codec, memoryview(packed), limit=1 << 20) == data
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_level_is_heeded(codec: Compression) -> None:
+    assert decompress(codec, compress(codec, TEXT, level=3), limit=1 << 20) == TEXT
+
+
+def test_raw_snappy_as_librdkafka_sends_it_is_read() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(TEXT))
+    assert decompress(Compression.SNAPPY, raw, limit=1 << 20) == TEXT
+
+
+def test_lz4_frames_of_linked_blocks_are_read() -> None:
+    linked = bytes(cramjam.lz4.compress(TEXT))
+    assert decompress(Compression.LZ4, linked, limit=1 << 20) == TEXT
+
+
+def test_our_lz4_blocks_are_independent_because_java_reads_no_others() -> None:
+    flags = compress(Compression.LZ4, TEXT)[4]
+    assert flags & 0x20
+
+
+def test_zstd_without_a_content_size_is_read() -> None:
+    stream = cramjam.zstd.Compressor()
+    stream.compress(TEXT)
+    assert decompress(Compression.ZSTD, bytes(stream.finish()), limit=1 << 20) == TEXT
+
+
+def test_gzip_of_several_members_is_read() -> None:
+    packed = gzip.compress(b"one ") + gzip.compress(b"two")
+    assert decompress(Compression.GZIP, packed, limit=100) == b"one two"
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_the_limit_is_exact(codec: Compression) -> None:
+    packed = compress(codec, TEXT)
+    assert decompress(codec, packed, limit=len(TEXT)) == TEXT
+    with pytest.raises(RemoteWireError, match="more than"):
+        decompress(codec, packed, limit=len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+def test_a_bomb_is_refused_by_its_ratio_before_its_memory_is_taken(codec: Compression) -> None:
+    bomb = compress(codec, bytes(100 << 20), level=9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteWireError, match="more than"):
+            decompress(codec, bomb, limit=1 << 30 if codec is Compression.ZSTD else 60 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 150 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_snappy_block_that_claims_gigabytes_is_not_believed() -> None:
+    with pytest.raises(RemoteWireError):
+        decompress(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"abc", limit=1 << 40)
+    with pytest.raises(RemoteWireError, match="claim"):
+        decompress(Compression.SNAPPY, b"\x80\x80\x80\x04" + b"abc", limit=1 << 40)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_truncated_block_is_refused(codec: Compression) -> None:
+    packed = compress(codec, TEXT)
+    with pytest.raises(RemoteWireError):
+        decompress(codec, packed[:-3], limit=1 << 20)
+
+
+@given(st.sampled_from(CODECS), st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_garbage_is_refused_or_read_but_never_breaks_the_reader(
+    codec: Compression, data: bytes
+) -> None:
+    with contextlib.suppress(RemoteWireError):
+        assert len(decompress(codec, data, limit=1 << 20)) <= 1 << 20
