@@ -1,0 +1,257 @@
+"""The registry's files: a SQLite database of znodes, and the lock that keeps it to one process.
+
+    <directory>/registry.db     tables: znode (the tree as it stands), change (the last changes, for those
+                                who follow along), state (the zxid of the last transaction)
+    <directory>/.lock           held with flock for as long as the registry is open; names the holder
+
+Everything here blocks and belongs to one thread. `commit` returns when its transactions are on the disk:
+the database runs in WAL mode with synchronous=FULL, so one commit is one fsync however many transactions it
+carries, and readers in other processes are never in the way.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
+from barnabas.world.registry.tree import ROOT, Node, Transaction, Tree, orphans, parent_of
+
+DATABASE = "registry.db"
+LOCK = ".lock"
+APPLICATION_ID = 0x4261726E  # "Barn", in SQLite's header: tells our file from anybody else's
+SCHEMA_VERSION = 1
+CHANGES_KEPT = 10_000
+
+SCHEMA = """
+CREATE TABLE znode (
+    path TEXT PRIMARY KEY,
+    data BLOB NOT NULL,
+    czxid INTEGER NOT NULL,
+    mzxid INTEGER NOT NULL,
+    pzxid INTEGER NOT NULL,
+    ctime_ms INTEGER NOT NULL,
+    mtime_ms INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    creations INTEGER NOT NULL,
+    owner INTEGER NOT NULL
+);
+CREATE TABLE change (
+    number INTEGER PRIMARY KEY,
+    zxid INTEGER NOT NULL,
+    time_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    path TEXT NOT NULL
+);
+CREATE TABLE state (zxid INTEGER NOT NULL);
+"""
+NODE_COLUMNS = "path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creations, owner"
+
+
+class Store:
+    """The open database of one registry."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = str(Path(directory, DATABASE))
+        try:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(directory, f"cannot be made: {error.strerror}") from error
+        self.lock = acquire_lock(directory)
+        try:
+            with sqlite_errors(self.path):
+                self.database = sqlite3.connect(
+                    self.path, isolation_level=None, check_same_thread=False
+                )
+        except StorageError:
+            release_lock(self.lock)
+            raise
+        try:
+            with sqlite_errors(self.path):
+                prepare(self.database, self.path)
+        except StorageError:
+            self.close()
+            raise
+
+    def load(self) -> Tree:
+        with sqlite_errors(self.path):
+            return read_tree(self.database, self.path)
+
+    def commit(self, transactions: Sequence[Transaction]) -> None:
+        """Make all of them durable at once; StorageError, and none of them is."""
+        if not transactions:
+            return
+        with sqlite_errors(self.path):
+            self.database.execute("BEGIN IMMEDIATE")
+            try:
+                for transaction in transactions:
+                    write(self.database, transaction)
+                self.database.execute("UPDATE state SET zxid = ?", (transactions[-1].zxid,))
+                self.database.execute(
+                    "DELETE FROM change WHERE number <= (SELECT max(number) FROM change) - ?",
+                    (CHANGES_KEPT,),
+                )
+                self.database.execute("COMMIT")
+            except sqlite3.Error:
+                if self.database.in_transaction:
+                    self.database.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        try:
+            with sqlite_errors(self.path):
+                self.database.close()
+        finally:
+            release_lock(self.lock)
+
+
+def prepare(database: sqlite3.Connection, path: str) -> None:
+    """Make a fresh file ours, or refuse one that is not."""
+    if pragma(database, "application_id") != APPLICATION_ID:
+        if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise StorageError(path, "is a SQLite file of something else; choose another directory")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        # One transaction, the mark in it: a start cut short leaves an empty file, not half a registry.
+        database.executescript(
+            f"BEGIN; {SCHEMA} INSERT INTO state VALUES (0);"
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
+        )
+        return
+    check_version(database, path)
+    database.execute("PRAGMA synchronous = FULL")
+
+
+def check_version(database: sqlite3.Connection, path: str) -> None:
+    version = pragma(database, "user_version")
+    if version != SCHEMA_VERSION:
+        raise StorageError(
+            path,
+            f"has schema version {version}, this Barnabas reads {SCHEMA_VERSION}: "
+            "use the version of Barnabas that wrote it",
+        )
+
+
+def read_tree(database: sqlite3.Connection, path: str) -> Tree:
+    """The tree in an open database: one consistent moment of it."""
+    rows = database.execute(
+        f"SELECT {NODE_COLUMNS}, (SELECT zxid FROM state) FROM znode"
+    ).fetchall()
+    if not rows:
+        (zxid,) = database.execute("SELECT zxid FROM state").fetchone()
+        return Tree(zxid=zxid)
+    zxid = rows[0][-1]
+    counts: dict[str, int] = {}
+    for row in rows:
+        if row[0] != ROOT:
+            above = parent_of(row[0])
+            counts[above] = counts.get(above, 0) + 1
+    nodes = {row[0]: Node._make((*row[1:-1], counts.get(row[0], 0))) for row in rows}
+    if ROOT not in nodes or (lost := orphans(nodes)):
+        missing = ROOT if ROOT not in nodes else parent_of(lost[0])
+        raise StorageError(path, f"is damaged ({missing} is missing); {NEXT_STEP}")
+    return Tree(nodes, zxid)
+
+
+def write(database: sqlite3.Connection, transaction: Transaction) -> None:
+    for path, node in transaction.touched.items():
+        if node is None:
+            database.execute("DELETE FROM znode WHERE path = ?", (path,))
+        else:
+            database.execute(
+                f"INSERT OR REPLACE INTO znode ({NODE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
+                (path, *node[:-1]),
+            )
+    database.executemany(
+        "INSERT INTO change (zxid, time_ms, kind, path) VALUES (?,?,?,?)",
+        [
+            (transaction.zxid, transaction.time_ms, str(change.kind), change.path)
+            for change in transaction.changes
+        ],
+    )
+
+
+def pragma(database: sqlite3.Connection, name: str) -> int:
+    value: int = database.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
+# ---- foreign errors end here ------------------------------------------------------------------------------
+
+NEXT_STEP = "restore it from a copy, or move it away to start with an empty registry"
+
+
+@contextmanager
+def sqlite_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise OutOfSpace(path, "no room left on the volume for the registry") from error
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise StorageError(path, f"is damaged ({error}); {NEXT_STEP}") from error
+        if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
+            raise StorageError(path, f"is damaged ({error}); {NEXT_STEP}") from error
+        raise StorageError(path, str(error)) from error
+
+
+# ---- the lock ---------------------------------------------------------------------------------------------
+
+LOCK_TRIES = 5
+LOCK_PAUSE_S = 0.01
+
+
+def acquire_lock(directory: str) -> int:
+    """The descriptor that holds the lock; DirectoryLocked if another process has it."""
+    path = str(Path(directory, LOCK))
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StorageError(path, f"cannot be opened: {error.strerror}") from error
+    for attempt in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            return descriptor
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                os.close(descriptor)
+                raise StorageError(path, f"cannot be locked: {error.strerror}") from error
+        # Somebody who only asks whether the lock is held has it for a moment (`is_held`).
+        if attempt + 1 < LOCK_TRIES:
+            time.sleep(LOCK_PAUSE_S)
+    holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+    os.close(descriptor)
+    raise DirectoryLocked(
+        directory,
+        f"another process{f' (pid {holder})' if holder else ''} has this registry open; "
+        "to let several processes share a cluster, set zookeeper.connect",
+    )
+
+
+def release_lock(descriptor: int) -> None:
+    os.close(descriptor)
+
+
+def is_held(directory: str) -> bool:
+    """Whether a process has this registry open."""
+    try:
+        descriptor = os.open(Path(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
