@@ -1,0 +1,113 @@
+"""What stands ahead of every request and every answer.
+
+    request:   api key (2) | api version (2) | correlation id (4) | client id | tagged fields, if flexible
+    response:  correlation id (4) | tagged fields, if flexible
+
+The client id is a string of the old kind, two bytes of size, even where the version is flexible. Three exceptions, all
+for the sake of peers that do not yet know each other's versions: an ApiVersions response never has tagged fields, a
+ControlledShutdown request of version 0 has no client id, and the first eight bytes can be read for any key and version.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from barnabas.errors import LocalWireError, RemoteWireError
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import STRING_MAX, read_tags
+
+API_VERSIONS = 18
+CONTROLLED_SHUTDOWN = 7
+
+FIXED = struct.Struct(">hhi")
+FIXED_AND_SIZE = struct.Struct(">hhih")
+SIZE = struct.Struct(">h")
+CORRELATION = struct.Struct(">i")
+
+FLEXIBLE_REQUESTS = frozenset(
+    (api.key, version)
+    for api in APIS.values()
+    for version in api.versions
+    if version >= api.flexible_since
+)
+KNOWN_REQUESTS = frozenset((api.key, version) for api in APIS.values() for version in api.versions)
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+    @property
+    def known(self) -> bool:
+        """The body can be decoded: the key is implemented, in this version."""
+        return (self.api_key, self.api_version) in KNOWN_REQUESTS
+
+
+def decode_request_header(data: memoryview) -> tuple[RequestHeader, int]:
+    """The header, and where the body begins.
+
+    A key or version that is not known here is no error: the header then has no client id, the body begins at the end of
+    the data, and it is for the caller to answer (UNSUPPORTED_VERSION in a version 0 body for ApiVersions) or to close.
+    """
+    try:
+        api_key, api_version, correlation_id = FIXED.unpack_from(data)
+        if (api_key, api_version) not in KNOWN_REQUESTS:
+            return RequestHeader(api_key, api_version, correlation_id), len(data)
+        if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
+            return RequestHeader(api_key, api_version, correlation_id), 8
+        (size,) = SIZE.unpack_from(data, 8)
+        at = 10
+        client_id = None
+        if size >= 0:
+            at += size
+            if at > len(data):
+                raise RemoteWireError(f"client id of {size} bytes in a frame of {len(data)}")
+            client_id = str(data[10:at], "utf-8")
+        elif size != -1:
+            raise RemoteWireError(f"client id of {size} bytes")
+        if (api_key, api_version) in FLEXIBLE_REQUESTS:
+            at = at + 1 if not data[at] else read_tags(data, at)[1]
+    except (struct.error, IndexError) as error:
+        raise RemoteWireError(f"request header ends too early, after {len(data)} bytes") from error
+    except UnicodeDecodeError as error:
+        raise RemoteWireError("client id is not UTF-8") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id), at
+
+
+def encode_request_header(header: RequestHeader) -> bytes:
+    api_key, api_version, correlation_id, client_id = header
+    tags = b"\x00" if (api_key, api_version) in FLEXIBLE_REQUESTS else b""
+    try:
+        if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
+            return FIXED.pack(api_key, api_version, correlation_id)
+        if client_id is None:
+            return FIXED_AND_SIZE.pack(api_key, api_version, correlation_id, -1) + tags
+        raw = client_id.encode()
+        if len(raw) > STRING_MAX:
+            raise LocalWireError(f"client id of {len(raw)} bytes")
+        return FIXED_AND_SIZE.pack(api_key, api_version, correlation_id, len(raw)) + raw + tags
+    except (struct.error, UnicodeEncodeError) as error:
+        raise LocalWireError(f"request header: {error}") from error
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    packed = CORRELATION.pack(correlation_id)
+    return packed + b"\x00" if response_has_tags(api_key, api_version) else packed
+
+
+def decode_response_header(api_key: int, api_version: int, data: memoryview) -> tuple[int, int]:
+    """The correlation id, and where the body begins."""
+    try:
+        (correlation_id,) = CORRELATION.unpack_from(data)
+        if not response_has_tags(api_key, api_version):
+            return correlation_id, 4
+        return correlation_id, read_tags(data, 4)[1]
+    except (struct.error, IndexError) as error:
+        raise RemoteWireError(f"response header ends too early, after {len(data)} bytes") from error
+
+
+def response_has_tags(api_key: int, api_version: int) -> bool:
+    return (api_key, api_version) in FLEXIBLE_REQUESTS and api_key != API_VERSIONS

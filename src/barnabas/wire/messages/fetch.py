@@ -1,0 +1,117 @@
+"""Fetch: batches from a log, for consumers and for followers alike.
+
+Versions below 13 name a topic, later ones carry its id. A follower gives its broker id in `replica_id` up to version
+14 and in `replica_state` after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+from uuid import UUID
+
+from barnabas.model import ZERO_ID
+from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Records, Since, Tag, Until
+from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
+
+
+class ReplicaState(NamedTuple):
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
+
+
+NOT_A_REPLICA = ReplicaState()
+
+
+class FetchPartition(NamedTuple):
+    partition: Int32
+    current_leader_epoch: Annotated[Int32, Since(9)] = -1
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Annotated[Int32, Since(12), Essential] = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    partition_max_bytes: Int32 = 0
+    replica_directory_id: Annotated[UUID, Since(17), Tag(0)] = ZERO_ID
+
+
+class FetchTopic(NamedTuple):
+    topic: Annotated[str, Until(12)] = ""
+    topic_id: Annotated[UUID, Since(13)] = ZERO_ID
+    partitions: tuple[FetchPartition, ...] = ()
+
+
+class ForgottenTopic(NamedTuple):
+    topic: Annotated[str, Since(7), Until(12)] = ""
+    topic_id: Annotated[UUID, Since(13)] = ZERO_ID
+    partitions: Annotated[tuple[Int32, ...], Since(7)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    API_KEY: ClassVar[int] = 1
+    VERSIONS: ClassVar[range] = range(18)
+    FLEXIBLE_SINCE: ClassVar[int] = 12
+
+    cluster_id: Annotated[str | None, Since(12), Tag(0)] = None
+    replica_id: Annotated[Int32, Until(14), Essential] = -1
+    replica_state: Annotated[ReplicaState, Since(15), Tag(1), Essential] = NOT_A_REPLICA
+    max_wait_ms: Int32
+    min_bytes: Int32
+    max_bytes: Annotated[Int32, Since(3)] = 0x7FFF_FFFF
+    isolation_level: Annotated[Int8, Since(4)] = 0
+    session_id: Annotated[Int32, Since(7)] = 0
+    session_epoch: Annotated[Int32, Since(7)] = -1
+    topics: tuple[FetchTopic, ...]
+    forgotten_topics_data: Annotated[tuple[ForgottenTopic, ...], Since(7), Essential] = ()
+    rack_id: Annotated[str, Since(11)] = ""
+
+
+class EpochEndOffset(NamedTuple):
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class SnapshotId(NamedTuple):
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
+
+
+NO_DIVERGENCE = EpochEndOffset()
+NO_SNAPSHOT = SnapshotId()
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: Int64
+    first_offset: Int64
+
+
+class PartitionData(NamedTuple):
+    partition_index: Int32
+    error_code: Int16 = 0
+    high_watermark: Int64 = -1
+    last_stable_offset: Annotated[Int64, Since(4)] = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, Since(12), Tag(0)] = NO_DIVERGENCE
+    current_leader: Annotated[LeaderIdAndEpoch, Since(12), Tag(1)] = LEADER_UNKNOWN
+    snapshot_id: Annotated[SnapshotId, Since(12), Tag(2)] = NO_SNAPSHOT
+    aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, Since(4)] = None
+    preferred_read_replica: Annotated[Int32, Since(11), Essential] = -1
+    records: Records | None = b""
+
+
+class FetchableTopicResponse(NamedTuple):
+    topic: Annotated[str, Until(12)] = ""
+    topic_id: Annotated[UUID, Since(13)] = ZERO_ID
+    partitions: tuple[PartitionData, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse:
+    API_KEY: ClassVar[int] = 1
+    VERSIONS: ClassVar[range] = range(18)
+    FLEXIBLE_SINCE: ClassVar[int] = 12
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Annotated[Int16, Since(7)] = 0
+    session_id: Annotated[Int32, Since(7), Essential] = 0
+    responses: tuple[FetchableTopicResponse, ...] = ()
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(16), Tag(0)] = ()

@@ -1,0 +1,147 @@
+"""Questions about a log's offsets, and moving its start: ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+
+
+class ListOffsetsPartition(NamedTuple):
+    partition_index: Int32
+    current_leader_epoch: Annotated[Int32, Since(4)] = -1
+    timestamp: Int64 = 0
+    max_num_offsets: Annotated[Int32, Until(0), Essential] = 1
+
+
+class ListOffsetsTopic(NamedTuple):
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsRequest:
+    API_KEY: ClassVar[int] = 2
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_SINCE: ClassVar[int] = 6
+
+    replica_id: Int32 = -1
+    isolation_level: Annotated[Int8, Since(2), Essential] = 0
+    topics: tuple[ListOffsetsTopic, ...]
+
+
+class ListOffsetsPartitionResponse(NamedTuple):
+    """Version 0 answers with a list of offsets, later ones with the one that was asked for."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+    old_style_offsets: Annotated[tuple[Int64, ...], Until(0), Essential] = ()
+    timestamp: Annotated[Int64, Since(1), Essential] = -1
+    offset: Annotated[Int64, Since(1), Essential] = -1
+    leader_epoch: Annotated[Int32, Since(4)] = -1
+
+
+class ListOffsetsTopicResponse(NamedTuple):
+    name: str
+    partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsResponse:
+    API_KEY: ClassVar[int] = 2
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_SINCE: ClassVar[int] = 6
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    topics: tuple[ListOffsetsTopicResponse, ...] = ()
+
+
+class OffsetForLeaderPartition(NamedTuple):
+    partition: Int32
+    current_leader_epoch: Annotated[Int32, Since(2)] = -1
+    leader_epoch: Int32 = 0
+
+
+class OffsetForLeaderTopic(NamedTuple):
+    topic: str
+    partitions: tuple[OffsetForLeaderPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochRequest:
+    API_KEY: ClassVar[int] = 23
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    replica_id: Annotated[Int32, Since(3)] = -2
+    topics: tuple[OffsetForLeaderTopic, ...]
+
+
+class EpochEndOffset(NamedTuple):
+    error_code: Int16
+    partition: Int32
+    leader_epoch: Annotated[Int32, Since(1)] = -1
+    end_offset: Int64 = -1
+
+
+class OffsetForLeaderTopicResult(NamedTuple):
+    topic: str
+    partitions: tuple[EpochEndOffset, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForLeaderEpochResponse:
+    API_KEY: ClassVar[int] = 23
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    topics: tuple[OffsetForLeaderTopicResult, ...] = ()
+
+
+class DeleteRecordsPartition(NamedTuple):
+    partition_index: Int32
+    offset: Int64
+
+
+class DeleteRecordsTopic(NamedTuple):
+    name: str
+    partitions: tuple[DeleteRecordsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecordsRequest:
+    API_KEY: ClassVar[int] = 21
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    topics: tuple[DeleteRecordsTopic, ...]
+    timeout_ms: Int32
+
+
+class DeleteRecordsPartitionResult(NamedTuple):
+    partition_index: Int32
+    low_watermark: Int64 = -1
+    error_code: Int16 = 0
+
+
+class DeleteRecordsTopicResult(NamedTuple):
+    name: str
+    partitions: tuple[DeleteRecordsPartitionResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRecordsResponse:
+    API_KEY: ClassVar[int] = 21
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    throttle_time_ms: Int32 = 0
+    topics: tuple[DeleteRecordsTopicResult, ...] = ()

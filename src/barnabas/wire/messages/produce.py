@@ -1,0 +1,87 @@
+"""Produce: batches for the end of a log; and InitProducerId, which makes a producer idempotent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+from barnabas.wire.codec import Essential, Int16, Int32, Int64, Records, Since, Tag
+from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
+
+
+class PartitionProduceData(NamedTuple):
+    index: Int32  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a partition
+    records: Records | None
+
+
+class TopicProduceData(NamedTuple):
+    name: str
+    partition_data: tuple[PartitionProduceData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRequest:
+    API_KEY: ClassVar[int] = 0
+    VERSIONS: ClassVar[range] = range(12)
+    FLEXIBLE_SINCE: ClassVar[int] = 9
+
+    transactional_id: Annotated[str | None, Since(3), Essential] = None
+    acks: Int16
+    timeout_ms: Int32
+    topic_data: tuple[TopicProduceData, ...]
+
+
+class BatchIndexAndErrorMessage(NamedTuple):
+    batch_index: Int32
+    batch_index_error_message: str | None = None
+
+
+class PartitionProduceResponse(NamedTuple):
+    index: Int32  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a partition
+    error_code: Int16 = 0
+    base_offset: Int64 = -1
+    log_append_time_ms: Annotated[Int64, Since(2)] = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    record_errors: Annotated[tuple[BatchIndexAndErrorMessage, ...], Since(8)] = ()
+    error_message: Annotated[str | None, Since(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, Since(10), Tag(0)] = LEADER_UNKNOWN
+
+
+class TopicProduceResponse(NamedTuple):
+    name: str
+    partition_responses: tuple[PartitionProduceResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceResponse:
+    API_KEY: ClassVar[int] = 0
+    VERSIONS: ClassVar[range] = range(12)
+    FLEXIBLE_SINCE: ClassVar[int] = 9
+
+    responses: tuple[TopicProduceResponse, ...] = ()
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(10), Tag(0)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdRequest:
+    API_KEY: ClassVar[int] = 22
+    VERSIONS: ClassVar[range] = range(6)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    transactional_id: str | None
+    transaction_timeout_ms: Int32
+    producer_id: Annotated[Int64, Since(3), Essential] = -1
+    producer_epoch: Annotated[Int16, Since(3), Essential] = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitProducerIdResponse:
+    API_KEY: ClassVar[int] = 22
+    VERSIONS: ClassVar[range] = range(6)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0
