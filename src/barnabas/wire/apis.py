@@ -1,45 +1,17 @@
 """The API table: what is implemented here, in which versions, with which classes.
 
 It is what ApiVersions advertises, so an entry without a handler would be a promise nobody keeps. Versions are those of
-Kafka 3.9, from 0 on where 3.9 has them: some clients silently lose features when a minimum is raised.
+Kafka 3.9, from 0 on where 3.9 has them: some clients silently lose features when a minimum is raised. A family's
+classes are loaded when first asked for, so that a short command does not pay for messages it never sends.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import NamedTuple
 
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-)
-from barnabas.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.wire.messages.fetch import FetchRequest, FetchResponse
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.wire.messages.offsets import (
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from barnabas.wire.messages.produce import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ProduceRequest,
-    ProduceResponse,
-)
-from barnabas.wire.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
 
 
 class Api(NamedTuple):
@@ -49,8 +21,44 @@ class Api(NamedTuple):
     name: str
     versions: range
     flexible_since: int
-    request: type[Message]
-    response: type[Message]
+    family: str
+    """The file in `messages/` that has its classes."""
+
+    @property
+    def request(self) -> type[Message]:
+        return message_class(self.family, self.name + "Request")
+
+    @property
+    def response(self) -> type[Message]:
+        return message_class(self.family, self.name + "Response")
+
+
+@cache
+def message_class(family: str, name: str) -> type[Message]:
+    module = import_module(f"barnabas.wire.messages.{family}")
+    found: type[Message] = getattr(module, name)
+    return found
+
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(0, "Produce", range(12), 9, "produce"),
+        Api(1, "Fetch", range(18), 12, "fetch"),
+        Api(2, "ListOffsets", range(10), 6, "offsets"),
+        Api(3, "Metadata", range(13), 9, "metadata"),
+        Api(10, "FindCoordinator", range(7), 3, "coordinator"),
+        Api(18, "ApiVersions", range(5), 3, "api_versions"),
+        Api(19, "CreateTopics", range(8), 5, "topics"),
+        Api(20, "DeleteTopics", range(7), 4, "topics"),
+        Api(21, "DeleteRecords", range(3), 2, "offsets"),
+        Api(22, "InitProducerId", range(6), 2, "produce"),
+        Api(23, "OffsetForLeaderEpoch", range(5), 4, "offsets"),
+        Api(32, "DescribeConfigs", range(5), 4, "configs"),
+        Api(35, "DescribeLogDirs", range(5), 2, "cluster"),
+        Api(60, "DescribeCluster", range(2), 0, "cluster"),
+    )
+}
 
 
 def api_name(key: int) -> str:
@@ -149,35 +157,3 @@ API_NAMES: dict[int, str] = {
     87: "ReadShareGroupStateSummary",
 }
 """Every API of release 3.9, implemented here or not."""
-
-
-def table(*pairs: tuple[type[Message], type[Message]]) -> dict[int, Api]:
-    return {
-        request.API_KEY: Api(
-            key=request.API_KEY,
-            name=API_NAMES[request.API_KEY],
-            versions=request.VERSIONS,
-            flexible_since=request.FLEXIBLE_SINCE,
-            request=request,
-            response=response,
-        )
-        for request, response in pairs
-    }
-
-
-APIS: dict[int, Api] = table(
-    (ProduceRequest, ProduceResponse),
-    (FetchRequest, FetchResponse),
-    (ListOffsetsRequest, ListOffsetsResponse),
-    (MetadataRequest, MetadataResponse),
-    (FindCoordinatorRequest, FindCoordinatorResponse),
-    (ApiVersionsRequest, ApiVersionsResponse),
-    (CreateTopicsRequest, CreateTopicsResponse),
-    (DeleteTopicsRequest, DeleteTopicsResponse),
-    (DeleteRecordsRequest, DeleteRecordsResponse),
-    (InitProducerIdRequest, InitProducerIdResponse),
-    (OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-    (DescribeConfigsRequest, DescribeConfigsResponse),
-    (DescribeLogDirsRequest, DescribeLogDirsResponse),
-    (DescribeClusterRequest, DescribeClusterResponse),
-)
