@@ -55,3 +55,4 @@ class LeaderAndIsr:
     leader_epoch: LeaderEpoch
     controller_epoch: ControllerEpoch
     partition_epoch: ZnodeVersion = ZnodeVersion(0)
+    recovering: bool = False  # after an unclean election, until its leader has said it is done
