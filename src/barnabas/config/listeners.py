@@ -1,0 +1,98 @@
+"""Listeners: `INSIDE://10.0.0.1:9092,OUTSIDE://[::1]:9093` read into endpoints, and what must hold of them.
+
+A listener name says which security protocol is spoken there, by listener.security.protocol.map. Only
+PLAINTEXT is served, so a listener of any other protocol is refused: to serve it in the clear would be
+worse than not to start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from barnabas.errors import ConfigError
+from barnabas.model import Endpoint
+
+ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def split_by_comma(text: str) -> tuple[str, ...]:
+    """The parts between the commas, trimmed; empty ones are left out."""
+    return tuple(part for part in re.split(r"\s*,\s*", text.strip()) if part)
+
+
+def split_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
+    """`a:1, ::1:2` is (a, 1) and (::1, 2): the last colon divides, for the sake of IPv6."""
+    pairs = []
+    for part in split_by_comma(text):
+        key, colon, value = part.rpartition(":")
+        if not colon:
+            raise ConfigError(name, f"{part!r} is not of the form key:value")
+        pairs.append((key.strip(), value.strip()))
+    return tuple(pairs)
+
+
+def parse_protocols(name: str, text: str) -> dict[str, str]:
+    """Listener name → security protocol; names are without regard to case."""
+    protocols = {}
+    for listener, protocol in split_pairs(name, text):
+        if protocol not in PROTOCOLS:
+            raise ConfigError(name, f"{protocol!r} is not one of {', '.join(PROTOCOLS)}")
+        protocols[listener.upper()] = protocol
+    return protocols
+
+
+def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:
+    """Endpoints in the order they are written; an empty host stands for every interface."""
+    endpoints = tuple(parse_endpoint(name, part) for part in split_by_comma(text))
+    if not endpoints:
+        raise ConfigError(name, f"{text!r} names no listener")
+    for endpoint in endpoints:
+        protocol = protocols.get(endpoint.listener)
+        if protocol is None:
+            why = f"listener {endpoint.listener} has no protocol in listener.security.protocol.map"
+            raise ConfigError(name, why)
+        if protocol != "PLAINTEXT":
+            why = f"listener {endpoint.listener} speaks {protocol}, and only PLAINTEXT is served"
+            raise ConfigError(name, why)
+    names = [endpoint.listener for endpoint in endpoints]
+    if len(set(names)) < len(names):
+        raise ConfigError(name, f"{text!r} uses a listener name twice")
+    return endpoints
+
+
+def parse_endpoint(name: str, text: str) -> Endpoint:
+    match = ENDPOINT.fullmatch(text)
+    if not match or not 0 <= int(match[3]) <= 65535:
+        raise ConfigError(name, f"{text!r} is not of the form NAME://host:port")
+    return Endpoint(listener=match[1].upper(), host=match[2], port=int(match[3]))
+
+
+def check_distinct_ports(name: str, endpoints: Sequence[Endpoint]) -> None:
+    """Two listeners share a port only if one address is of IPv4 and the other of IPv6."""
+    by_port: dict[int, list[str]] = {}
+    for endpoint in endpoints:
+        by_port.setdefault(endpoint.port, []).append(ip_family(endpoint.host))
+    for port, families in by_port.items():
+        if port != 0 and len(families) > 1 and sorted(families) != ["IPv4", "IPv6"]:
+            raise ConfigError(name, f"port {port} is used twice, and not by one IPv4 and one IPv6")
+
+
+def ip_family(host: str) -> str:
+    if re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", host):
+        return "IPv4"
+    return "IPv6" if ":" in host else "name"
+
+
+def check_advertised(advertised: Sequence[Endpoint], bound: Sequence[Endpoint]) -> None:
+    """Clients are sent only to addresses that lead somewhere and to listeners that exist."""
+    key = "advertised.listeners"
+    names = [endpoint.listener for endpoint in bound]
+    for endpoint in advertised:
+        if endpoint.listener not in names:
+            raise ConfigError(
+                key, f"{endpoint.listener} is not one of listeners: {','.join(names)}"
+            )
+        if endpoint.host == "0.0.0.0":
+            raise ConfigError(key, "0.0.0.0 cannot be reached by a client: give a real address")

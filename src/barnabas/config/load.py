@@ -1,0 +1,164 @@
+"""From properties to a BrokerConfig: every name known, every value read, then what must hold between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig
+from barnabas.config.listeners import (
+    check_advertised,
+    check_distinct_ports,
+    parse_listeners,
+    parse_protocols,
+    split_by_comma,
+    split_pairs,
+)
+from barnabas.config.setting import Setting, unknown
+from barnabas.config.without_effect import WITHOUT_EFFECT, is_for_a_plugin
+from barnabas.errors import ConfigError
+
+LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
+
+
+def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    values: dict[str, Any] = {}
+    ignored = []
+    for name, text in properties.items():
+        declared = find_setting(name)
+        value = None if declared is None else declared.parse(text)
+        if name in BROKER_SETTINGS:
+            values[BROKER_SETTINGS[name].field] = value
+        else:
+            ignored.append(name)
+    config = assemble(values, properties)
+    check(config, set(properties))
+    return config, warnings_about(config, ignored)
+
+
+def find_setting(name: str) -> Setting | None:
+    """The declaration behind a name; None for one that only a plug-in would read."""
+    known = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
+    if known is not None or is_for_a_plugin(name):
+        return known
+    prefixed = LISTENER_PREFIX.fullmatch(name)
+    if prefixed:
+        # SASL settings of a listener may name the mechanism too: listener.name.x.plain.sasl.…
+        for base in (prefixed[1], prefixed[1].partition(".")[2]):
+            known = BROKER_SETTINGS.get(base) or WITHOUT_EFFECT.get(base)
+            if known is not None:
+                return known
+    raise unknown(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
+
+
+def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:
+    """The settings that are written in one form and held in another."""
+    protocols = parse_protocols(
+        "listener.security.protocol.map",
+        values.get("listener_security_protocol_map", BrokerConfig().listener_security_protocol_map),
+    )
+    for name in ("listeners", "advertised.listeners"):
+        field = name.replace(".", "_")
+        if field in values:
+            values[field] = parse_listeners(name, values[field], protocols)
+    if "log_dirs" in values or "log_dir" in values:
+        values["log_dirs"] = split_by_comma(values.get("log_dirs", values.get("log_dir", "")))
+    if "max_connections_per_ip_overrides" in values:
+        values["max_connections_per_ip_overrides"] = connection_limits(
+            values["max_connections_per_ip_overrides"]
+        )
+    broker_id = values.get("broker_id", values.get("node_id", -1))
+    if values.get("node_id", broker_id) != broker_id:
+        raise ConfigError("node.id", f"{values['node_id']} differs from broker.id, {broker_id}")
+    values["broker_id"] = values["node_id"] = broker_id
+    return BrokerConfig(**values, properties=dict(properties))
+
+
+def connection_limits(text: str) -> tuple[tuple[str, int], ...]:
+    name = "max.connections.per.ip.overrides"
+    limits = []
+    for host, count in split_pairs(name, text):
+        if not re.fullmatch(r"[0-9a-zA-Z\-%._:]+", host):
+            raise ConfigError(name, f"{host!r} is not an address")
+        if not re.fullmatch(r"\d+", count):
+            raise ConfigError(name, f"{count!r} of {host} is not a number of connections")
+        limits.append((host, int(count)))
+    return tuple(limits)
+
+
+def check(config: BrokerConfig, given: set[str]) -> None:
+    """What no single setting can tell about itself; the same refusals as Kafka's at its start."""
+    check_identity(config)
+    check_reachability(config, given)
+    check_logs(config)
+    check_replication(config)
+
+
+def check_identity(config: BrokerConfig) -> None:
+    lowest = -1 if config.broker_id_generation_enable else 0
+    if config.broker_id < lowest:
+        raise ConfigError("broker.id", f"{config.broker_id} is not allowed, at least {lowest}")
+    if config.broker_id_generation_enable and config.broker_id > config.reserved_broker_max_id:
+        why = f"{config.broker_id} is above reserved.broker.max.id, {config.reserved_broker_max_id}"
+        raise ConfigError("broker.id", why + ": generated ids begin there")
+
+
+def check_reachability(config: BrokerConfig, given: set[str]) -> None:
+    check_distinct_ports("listeners", config.listeners)
+    advertised = config.advertised_listeners or config.listeners
+    check_advertised(advertised, config.listeners)
+    key = "inter.broker.listener.name"
+    if key in given and "security.inter.broker.protocol" in given:
+        raise ConfigError(key, "cannot be given together with security.inter.broker.protocol")
+    names = [endpoint.listener for endpoint in advertised]
+    if config.inter_broker_listener not in names:
+        key = key if key in given else "security.inter.broker.protocol"
+        why = f"{config.inter_broker_listener} is not one of the advertised: {','.join(names)}"
+        raise ConfigError(key, why)
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        why = f"{config.queued_max_request_bytes} is less than socket.request.max.bytes,"
+        raise ConfigError(
+            "queued.max.request.bytes", f"{why} which is {config.socket_request_max_bytes}"
+        )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise ConfigError("max.connections.per.ip", "0 needs max.connections.per.ip.overrides")
+
+
+def check_logs(config: BrokerConfig) -> None:
+    if not config.log_dirs:
+        raise ConfigError("log.dirs", "no directory is named, neither here nor in log.dir")
+    defaults = config.topic_defaults()
+    if defaults.segment_ms < 1:
+        raise ConfigError("log.roll.ms", f"{defaults.segment_ms} is not allowed, at least 1")
+    if defaults.segment_jitter_ms < 0:
+        raise ConfigError("log.roll.jitter.ms", f"{defaults.segment_jitter_ms} is not allowed")
+    if defaults.retention_ms == 0:
+        raise ConfigError("log.retention.ms", "0 is not allowed: -1 for no limit, or at least 1")
+    if defaults.flush_ms < 0:
+        raise ConfigError("log.flush.interval.ms", f"{defaults.flush_ms} is not allowed")
+    if defaults.min_compaction_lag_ms > defaults.max_compaction_lag_ms:
+        why = f"{defaults.min_compaction_lag_ms} is more than log.cleaner.max.compaction.lag.ms"
+        raise ConfigError("log.cleaner.min.compaction.lag.ms", why)
+    share = config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1)
+    if share <= 1024 * 1024:
+        raise ConfigError("log.cleaner.dedupe.buffer.size", f"{share} a thread is not over 1 MiB")
+
+
+def check_replication(config: BrokerConfig) -> None:
+    wait = config.replica_fetch_wait_max_ms
+    for name, limit in (
+        ("replica.socket.timeout.ms", config.replica_socket_timeout_ms),
+        ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),
+    ):
+        if wait > limit:
+            raise ConfigError("replica.fetch.wait.max.ms", f"{wait} is more than {name}, {limit}")
+
+
+def warnings_about(config: BrokerConfig, ignored: list[str]) -> list[str]:
+    warnings = []
+    if ignored:
+        warnings.append(f"settings without effect: {', '.join(sorted(ignored))}")
+    if config.properties.get("authorizer.class.name", "").strip():
+        warnings.append("authorizer.class.name is set, but every request is allowed")
+    return warnings

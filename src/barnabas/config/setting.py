@@ -1,0 +1,269 @@
+"""One setting: its name, its type, its default, what it allows and one line of why.
+
+A setting is declared once, as a field of BrokerConfig or TopicConfig or as a row of without_effect.py. The
+documentation page, DescribeConfigs and the command line all read that one declaration.
+
+Text is read as Kafka reads it: white space around a value is dropped, `true` and `false` in any case, numbers within
+the width of their type, lists by comma. Whatever is wrong is a ConfigError that names the setting, the value and what
+would have been allowed; the value of a password is never repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from barnabas.errors import ConfigError
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class Kind(IntEnum):
+    """The types of Kafka's settings; the numbers are those DescribeConfigs answers with."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = Kind
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+
+class Update(StrEnum):
+    """How far Kafka lets a setting be changed while brokers run."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a value has to be, in words and as a test."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The declaration of one setting. A default of None means: no value unless one is given."""
+
+    name: str
+    kind: Kind
+    default: Value
+    check: Check
+    doc: str
+    update: Update = READ_ONLY
+    internal: bool = False
+
+    @property
+    def field(self) -> str:
+        """The name of the setting inside: `log.segment.bytes` is the field `log_segment_bytes`."""
+        return self.name.replace(".", "_")
+
+    def parse(self, text: str) -> Value:
+        """The value this text stands for, or a ConfigError."""
+        try:
+            value = READERS[self.kind](text.strip(JAVA_BLANKS))
+        except ValueError as error:
+            raise self.refused(text, str(error)) from None
+        if not self.check.holds(value):
+            raise self.refused(text, self.check.allowed)
+        return value
+
+    def show(self, value: Value) -> str | None:
+        """The text Kafka shows for a value of this setting; None for no value and for every password."""
+        if value is None or self.kind is PASSWORD:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return java_double(value) if isinstance(value, float) else str(value)
+
+    def refused(self, text: str, allowed: str) -> ConfigError:
+        shown = "the value" if self.kind is PASSWORD else repr(text)
+        return ConfigError(self.name, f"{shown} is not allowed, it must be {allowed}")
+
+
+def setting(
+    name: str,
+    kind: Kind,
+    default: Value,
+    check: Check,
+    doc: str,
+    update: Update = READ_ONLY,
+    *,
+    internal: bool = False,
+    held_as: Any = None,
+) -> Any:
+    """A field of a configuration that is also a setting.
+
+    `held_as` is the default in the form the configuration holds it, where that is not the form it is written in:
+    listeners are written as one text and held as endpoints.
+    """
+    declared = Setting(name, kind, default, check, doc, update, internal)
+    return field(default=default if held_as is None else held_as, metadata={"setting": declared})
+
+
+def settings_of(config: type) -> dict[str, Setting]:
+    """Every setting a configuration class declares, by Kafka's name, in the order of declaration."""
+    declared = (f.metadata.get("setting") for f in fields(config))
+    return {each.name: each for each in declared if each is not None}
+
+
+def unknown(name: str, known: list[str], what: str) -> ConfigError:
+    """Nobody has a setting of this name; the nearest one is offered, since most of these are typing errors."""
+    from difflib import (
+        get_close_matches,
+    )  # costs more to import than all the rest, and is needed only here
+
+    near = get_close_matches(name, known, n=1, cutoff=0.75)
+    return ConfigError(name, f"no such {what}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+# Checks -------------------------------------------------------------------------------------------
+
+ANY = Check("any value", lambda value: True)
+NOT_EMPTY = Check("not empty", lambda value: value != "")
+
+
+def at_least(low: int) -> Check:
+    return Check(f"at least {low}", lambda value: value is None or value >= low)
+
+
+def between(low: float, high: float) -> Check:
+    return Check(f"from {low} to {high}", lambda value: low <= value <= high)
+
+
+def one_of(*allowed: str) -> Check:
+    return Check(f"one of {', '.join(allowed)}", lambda value: value in allowed)
+
+
+def each_of(*allowed: str) -> Check:
+    """For lists: nothing but these, and an empty list is as good as any."""
+    return Check(
+        f"a list of {', '.join(allowed)}", lambda value: all(each in allowed for each in value)
+    )
+
+
+def from_or(low: int, high: int, other: int) -> Check:
+    return Check(
+        f"from {low} to {high}, or {other}", lambda value: low <= value <= high or value == other
+    )
+
+
+COMPRESSION_TYPE = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+GZIP_LEVEL = from_or(1, 9, -1)
+LZ4_LEVEL = between(1, 17)
+ZSTD_LEVEL = between(-131072, 22)
+CLEANUP_POLICY = each_of("compact", "delete")
+TIMESTAMP_TYPE = one_of("CreateTime", "LogAppendTime")
+SECURITY_PROTOCOL = one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def is_throttled_replicas(value: tuple[str, ...]) -> bool:
+    return "".join(value) == "*" or all(re.fullmatch("([0-9]+:[0-9]+)?", each) for each in value)
+
+
+THROTTLED_REPLICAS = Check("* or a list of partition:broker", is_throttled_replicas)
+
+# The last number of each is the highest -IV of that release.
+RELEASES = {"0.8.0": -1, "0.8.1": -1, "0.8.2": -1, "0.9.0": -1, "0.10.0": 1, "0.10.1": 2}
+RELEASES |= {"0.10.2": 0, "0.11.0": 2, "1.0": 0, "1.1": 0, "2.0": 1, "2.1": 2, "2.2": 1, "2.3": 1}
+RELEASES |= {"2.4": 1, "2.5": 0, "2.6": 0, "2.7": 2, "2.8": 1, "3.0": 1, "3.1": 0, "3.2": 0}
+RELEASES |= {"3.3": 3, "3.4": 0, "3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 0, "4.0": 1}
+
+
+def is_release(value: str) -> bool:
+    """`3.9`, `3.9-IV0` and also `3.9.1` name a release; what stands after its own number does not matter."""
+    parts = value.split(".")
+    wanted = 3 if value.startswith("0.") else 2
+    release, _, step = ".".join(parts[:wanted]).partition("-IV")
+    if release not in RELEASES:
+        return False
+    return not step or (step.isdecimal() and int(step) <= RELEASES[release])
+
+
+RELEASE = Check("a Kafka release", is_release)
+
+
+# Reading text -------------------------------------------------------------------------------------
+
+JAVA_BLANKS = "".join(map(chr, range(33)))
+WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+FRACTION = re.compile(
+    r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII
+)
+
+
+def read_boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def reads_whole_number(bits: int) -> Callable[[str], int]:
+    bound = 1 << (bits - 1)
+
+    def read(text: str) -> int:
+        if not WHOLE_NUMBER.fullmatch(text) or not -bound <= int(text) < bound:
+            raise ValueError(f"a whole number of {bits} bits")
+        return int(text)
+
+    return read
+
+
+def read_double(text: str) -> float:
+    match = FRACTION.fullmatch(text)
+    if not match:
+        raise ValueError("a number")
+    return float(match[1])
+
+
+def read_list(text: str) -> tuple[str, ...]:
+    return tuple(re.split(r"\s*,\s*", text)) if text else ()
+
+
+READERS: dict[Kind, Callable[[str], Value]] = {
+    BOOLEAN: read_boolean,
+    STRING: str,
+    INT: reads_whole_number(32),
+    SHORT: reads_whole_number(16),
+    LONG: reads_whole_number(64),
+    DOUBLE: read_double,
+    LIST: read_list,
+    CLASS: str,
+    PASSWORD: str,
+}
+
+
+def java_double(value: float) -> str:
+    """A double as Java prints it: 0.5, but 1.0E7 and 1.7976931348623157E308."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(value)
+    digits, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        digits, _, exponent = f"{value:e}".partition("e")
+        digits = digits.rstrip("0")
+    whole, _, rest = digits.partition(".")
+    return f"{whole}.{rest or '0'}E{int(exponent)}"

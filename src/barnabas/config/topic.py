@@ -1,0 +1,244 @@
+"""What can be set for one topic, and where a topic's value comes from when it is not set.
+
+    override of the topic  ─►  the broker's setting of that meaning  ─►  the default
+
+`BrokerConfig.topic_defaults()` gives the lower two as a TopicConfig; `with_overrides` lays the
+topic's own settings over it. A TopicConfig never changes: a new override makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from barnabas.config.setting import (
+    ANY,
+    BOOLEAN,
+    CLEANUP_POLICY,
+    COMPRESSION_TYPE,
+    DOUBLE,
+    GZIP_LEVEL,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    LZ4_LEVEL,
+    RELEASE,
+    STRING,
+    THROTTLED_REPLICAS,
+    TIMESTAMP_TYPE,
+    ZSTD_LEVEL,
+    Setting,
+    at_least,
+    between,
+    setting,
+    settings_of,
+    unknown,
+)
+from barnabas.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Every topic setting of Kafka 3.9, with the value that holds for one topic."""
+
+    # A table: what a setting is stands on one line, what it does on the next.
+    # fmt: off
+    # When a segment is closed and a new one begun
+    segment_bytes: int = setting("segment.bytes", INT, 1_073_741_824, at_least(14),
+        "size at which a segment is closed")
+    segment_ms: int = setting("segment.ms", LONG, 604_800_000, at_least(1),
+        "age at which a segment is closed")
+    segment_jitter_ms: int = setting("segment.jitter.ms", LONG, 0, at_least(0),
+        "at most this much is taken off segment.ms at random, so that segments close apart")
+    segment_index_bytes: int = setting("segment.index.bytes", INT, 10_485_760, at_least(4),
+        "size of an index file when it is full")
+    index_interval_bytes: int = setting("index.interval.bytes", INT, 4096, at_least(0),
+        "bytes of log between two index entries")
+    preallocate: bool = setting("preallocate", BOOLEAN, False, ANY,
+        "reserve the whole segment on disk when it is begun")
+
+    # When the log is forced to disk
+    flush_messages: int = setting("flush.messages", LONG, LONG_MAX, at_least(1),
+        "records after which the log is fsynced")
+    flush_ms: int = setting("flush.ms", LONG, LONG_MAX, at_least(0),
+        "time after which the log is fsynced")
+
+    # What is kept
+    cleanup_policy: tuple[str, ...] = setting("cleanup.policy", LIST, ("delete",), CLEANUP_POLICY,
+        "delete old segments, compact by key, or both")
+    retention_ms: int = setting("retention.ms", LONG, 604_800_000, at_least(-1),
+        "delete segments older than this; -1: never")
+    retention_bytes: int = setting("retention.bytes", LONG, -1, ANY,
+        "delete the oldest segments beyond this size; -1: no limit")
+    file_delete_delay_ms: int = setting("file.delete.delay.ms", LONG, 60_000, at_least(0),
+        "time between a file being marked deleted and its removal from disk")
+    delete_retention_ms: int = setting("delete.retention.ms", LONG, 86_400_000, at_least(0),
+        "how long compaction keeps a tombstone for readers that started at the beginning")
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio", DOUBLE, 0.5, between(0, 1),
+        "share of uncompacted bytes at which a log is worth compacting")
+    min_compaction_lag_ms: int = setting("min.compaction.lag.ms", LONG, 0, at_least(0),
+        "a record stays uncompacted at least so long")
+    max_compaction_lag_ms: int = setting("max.compaction.lag.ms", LONG, LONG_MAX, at_least(1),
+        "a record is open to compaction after this time, whatever the dirty ratio")
+
+    # What is accepted
+    max_message_bytes: int = setting("max.message.bytes", INT, 1_048_588, at_least(0),
+        "largest record batch accepted")
+    compression_type: str = setting("compression.type", STRING, "producer", COMPRESSION_TYPE,
+        "codec the log is written with; producer: as it arrived")
+    compression_gzip_level: int = setting("compression.gzip.level", INT, -1, GZIP_LEVEL,
+        "level when compression.type is gzip")
+    compression_lz4_level: int = setting("compression.lz4.level", INT, 9, LZ4_LEVEL,
+        "level when compression.type is lz4")
+    compression_zstd_level: int = setting("compression.zstd.level", INT, 3, ZSTD_LEVEL,
+        "level when compression.type is zstd")
+    message_timestamp_type: str = setting(
+        "message.timestamp.type", STRING, "CreateTime", TIMESTAMP_TYPE,
+        "whose clock stamps a record: the producer's or the leader's")
+    message_timestamp_difference_max_ms: int = setting(
+        "message.timestamp.difference.max.ms", LONG, LONG_MAX, at_least(0),
+        "deprecated: stands in for the two limits below where they are left at their default")
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0),
+        "how far a record's timestamp may lie behind the broker's clock")
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms", LONG, LONG_MAX, at_least(0),
+        "how far a record's timestamp may lie ahead of the broker's clock")
+    message_format_version: str = setting("message.format.version", STRING, "3.0-IV1", RELEASE,
+        "deprecated and ignored: batches are always written in format 2")
+    message_downconversion_enable: bool = setting(
+        "message.downconversion.enable", BOOLEAN, True, ANY,
+        "whether batches may be rewritten for consumers that know only older formats")
+
+    # Replication
+    min_insync_replicas: int = setting("min.insync.replicas", INT, 1, at_least(1),
+        "replicas that must be in sync for a write with acks=all to be taken")
+    unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable", BOOLEAN, False, ANY,
+        "let a replica lead that was not in sync, at the price of lost records")
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas", LIST, (), THROTTLED_REPLICAS,
+        "replicas whose reads from the leader are throttled, as partition:broker; *: all")
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas", LIST, (), THROTTLED_REPLICAS,
+        "replicas whose fetching is throttled, as partition:broker; *: all")
+
+    # Remote storage
+    remote_storage_enable: bool = setting("remote.storage.enable", BOOLEAN, False, ANY,
+        "copy closed segments to remote storage")
+    local_retention_ms: int = setting("local.retention.ms", LONG, -2, at_least(-2),
+        "age at which a remotely stored segment leaves the local disk; -2: as retention.ms")
+    local_retention_bytes: int = setting("local.retention.bytes", LONG, -2, at_least(-2),
+        "size beyond which remotely stored segments leave the local disk; -2: as retention.bytes")
+    remote_log_copy_disable: bool = setting("remote.log.copy.disable", BOOLEAN, False, ANY,
+        "read remote segments but copy no new ones")
+    remote_log_delete_on_disable: bool = setting(
+        "remote.log.delete.on.disable", BOOLEAN, False, ANY,
+        "delete the remote segments when remote storage is switched off")
+    # fmt: on
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> Self:
+        """This configuration with a topic's own settings laid over it; ConfigError if one is wrong.
+
+        TopicConfig().with_overrides({"retention.ms": "1000"}).retention_ms == 1000
+        """
+        values: dict[str, Any] = {}
+        for name, text in overrides.items():
+            declared = setting_of(name)
+            values[declared.field] = declared.parse(text)
+        changed = replace(self, **values)
+        changed.check()
+        return changed.settled()
+
+    def settled(self) -> Self:
+        """A timestamp limit left at its default gives way to the setting that once stood for both."""
+        both = self.message_timestamp_difference_max_ms
+        before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
+        return replace(
+            self,
+            message_timestamp_before_max_ms=both if before == LONG_MAX else before,
+            message_timestamp_after_max_ms=both if after == LONG_MAX else after,
+        )
+
+    def check(self) -> None:
+        """What no single setting can tell about itself."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError(
+                "min.compaction.lag.ms",
+                f"{self.min_compaction_lag_ms} is more than max.compaction.lag.ms,"
+                f" which is {self.max_compaction_lag_ms}",
+            )
+        if self.remote_storage_enable:
+            raise ConfigError(
+                "remote.storage.enable", "true is not allowed: there is no remote storage"
+            )
+        for name, is_set in (
+            ("remote.log.copy.disable", self.remote_log_copy_disable),
+            ("remote.log.delete.on.disable", self.remote_log_delete_on_disable),
+        ):
+            if is_set:
+                raise ConfigError(name, "true is not allowed with cluster metadata in ZooKeeper")
+
+
+TOPIC_SETTINGS: dict[str, Setting] = settings_of(TopicConfig)
+
+
+def setting_of(name: str) -> Setting:
+    if name not in TOPIC_SETTINGS:
+        raise unknown(name, list(TOPIC_SETTINGS), "topic setting")
+    return TOPIC_SETTINGS[name]
+
+
+HOURS = 3_600_000
+MINUTES = 60_000
+
+# The broker settings a topic setting falls back to, the first that is set wins, each with the
+# factor that turns it into the topic's unit. The five topic settings not named here have none.
+BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOURS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOURS)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", MINUTES),
+        ("log.retention.hours", HOURS),
+    ),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.difference.max.ms": (("log.message.timestamp.difference.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.format.version": (("log.message.format.version", 1),),
+    "message.downconversion.enable": (("log.message.downconversion.enable", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+}
