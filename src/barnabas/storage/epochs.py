@@ -1,0 +1,112 @@
+"""Which leader epoch wrote which part of the log: pairs (epoch, first offset), both strictly growing.
+
+A follower that returns asks its leader where the epoch it last saw ended, and cuts its log there. So the history
+must be right wherever the log is: it is cut with the log, and its file is made durable before the recovery point may
+pass the records it speaks of.
+
+    leader-epoch-checkpoint      "0", the number of pairs, then one "epoch offset" line each
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+UNDEFINED = -1
+FILE_NAME = "leader-epoch-checkpoint"
+
+
+class LeaderEpochs:
+    __slots__ = ("epochs", "latest", "starts", "unsaved")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.epochs: list[int] = []
+        self.starts: list[int] = []
+        self.latest = UNDEFINED
+        """The last epoch, beside the list because every append compares with it."""
+        self.unsaved = False
+        for epoch, start in entries or ():
+            self.assign(epoch, start)
+        self.unsaved = False
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self.epochs, self.starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset`. What contradicts it (a later epoch, or one that starts no earlier) goes:
+        it was written by a leader whose records are no longer here."""
+        if epoch < 0 or (epoch == self.latest and start_offset >= self.starts[-1]):
+            return
+        while self.epochs and (self.epochs[-1] >= epoch or self.starts[-1] >= start_offset):
+            self.epochs.pop()
+            self.starts.pop()
+        self.epochs.append(epoch)
+        self.starts.append(start_offset)
+        self.latest = epoch
+        self.unsaved = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) if that cannot be said.
+
+        Entries (2, 0) (4, 100), log end 150:  4 → (4, 150)   3 → (2, 100)   1 → (1, 0)   5 → (-1, -1).
+        """
+        if epoch == UNDEFINED or epoch > self.latest:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        after = bisect_right(self.epochs, epoch)
+        if after == 0:
+            return epoch, self.starts[0]
+        return self.epochs[after - 1], self.starts[after]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote this offset, -1 if unknown."""
+        at = bisect_right(self.starts, offset) - 1
+        return self.epochs[at] if at >= 0 else UNDEFINED
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or behind `end_offset`."""
+        while self.starts and self.starts[-1] >= end_offset:
+            self.starts.pop()
+            self.epochs.pop()
+            self.unsaved = True
+        self.latest = self.epochs[-1] if self.epochs else UNDEFINED
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended before `start_offset`; the one that spans it now begins there."""
+        keep = bisect_right(self.starts, start_offset) - 1
+        if keep < 0:
+            return
+        if keep > 0 or self.starts[0] < start_offset:
+            del self.epochs[:keep]
+            del self.starts[:keep]
+            self.starts[0] = start_offset
+            self.unsaved = True
+
+    def clear(self) -> None:
+        self.unsaved = self.unsaved or bool(self.epochs)
+        self.epochs.clear()
+        self.starts.clear()
+        self.latest = UNDEFINED
+
+    def encode(self) -> bytes:
+        lines = ["0", str(len(self.epochs))]
+        lines += [f"{epoch} {start}" for epoch, start in self.entries]
+        return ("\n".join(lines) + "\n").encode()
+
+
+def decode(data: bytes) -> LeaderEpochs:
+    """ValueError if these bytes are not a whole checkpoint. Kafka leaves an empty file where there is no history."""
+    if not data:
+        return LeaderEpochs()
+    lines = data.decode("ascii").splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0" or int(lines[1]) != len(lines) - 2:
+        raise ValueError("not a leader epoch checkpoint")
+    entries = []
+    for line in lines[2:]:
+        epoch, start = line.split()
+        entries.append((int(epoch), int(start)))
+    history = LeaderEpochs(entries)
+    if history.entries != entries:
+        raise ValueError("epochs and offsets do not grow together")
+    return history

@@ -1,0 +1,172 @@
+"""Where in a segment an offset or a timestamp is to be looked for: sparse, sorted, fixed-size entries.
+
+    .index      int32 offset − base, int32 position                     8 bytes, big endian
+    .timeindex  int64 largest timestamp so far, int32 offset − base    12 bytes, big endian
+
+An offset entry names the last offset of an append set and the position where that set begins; a lookup takes the
+greatest entry at or below its target and scans from there, so a missing entry costs time and never an answer.
+
+The entries of the active segment live in arrays (`OffsetEntries`, `TimeEntries`) and reach their file when the segment
+is closed. A closed segment keeps nothing in memory: `last_at_or_below` searches its file. Files that Kafka allocated
+ahead end in zero entries; `entries_end` finds where the true ones stop.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from operator import itemgetter
+from struct import Struct
+
+from barnabas.model import NO_TIMESTAMP
+from barnabas.world.ports import File
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+MAX_RELATIVE_OFFSET = 2**31 - 1
+SWAP = sys.byteorder == "little"
+SEARCH_BLOCK = 256  # entries read at once when so few are left to search
+first_field = itemgetter(0)
+
+
+class OffsetEntries:
+    """The offset index of a segment that is still written."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("i")
+        self.positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def append(self, offset: int, position: int) -> None:
+        """`offset` is relative to the segment's base and larger than any before."""
+        self.offsets.append(offset)
+        self.positions.append(position)
+
+    def floor_position(self, offset: int) -> int:
+        at = bisect_right(self.offsets, offset) - 1
+        return self.positions[at] if at >= 0 else 0
+
+    def truncate(self, offset: int) -> None:
+        """Keep the entries below `offset`."""
+        keep = bisect_left(self.offsets, offset)
+        del self.offsets[keep:]
+        del self.positions[keep:]
+
+    def encode(self) -> bytes:
+        words = array("i", bytes(8 * len(self.offsets)))
+        words[0::2] = self.offsets
+        words[1::2] = self.positions
+        if SWAP:
+            words.byteswap()
+        return words.tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes) -> OffsetEntries:
+        entries = cls()
+        words = array("i")
+        words.frombytes(data)
+        if SWAP:
+            words.byteswap()
+        entries.offsets = words[0::2]
+        entries.positions = words[1::2]
+        return entries
+
+
+class TimeEntries:
+    """The time index of a segment that is still written."""
+
+    __slots__ = ("offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps = array("q")
+        self.offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def append_if_later(self, timestamp: int, offset: int) -> None:
+        """Only a timestamp beyond the last one says anything new."""
+        timestamps = self.timestamps
+        if timestamp > (timestamps[-1] if timestamps else NO_TIMESTAMP):
+            timestamps.append(timestamp)
+            self.offsets.append(offset)
+
+    def floor_offset(self, timestamp: int) -> int:
+        at = bisect_right(self.timestamps, timestamp) - 1
+        return self.offsets[at] if at >= 0 else 0
+
+    def truncate(self, offset: int) -> None:
+        keep = bisect_left(self.offsets, offset)
+        del self.offsets[keep:]
+        del self.timestamps[keep:]
+
+    def encode(self) -> bytes:
+        return b"".join(map(TIME_ENTRY.pack, self.timestamps, self.offsets))
+
+    @classmethod
+    def decode(cls, data: bytes) -> TimeEntries:
+        entries = cls()
+        for timestamp, offset in TIME_ENTRY.iter_unpack(data):
+            entries.timestamps.append(timestamp)
+            entries.offsets.append(offset)
+        return entries
+
+
+def last_at_or_below(file: File, layout: Struct, key: int) -> tuple[int, int] | None:
+    """The greatest entry of an index file whose first field is at most `key`."""
+    size = layout.size
+    low, high = 0, file.size() // size
+    while high - low > SEARCH_BLOCK:
+        middle = (low + high) // 2
+        if layout.unpack(file.read(middle * size, size))[0] <= key:
+            low = middle
+        else:
+            high = middle
+    entries: list[tuple[int, int]] = list(
+        layout.iter_unpack(file.read(low * size, (high - low) * size))
+    )
+    at = bisect_right(entries, key, key=first_field) - 1
+    return entries[at] if at >= 0 else None
+
+
+def last_entry(file: File, layout: Struct) -> tuple[int, int] | None:
+    size = layout.size
+    end = file.size() // size * size
+    if end == 0:
+        return None
+    timestamp_or_offset, value = layout.unpack(file.read(end - size, size))
+    return timestamp_or_offset, value
+
+
+def entries_end(data: bytes, entry_size: int) -> int:
+    """Where the true entries of an index file end: behind the last one that is not all zero."""
+    used = len(data.rstrip(b"\0"))
+    return -(-used // entry_size) * entry_size
+
+
+def offset_entries_are_sound(entries: OffsetEntries, log_size: int) -> bool:
+    """Both columns strictly grow and point into the log. An entry at position 0 is never written."""
+    return (
+        strictly_grows(entries.offsets, at_least=0)
+        and strictly_grows(entries.positions, at_least=1)
+        and (not entries.positions or entries.positions[-1] < log_size)
+    )
+
+
+def time_entries_are_sound(entries: TimeEntries) -> bool:
+    return strictly_grows(entries.timestamps, at_least=0) and (
+        all(a <= b for a, b in pairwise(entries.offsets))
+        and (not entries.offsets or entries.offsets[0] >= 0)
+    )
+
+
+def strictly_grows(values: array[int], *, at_least: int) -> bool:
+    if not values:
+        return True
+    return values[0] >= at_least and all(a < b for a, b in pairwise(values))

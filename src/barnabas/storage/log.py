@@ -1,0 +1,755 @@
+"""The log of one partition: batches in order, spread over segments, each record numbered once and for ever.
+
+    log start ≤ … ≤ high watermark ≤ … ≤ log end            recovery point: up to here fsync is known
+
+    <directory>/00000000000000000000.log .index .timeindex     closed segments
+                00000000000000004711.log                       the active one; its indexes are in memory
+                00000000000000004711.snapshot                  producers.py, as of offset 4711
+                leader-epoch-checkpoint  partition.metadata    epochs.py; the topic's id
+
+Order of effects in an append: check, write the batch with one call, then memory. A write that fails leaves the log as
+it was, so it goes on when the disk does. Nothing here waits for the disk: `begin_flush` says what is to be fsynced, the
+caller does it off the loop, and `end_flush` moves the recovery point. Batches are written as they came, but for their
+offset and leader epoch; they are not opened, unless a topic's settings ask for something the header does not tell.
+
+Time comes in as `now_ms`. recovery.py opens a log that exists, retention.py says which segments may go.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from barnabas.config.topic import TopicConfig
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.model import NO_TIMESTAMP
+from barnabas.storage import epochs as leader_epochs
+from barnabas.storage import retention, timestamps
+from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.index import MAX_RELATIVE_OFFSET
+from barnabas.storage.producers import EXPIRATION_MS, Producers
+from barnabas.storage.segment import Segment, segment_path
+from barnabas.storage.timestamps import TimestampOffset
+from barnabas.wire.records import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    batch_headers,
+    crc_is_valid,
+    records,
+    stamp,
+    stamp_log_append_time,
+)
+from barnabas.world.ports import Disk, File, FileSlice
+
+logger = logging.getLogger(__name__)
+
+RECENT_MAX = 128
+LONG_MAX = 2**63 - 1
+
+
+class AppendInfo(NamedTuple):
+    """Where a produced batch went. `log_append_time` is −1 where the topic keeps the producer's time."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class FollowerAppend(NamedTuple):
+    """What a follower took over; `size` leaves out a batch that was cut short at the end."""
+
+    first_offset: int
+    last_offset: int
+    size: int
+
+
+class LogRead(NamedTuple):
+    """Bytes to be sent. `first_incomplete`: not even the first batch fits the limit, so nothing can be decoded."""
+
+    slices: tuple[FileSlice, ...]
+    size: int
+    first_incomplete: bool = False
+
+
+class Flush(NamedTuple):
+    """What must be fsynced before the recovery point may stand at `up_to_offset`."""
+
+    files: tuple[File, ...]
+    directories: tuple[str, ...]
+    up_to_offset: int
+    borrowed: tuple[File, ...]
+    """Opened for this flush alone; `end_flush` closes them."""
+
+
+NOTHING = LogRead((), 0)
+NOTHING_TAKEN = FollowerAppend(-1, -1, 0)
+
+
+class Log:
+    __slots__ = (
+        "active",
+        "bases",
+        "bound_at",
+        "bound_offset",
+        "closed_bytes",
+        "config",
+        "deleted",
+        "directory",
+        "disk",
+        "epochs",
+        "log_append_time",
+        "log_end_offset",
+        "log_start_offset",
+        "looks_into_records",
+        "max_batch_bytes",
+        "max_entries",
+        "on_truncated",
+        "producer_expiration_ms",
+        "producers",
+        "recent_offsets",
+        "recent_positions",
+        "recovery_point",
+        "roll_ms",
+        "segment_bytes",
+        "segments",
+        "timestamp_after_max_ms",
+        "topic_id",
+        "unflushed_since_ms",
+        "unsynced_directories",
+        "unsynced_paths",
+        "watermark",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        segments: list[Segment],
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: Producers,
+        topic_id: UUID | None,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.closed_bytes = sum(segment.size for segment in segments[:-1])
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.watermark = log_start_offset
+        self.epochs = epochs
+        self.producers = producers
+        self.producer_expiration_ms = producer_expiration_ms
+        self.topic_id = topic_id
+        self.on_truncated: Callable[[], None] | None = None
+        """Called when the recovery point went back, so that no stale checkpoint outlives it."""
+        # Where the last batches of the active segment begin: whoever reads at the tail needs no look at the disk.
+        self.recent_offsets = array("q")
+        self.recent_positions = array("q")
+        self.bound_offset = -1
+        self.bound_at = 0
+        self.unflushed_since_ms = -1
+        self.unsynced_paths: list[str] = []
+        self.unsynced_directories: tuple[str, ...] = ()
+        self.deleted: list[tuple[int, list[str]]] = []
+        self.use_config(config)
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        *,
+        topic_id: UUID | None,
+        now_ms: int,
+        start_offset: int = 0,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> Log:
+        """A new, empty log. It is on the disk for good after the first flush."""
+        disk.make_directory(directory)
+        log = cls(
+            disk,
+            directory,
+            config,
+            [
+                Segment.create(
+                    disk,
+                    directory,
+                    start_offset,
+                    index_interval=config.index_interval_bytes,
+                    now_ms=now_ms,
+                )
+            ],
+            log_start_offset=start_offset,
+            log_end_offset=start_offset,
+            recovery_point=start_offset,
+            epochs=LeaderEpochs(),
+            producers=Producers(),
+            topic_id=None,
+            producer_expiration_ms=producer_expiration_ms,
+        )
+        log.unsynced_directories = (directory, parent(directory))
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def use_config(self, config: TopicConfig) -> None:
+        """Settings may change while the log is open; what an append needs of them is worked out here, once."""
+        self.config = config
+        self.max_batch_bytes = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.max_entries = min(
+            config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1
+        )
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        if jitter:
+            jitter = crc32(self.directory.encode()) % jitter
+        self.roll_ms = config.segment_ms - jitter
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        # Only these two need the records themselves.
+        self.looks_into_records = (
+            "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < LONG_MAX
+        )
+        for segment in self.segments:
+            segment.index_interval = config.index_interval_bytes
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        self.disk.replace_bytes(path, encode_partition_metadata(topic_id), sync=False)
+        self.topic_id = topic_id
+        self.unsynced_paths.append(path)
+        self.note_directory_changed()
+
+    # ---- where we stand -----------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        return self.watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        """Kept between log start and log end."""
+        self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+
+    @property
+    def earliest(self) -> TimestampOffset:
+        """Where a reader may begin. No timestamp belongs to it."""
+        start = self.log_start_offset
+        return TimestampOffset(NO_TIMESTAMP, start, self.epochs.epoch_at(start))
+
+    @property
+    def size_bytes(self) -> int:
+        return self.closed_bytes + self.active.size
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    # ---- append -------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Give one validated batch its offsets and write it. `batch` is stamped in place.
+
+        A batch this producer sent before is not written again: the answer carries the offsets it has.
+        """
+        size = header[1] + 12
+        if size > self.max_batch_bytes or size > self.segment_bytes:
+            raise self.too_large(size)
+        timestamp = header[8]
+        if self.looks_into_records or not self.log_append_time:
+            if timestamp - now_ms > self.timestamp_after_max_ms or self.looks_into_records:
+                self.check_records(batch, header, now_ms)
+            if header[5] & LOG_APPEND_TIME:
+                raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets log append time")
+        producer_id = header[9]
+        if producer_id >= 0:
+            written = self.producers.check(header)
+            if written is not None:
+                appended_at = written.timestamp if self.log_append_time else NO_TIMESTAMP
+                return AppendInfo(
+                    written.first_offset,
+                    written.last_offset,
+                    appended_at,
+                    self.log_start_offset,
+                    True,
+                )
+        first = self.log_end_offset
+        last = first + header[6]
+        appended_at = NO_TIMESTAMP
+        if self.log_append_time:
+            stamp_log_append_time(batch, 0, now_ms)
+            timestamp = appended_at = now_ms
+        stamp(batch, 0, first, leader_epoch)
+        if leader_epoch != self.epochs.latest:
+            self.assign_epoch(leader_epoch, first)
+        segment = self.active
+        if self.must_roll(segment, size, timestamp, last, now_ms):
+            segment = self.roll(now_ms)
+        position = segment.size
+        segment.append(batch, size, last, timestamp, last)
+        self.log_end_offset = last + 1
+        if self.unflushed_since_ms < 0:
+            self.unflushed_since_ms = now_ms
+        recent = self.recent_offsets
+        recent.append(first)
+        self.recent_positions.append(position)
+        if len(recent) > RECENT_MAX:
+            self.shorten_recent()
+        if producer_id >= 0:
+            self.producers.record(header, first, timestamp)
+        return AppendInfo(first, last, appended_at, self.log_start_offset)
+
+    def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
+        """Take over whole batches as the leader numbered them; one that is cut short at the end is left out.
+
+        Every checksum is verified: what is wrong on the wire or on the leader's disk does not reach this one.
+        """
+        batches = self.checked_set(data)
+        if not batches:
+            return NOTHING_TAKEN
+        first = batches[0][1]
+        if first.base_offset < self.log_end_offset:
+            self.begin_inside_batch(first)
+        run_at = 0
+        run: list[tuple[int, BatchHeader]] = []
+        for position, header in batches:
+            end = position + header.size
+            if run and end - run_at > self.room_left():
+                self.append_run(data[run_at:position], run, now_ms)
+                run_at, run = position, []
+            run.append((position - run_at, header))
+        end = batches[-1][0] + batches[-1][1].size
+        self.append_run(data[run_at:end], run, now_ms)
+        return FollowerAppend(first.base_offset, self.log_end_offset - 1, end)
+
+    def checked_set(self, data: memoryview) -> list[tuple[int, BatchHeader]]:
+        batches: list[tuple[int, BatchHeader]] = []
+        previous = -1
+        try:
+            for position, header in batch_headers(data):
+                if not crc_is_valid(data, position, header):
+                    raise ApiError(
+                        ErrorCode.CORRUPT_MESSAGE, f"checksum of batch {header.base_offset}"
+                    )
+                if header.base_offset <= previous or header.last_offset_delta < 0:
+                    why = f"offset {header.base_offset} behind {previous}"
+                    raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+                previous = header.last_offset
+                batches.append((position, header))
+        except RemoteWireError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        return batches
+
+    def begin_inside_batch(self, first: BatchHeader) -> None:
+        """The leader's log may start inside a batch (DeleteRecords), and a follower with nothing yet fetches from that
+        offset: it gets the whole batch, so its log begins with that batch and its log start stays inside."""
+        end = self.log_end_offset
+        if self.size_bytes or first.last_offset < end:
+            why = f"the log ends at {end}, the batch begins at {first.base_offset}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        self.truncate_fully_and_start_at(first.base_offset, log_start_offset=end)
+
+    def room_left(self) -> int:
+        """Bytes that go into the active segment before it is rolled; a fresh one, if it is full."""
+        room = self.segment_bytes - self.active.size
+        return room if room > 0 else self.segment_bytes
+
+    def append_run(self, data: memoryview, run: list[tuple[int, BatchHeader]], now_ms: int) -> None:
+        """One append set: these batches go into the same segment with one write."""
+        first, last = run[0][1], run[-1][1]
+        largest = max(run, key=lambda entry: entry[1].max_timestamp)[1]
+        for _, header in run:
+            if header.partition_leader_epoch > self.epochs.latest:
+                self.assign_epoch(header.partition_leader_epoch, header.base_offset)
+        segment = self.active
+        if self.must_roll(segment, len(data), largest.max_timestamp, last.last_offset, now_ms):
+            segment = self.roll(now_ms, base_offset=first.base_offset)
+        position = segment.size
+        segment.append(
+            data, len(data), last.last_offset, largest.max_timestamp, largest.last_offset
+        )
+        if first.base_offset != self.log_end_offset:
+            self.forget_recent()
+        self.log_end_offset = last.next_offset
+        if self.unflushed_since_ms < 0:
+            self.unflushed_since_ms = now_ms
+        expected = first.base_offset
+        for at, header in run:
+            if header.base_offset != expected:
+                self.forget_recent()
+            self.recent_offsets.append(header.base_offset)
+            self.recent_positions.append(position + at)
+            expected = header.next_offset
+            if header.producer_id >= 0:
+                self.record_producer(header, data[at : at + header.size])
+        if len(self.recent_offsets) > RECENT_MAX:
+            self.shorten_recent()
+
+    def record_producer(self, header: BatchHeader, batch: memoryview) -> None:
+        if not header.attributes & CONTROL:
+            self.producers.record(header, header.base_offset, header.max_timestamp)
+            return
+        # The value of a transaction marker: int16 version, int32 coordinator epoch.
+        for marker in records(batch):
+            value = marker.value or b""
+            self.producers.record_marker(header, int.from_bytes(value[2:6], "big", signed=True))
+
+    def check_records(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
+        config = self.config
+        latest = now_ms + self.timestamp_after_max_ms
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        needs_key = "compact" in config.cleanup_policy
+        if not self.log_append_time and header.max_timestamp > latest:
+            why = f"timestamp {header.max_timestamp} is later than {latest}"
+            raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)
+        try:
+            for record in records(batch):
+                if needs_key and record.key is None:
+                    raise ApiError(
+                        ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
+                    )
+                if not self.log_append_time and NO_TIMESTAMP != record.timestamp < earliest:
+                    why = f"timestamp {record.timestamp} is earlier than {earliest}"
+                    raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)
+        except RemoteWireError as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+
+    def too_large(self, size: int) -> ApiError:
+        if size > self.max_batch_bytes:
+            why = f"{size} bytes, max.message.bytes is {self.max_batch_bytes}"
+            return ApiError(ErrorCode.MESSAGE_TOO_LARGE, why)
+        why = f"{size} bytes, segment.bytes is {self.segment_bytes}"
+        return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+
+    # ---- read ---------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound: int, at_least_one: bool = True
+    ) -> LogRead:
+        """Batches from the one that holds `offset` on, none that reaches beyond `upper_bound`, all of one segment.
+
+        `at_least_one`: the first batch comes whole even if it is larger than `max_bytes`. The last one may be cut.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            why = f"offset {offset} is not within {self.log_start_offset}..{end}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        if offset >= upper_bound or offset == end:
+            return NOTHING
+        recent = self.recent_offsets
+        if recent and offset >= recent[0]:
+            segment = self.active
+            at = bisect_right(recent, offset) - 1
+            position = self.recent_positions[at]
+            following = at + 1
+            batch_end = (
+                self.recent_positions[following] if following < len(recent) else segment.size
+            )
+        else:
+            at = bisect_right(self.bases, offset) - 1
+            segment = self.segments[at]
+            found = segment.find(offset)
+            while found is None:
+                at += 1
+                if at >= len(self.segments):
+                    return NOTHING
+                segment = self.segments[at]
+                found = segment.find(offset)
+            position = found.position
+            batch_end = position + found.header.size
+        limit = self.position_of_bound(segment, upper_bound)
+        wanted = max_bytes
+        if wanted < batch_end - position and at_least_one:
+            wanted = batch_end - position
+        size = min(wanted, limit - position)
+        if size <= 0:
+            return NOTHING
+        return LogRead((FileSlice(segment.log, position, size),), size, position + size < batch_end)
+
+    def position_of_bound(self, segment: Segment, bound: int) -> int:
+        """Where reading in this segment must stop so that nothing at or beyond `bound` is read."""
+        if bound >= self.log_end_offset:
+            return segment.size
+        recent = self.recent_offsets
+        if segment is self.active:
+            if recent and bound >= recent[0]:
+                return self.recent_positions[bisect_right(recent, bound) - 1]
+        elif bound >= self.bases[bisect_right(self.bases, segment.base_offset)]:
+            return segment.size
+        if bound != self.bound_offset:
+            found = segment.find(bound)
+            self.bound_at = found.position if found else segment.size
+            self.bound_offset = bound
+        return self.bound_at
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record at or behind `timestamp`."""
+        return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        return timestamps.largest(self.segments)
+
+    def segment_base_offsets_newest_first(
+        self, timestamp: int, max_count: int, now_ms: int
+    ) -> list[int]:
+        """What ListOffsets v0 is answered with: where segments begin that were last written at or before `timestamp`
+        (-1: up to the log end, -2: the log start alone)."""
+        return timestamps.offsets_before(
+            self.segments,
+            timestamp,
+            max_count,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )
+
+    def forget_recent(self) -> None:
+        del self.recent_offsets[:]
+        del self.recent_positions[:]
+        self.bound_offset = -1
+
+    def shorten_recent(self) -> None:
+        del self.recent_offsets[: -RECENT_MAX // 2]
+        del self.recent_positions[: -RECENT_MAX // 2]
+
+    # ---- roll ---------------------------------------------------------------------------------------------------
+
+    def must_roll(
+        self, segment: Segment, size: int, timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        if segment.size == 0:
+            return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        first = segment.first_timestamp
+        if first < -1:
+            first = segment.first_batch_timestamp()
+        return (
+            segment.size + size > self.segment_bytes
+            or (timestamp - first if first >= 0 else now_ms - segment.created_ms) > self.roll_ms
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or (segment.offsets is not None and len(segment.offsets) >= self.max_entries)
+        )
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin a new one. Memory changes last: if the disk refuses, the active segment
+        stays the active one."""
+        active = self.active
+        base = self.log_end_offset if base_offset is None else base_offset
+        if active.size == 0 and active.base_offset == base:
+            return active
+        fresh = Segment.create(
+            self.disk,
+            self.directory,
+            base,
+            index_interval=self.config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+        written = [active.log.path, *active.write_indexes()]
+        if self.log_end_offset == base:
+            written.append(self.take_snapshot())
+        active.forget_entries()
+        self.unsynced_paths += written
+        self.note_directory_changed()
+        self.closed_bytes += active.size
+        self.segments.append(fresh)
+        self.bases.append(base)
+        self.active = fresh
+        self.forget_recent()
+        return fresh
+
+    def take_snapshot(self) -> str:
+        path = segment_path(self.directory, self.log_end_offset) + ".snapshot"
+        self.disk.replace_bytes(path, self.producers.encode(), sync=False)
+        return path
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset`: on becoming leader, and with the first batch that carries it."""
+        self.epochs.assign(epoch, start_offset)
+        self.save_epochs()
+
+    def save_epochs(self) -> None:
+        if self.epochs.unsaved:
+            path = f"{self.directory}/{leader_epochs.FILE_NAME}"
+            self.disk.replace_bytes(path, self.epochs.encode(), sync=False)
+            self.epochs.unsaved = False
+            if path not in self.unsynced_paths:
+                self.unsynced_paths.append(path)
+            self.note_directory_changed()
+
+    # ---- flush --------------------------------------------------------------------------------------------------
+
+    def flush_due(self, now_ms: int) -> bool:
+        """The topic's flush policy asks for it, or a segment was closed since the last time."""
+        if self.unflushed_messages <= 0:
+            return False
+        return (
+            self.recovery_point < self.active.base_offset
+            or self.unflushed_messages >= self.config.flush_messages
+            or now_ms - self.unflushed_since_ms >= self.config.flush_ms
+        )
+
+    def begin_flush(self) -> Flush:
+        """What to fsync now. Appends may go on meanwhile; they belong to the next flush."""
+        borrowed = tuple(
+            self.disk.open(path) for path in self.unsynced_paths if self.disk.exists(path)
+        )
+        flush = Flush(
+            (*borrowed, self.active.log), self.unsynced_directories, self.log_end_offset, borrowed
+        )
+        self.unsynced_paths = []
+        self.unsynced_directories = ()
+        self.unflushed_since_ms = -1
+        return flush
+
+    def end_flush(self, flush: Flush) -> None:
+        """The flush was done. A truncation that happened meanwhile is respected."""
+        for file in flush.borrowed:
+            file.close()
+        self.recovery_point = max(self.recovery_point, min(flush.up_to_offset, self.log_end_offset))
+
+    def note_directory_changed(self) -> None:
+        if not self.unsynced_directories:
+            self.unsynced_directories = (self.directory,)
+
+    # ---- cutting ------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> bool:
+        """Drop everything from `offset` on; True if there was anything. A batch that spans it goes as a whole."""
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.save_epochs()
+            return False
+        logger.info("truncating log=%s from=%d to=%d", self.directory, self.log_end_offset, offset)
+        if offset < self.bases[0]:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        keep = bisect_right(self.bases, offset)
+        for segment in self.segments[keep:]:
+            self.remove_segment_files(segment)
+        del self.segments[keep:]
+        del self.bases[keep:]
+        self.active = self.segments[-1]
+        self.active.truncate(offset, now_ms)
+        self.closed_bytes = sum(segment.size for segment in self.segments[:-1])
+        self.log_end_offset = self.active.next_offset()
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.remove_index_files(self.active)
+        self.after_cut()
+        retention.reload_producers(self, now_ms)
+        return True
+
+    def truncate_fully_and_start_at(
+        self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
+    ) -> None:
+        """Nothing that is here is of use: begin anew at `offset`."""
+        for segment in self.segments:
+            self.remove_segment_files(segment)
+        fresh = Segment.create(
+            self.disk,
+            self.directory,
+            offset,
+            index_interval=self.config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+        self.segments = [fresh]
+        self.bases = [offset]
+        self.active = fresh
+        self.closed_bytes = 0
+        self.log_end_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.epochs.clear()
+        self.producers.clear()
+        self.watermark = offset
+        self.after_cut()
+
+    def after_cut(self) -> None:
+        """A cut is made durable at once: were a removed file to come back after a crash, its old records would stand
+        beside the new ones. Cuts are rare, and nobody waits for a produce here."""
+        end = self.log_end_offset
+        self.forget_recent()
+        self.epochs.truncate_from_end(end)
+        self.save_epochs()
+        retention.drop_snapshots(self, lambda at: at > end)
+        self.watermark = min(self.watermark, end)
+        lowered = self.recovery_point > end
+        self.recovery_point = min(self.recovery_point, end)
+        self.disk.sync_now([self.active.log], [self.directory])
+        if lowered and self.on_truncated is not None:
+            self.on_truncated()
+
+    def remove_segment_files(self, segment: Segment) -> None:
+        segment.close()
+        self.disk.remove(segment.path + ".log")
+        self.remove_index_files(segment)
+
+    def remove_index_files(self, segment: Segment) -> None:
+        for suffix in (".index", ".timeindex", ".txnindex"):
+            self.disk.remove(segment.path + suffix)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """DeleteRecords, or the leader's log start on a follower. Segments wholly below go with the next retention."""
+        if offset > self.watermark:
+            why = f"{offset} is beyond the high watermark {self.watermark}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.save_epochs()
+        return True
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Retention; the number of segments that went. Their files follow after file.delete.delay.ms (`purge`)."""
+        return retention.delete_old_segments(self, now_ms)
+
+    def purge(self, now_ms: int) -> None:
+        """Remove the files of deleted segments whose delay is over."""
+        while self.deleted and self.deleted[0][0] <= now_ms:
+            for path in self.deleted.pop(0)[1]:
+                self.disk.remove(path)
+
+    def expire_producers(self, now_ms: int) -> None:
+        self.producers.expire(now_ms, self.producer_expiration_ms)
+
+    # ---- close --------------------------------------------------------------------------------------------------
+
+    def close(self, *, clean: bool) -> None:
+        """`clean`: everything is on the disk when this returns, and the next start need not check it."""
+        if clean:
+            self.save_epochs()
+            if self.unflushed_messages or self.unsynced_paths or self.active.size:
+                self.unsynced_paths += self.active.write_indexes()
+                self.unsynced_paths.append(self.take_snapshot())
+                self.note_directory_changed()
+            flush = self.begin_flush()
+            self.disk.sync_now(flush.files, flush.directories)
+            self.end_flush(flush)
+            end = self.log_end_offset
+            needed = {*self.bases, end}
+            retention.drop_snapshots(self, lambda at: at not in needed)
+        for segment in self.segments:
+            segment.close()
+
+
+def parent(directory: str) -> str:
+    return directory.rpartition("/")[0]

@@ -1,0 +1,208 @@
+"""What idempotent producers last wrote to one log, so that a retried batch is recognised and a lost one is noticed.
+
+Per producer id: its epoch, and sequence and offsets of its last five batches. A batch is
+    in sequence   it follows the last one                           → append it
+    a duplicate   its sequences equal one of the five               → answer with the offsets it got then
+    fenced        its epoch is below the one seen                   → INVALID_PRODUCER_EPOCH
+    out of order  anything else                                     → OUT_OF_ORDER_SEQUENCE_NUMBER
+and of a producer that is not known here any sequence is accepted: retention or expiry may have taken its last records.
+
+    <offset>.snapshot   int16 version 1, uint32 crc32c of what follows, int32 count, then per producer
+                        int64 id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
+                        int64 timestamp, int32 coordinator epoch, int64 first offset of its open transaction or −1
+
+The file holds the state just before `offset`, with one batch per producer. It spares a start from reading the log from
+its beginning, and nothing more: a missing or broken one is rebuilt from batch headers.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import NO_TIMESTAMP
+from barnabas.wire.records import BatchHeader
+
+BATCHES_KEPT = 5
+SEQUENCE_MAX = 2**31 - 1
+NO_SEQUENCE = -1
+EXPIRATION_MS = 86_400_000
+
+SNAPSHOT_HEAD = Struct(">hI")
+SNAPSHOT_COUNT = Struct(">i")
+SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+SNAPSHOT_VERSION = 1
+
+
+class ProducedBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer:
+    """One producer id. `next_sequence` is what its next batch must begin with."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[ProducedBatch] = []
+        self.next_sequence = 0
+        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = -1
+
+
+class Producers:
+    __slots__ = ("by_id",)
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def check(self, header: BatchHeader) -> ProducedBatch | None:
+        """None: append it. A batch: it was written before, there. Otherwise ApiError."""
+        producer = self.by_id.get(header.producer_id)
+        if producer is None:
+            return None
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        if epoch == producer.epoch:
+            if sequence == producer.next_sequence:
+                return None
+            last = last_sequence(sequence, header.last_offset_delta)
+            for batch in producer.batches:
+                if batch.first_sequence == sequence and batch.last_sequence == last:
+                    return batch
+            why = (
+                f"producer {header.producer_id} sent {sequence}, expected {producer.next_sequence}"
+            )
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+        if epoch < producer.epoch:
+            why = f"producer {header.producer_id} has epoch {epoch}, {producer.epoch} was seen"
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+        if sequence != 0:
+            why = f"producer {header.producer_id} begins epoch {epoch} with {sequence}, not with 0"
+            raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, why)
+        return None
+
+    def record(self, header: BatchHeader, first_offset: int, timestamp: int) -> None:
+        """This batch was appended at `first_offset`. Nothing is refused here: a follower and a recovery take what the
+        leader took."""
+        producer = self.by_id.get(header.producer_id)
+        if producer is None:
+            producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
+        elif producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches.clear()
+        delta = header.last_offset_delta
+        sequence = header.base_sequence
+        last = sequence + delta
+        if last >= SEQUENCE_MAX:
+            last = last_sequence(sequence, delta)
+            producer.next_sequence = 0 if last == SEQUENCE_MAX else last + 1
+        else:
+            producer.next_sequence = last + 1
+        batches = producer.batches
+        if len(batches) >= BATCHES_KEPT:
+            del batches[0]
+        batches.append(ProducedBatch(sequence, last, first_offset, first_offset + delta, timestamp))
+        producer.last_timestamp = timestamp
+        if header.attributes & 0x10 and producer.transaction_first_offset < 0:
+            producer.transaction_first_offset = first_offset
+
+    def record_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """A transaction of this producer ended: its epoch stands, its sequences begin anew."""
+        producer = self.by_id.get(header.producer_id)
+        if producer is None:
+            producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
+        if producer.epoch != header.producer_epoch:
+            producer.batches.clear()
+            producer.next_sequence = 0
+        producer.epoch = header.producer_epoch
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_first_offset = -1
+        producer.last_timestamp = header.max_timestamp
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget who has been silent for so long, unless a transaction of theirs is open."""
+        expired = [
+            producer_id
+            for producer_id, producer in self.by_id.items()
+            if producer.transaction_first_offset < 0
+            and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.by_id[producer_id]
+
+    def clear(self) -> None:
+        self.by_id.clear()
+
+    def encode(self) -> bytes:
+        body = bytearray(SNAPSHOT_COUNT.pack(len(self.by_id)))
+        for producer_id, producer in self.by_id.items():
+            last = producer.batches[-1] if producer.batches else None
+            body += SNAPSHOT_ENTRY.pack(
+                producer_id,
+                producer.epoch,
+                last.last_sequence if last else NO_SEQUENCE,
+                last.last_offset if last else -1,
+                last.last_offset - last.first_offset if last else 0,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.transaction_first_offset,
+            )
+        return SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+
+def decode(data: bytes) -> Producers:
+    """ValueError if these bytes are not a whole snapshot."""
+    head = SNAPSHOT_HEAD.size
+    if len(data) < head + SNAPSHOT_COUNT.size:
+        raise ValueError("too short for a producer snapshot")
+    version, checksum = SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise ValueError(f"producer snapshot of version {version}")
+    if crc32c(data[head:]) != checksum:
+        raise ValueError("the checksum of the producer snapshot does not match")
+    (count,) = SNAPSHOT_COUNT.unpack_from(data, head)
+    entries = data[head + SNAPSHOT_COUNT.size :]
+    if len(entries) != count * SNAPSHOT_ENTRY.size:
+        raise ValueError(f"{len(entries)} bytes for {count} producers")
+    producers = Producers()
+    for entry in SNAPSHOT_ENTRY.iter_unpack(entries):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, open_at = entry
+        producer = producers.by_id[producer_id] = Producer(epoch)
+        producer.last_timestamp = timestamp
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_first_offset = open_at
+        if offset >= 0:
+            first = first_sequence(sequence, delta)
+            producer.batches.append(
+                ProducedBatch(first, sequence, offset - delta, offset, timestamp)
+            )
+            producer.next_sequence = 0 if sequence == SEQUENCE_MAX else sequence + 1
+    return producers
+
+
+def last_sequence(first: int, delta: int) -> int:
+    """Sequences run from 0 to 2³¹ − 1 and begin again."""
+    return (first + delta) % (SEQUENCE_MAX + 1)
+
+
+def first_sequence(last: int, delta: int) -> int:
+    return (last - delta) % (SEQUENCE_MAX + 1)

@@ -1,0 +1,134 @@
+"""What a log may forget: segments by age, by size and below the log start; producer snapshots nobody needs.
+
+Oldest first, and the first segment that must stay ends the walk. Never one that reaches beyond the high watermark. The
+active segment may go as well if it holds records: an empty one takes its place first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import StorageError
+from barnabas.storage import producers as producer_snapshots
+from barnabas.storage.producers import Producers
+
+if TYPE_CHECKING:
+    from barnabas.storage.log import Log
+    from barnabas.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+Breach = Callable[["Segment", int], bool]
+"""Whether a segment may go, given the offset at which the next one begins."""
+
+
+def delete_old_segments(log: Log, now_ms: int) -> int:
+    removed = delete_while(log, below_log_start(log), "log start", now_ms)
+    if "delete" in log.config.cleanup_policy:
+        removed += delete_while(log, beyond_size(log), "retention.bytes", now_ms)
+        removed += delete_while(log, beyond_age(log, now_ms), "retention.ms", now_ms)
+    return removed
+
+
+def below_log_start(log: Log) -> Breach:
+    return lambda segment, next_base: (
+        segment is not log.active and next_base <= log.log_start_offset
+    )
+
+
+def beyond_size(log: Log) -> Breach:
+    limit = log.config.retention_bytes
+    excess = log.size_bytes - limit
+
+    def breach(segment: Segment, next_base: int) -> bool:
+        nonlocal excess
+        if limit < 0 or excess < segment.size:
+            return False
+        excess -= segment.size
+        return True
+
+    return breach
+
+
+def beyond_age(log: Log, now_ms: int) -> Breach:
+    limit = log.config.retention_ms
+    return lambda segment, next_base: limit >= 0 and now_ms - segment.age_stamp_ms() > limit
+
+
+def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
+    count = 0
+    for segment, next_base in zip(log.segments, [*log.bases[1:], log.log_end_offset], strict=True):
+        if segment is log.active and segment.size == 0:
+            break
+        if next_base > log.high_watermark or not breach(segment, next_base):
+            break
+        count += 1
+    if count == 0:
+        return 0
+    if count == len(log.segments):
+        log.roll(now_ms)
+    gone = log.segments[:count]
+    log.advance_log_start(log.segments[count].base_offset)
+    del log.segments[:count]
+    del log.bases[:count]
+    due = now_ms + log.config.file_delete_delay_ms
+    for segment in gone:
+        logger.info(
+            "deleting segment log=%s base_offset=%d bytes=%d reason=%s",
+            log.directory,
+            segment.base_offset,
+            segment.size,
+            reason,
+        )
+        log.closed_bytes -= segment.size
+        log.deleted.append((due, segment.mark_deleted()))
+    log.forget_recent()
+    log.note_directory_changed()
+    return count
+
+
+# ---- producer snapshots ---------------------------------------------------------------------------------------
+
+
+def snapshot_offsets(log: Log) -> list[int]:
+    return [
+        int(name.removesuffix(".snapshot"))
+        for name in log.disk.list(log.directory)
+        if name.endswith(".snapshot") and name.removesuffix(".snapshot").isdigit()
+    ]
+
+
+def drop_snapshots(log: Log, unneeded: Callable[[int], bool]) -> None:
+    for offset in snapshot_offsets(log):
+        if unneeded(offset):
+            log.disk.remove(f"{log.directory}/{offset:020d}.snapshot")
+
+
+def reload_producers(log: Log, now_ms: int, *, up_to: int | None = None) -> None:
+    """Build the state of all producers as of `up_to` (the log end): the newest good snapshot, then batch headers."""
+    end = log.log_end_offset if up_to is None else up_to
+    log.producers, start = newest_snapshot(log, end)
+    for segment, next_base in zip(log.segments, [*log.bases[1:], log.log_end_offset], strict=True):
+        if next_base <= start or segment.base_offset >= end or segment.size == 0:
+            continue
+        for position, header in segment.headers(segment.floor_position(start)):
+            if header.base_offset >= end:
+                break
+            if header.producer_id >= 0 and header.last_offset >= start:
+                batch = segment.log.read(position, header.size) if header.is_control else b""
+                log.record_producer(header, memoryview(batch))
+    log.expire_producers(now_ms)
+
+
+def newest_snapshot(log: Log, end: int) -> tuple[Producers, int]:
+    for offset in sorted(snapshot_offsets(log), reverse=True):
+        if log.log_start_offset <= offset <= end:
+            path = f"{log.directory}/{offset:020d}.snapshot"
+            try:
+                return producer_snapshots.decode(log.disk.read_bytes(path)), offset
+            except (ValueError, StorageError) as error:
+                logger.warning("producer snapshot is unusable path=%s why=%s", path, error)
+                log.disk.remove(path)
+    return Producers(), log.log_start_offset

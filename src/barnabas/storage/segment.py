@@ -1,0 +1,402 @@
+"""One file of a log and the two indexes that point into it.
+
+    00000000000000004711.log        record batches, one behind the other, offsets growing from 4711 on
+    00000000000000004711.index      index.py
+    00000000000000004711.timeindex  index.py
+
+The last segment of a log is the active one: only it is appended to, and its index entries live in memory. Closing a
+segment (`seal`) writes them out and forgets them. Positions are bytes in the `.log` file, offsets count records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.errors import CorruptBatch
+from barnabas.model import NO_TIMESTAMP
+from barnabas.storage.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetEntries,
+    TimeEntries,
+    last_at_or_below,
+    last_entry,
+)
+from barnabas.wire.records import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
+from barnabas.world.ports import Buffer, Disk, File
+
+logger = logging.getLogger(__name__)
+
+LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
+NOT_LOADED = -2
+HEADER_WINDOW = 4096
+CHECK_WINDOW = 4 << 20
+
+
+class Found(NamedTuple):
+    """Where a batch stands."""
+
+    position: int
+    header: BatchHeader
+
+
+class Segment:
+    __slots__ = (
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "disk",
+        "first_timestamp",
+        "index_file",
+        "index_interval",
+        "largest_timestamp",
+        "largest_timestamp_offset",
+        "log",
+        "offsets",
+        "path",
+        "size",
+        "time_file",
+        "times",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        log: File,
+        *,
+        base_offset: int,
+        index_interval: int,
+        now_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.path = path
+        """Without its suffix: the three files share it."""
+        self.log = log
+        self.base_offset = base_offset
+        self.size = log.size()
+        self.index_interval = index_interval
+        self.created_ms = now_ms
+        self.bytes_since_entry = 0
+        self.first_timestamp = NO_TIMESTAMP if self.size == 0 else NOT_LOADED
+        self.largest_timestamp = NO_TIMESTAMP if self.size == 0 else NOT_LOADED
+        self.largest_timestamp_offset = base_offset
+        self.offsets: OffsetEntries | None = None
+        self.times: TimeEntries | None = None
+        self.index_file: File | None = None
+        self.time_file: File | None = None
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, index_interval: int, now_ms: int
+    ) -> Segment:
+        path = segment_path(directory, base_offset)
+        log = disk.open(path + ".log", create=True)
+        if log.size():
+            log.truncate(0)
+        segment = cls(
+            disk, path, log, base_offset=base_offset, index_interval=index_interval, now_ms=now_ms
+        )
+        segment.offsets = OffsetEntries()
+        segment.times = TimeEntries()
+        return segment
+
+    # ---- writing ----------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        data: Buffer,
+        size: int,
+        last_offset: int,
+        largest_timestamp: int,
+        largest_timestamp_offset: int,
+    ) -> None:
+        """One append set at the end of the file. Log first, then memory: if the write fails nothing has changed."""
+        position = self.size
+        self.log.append((data,))
+        self.size = position + size
+        if position == 0:
+            self.first_timestamp = largest_timestamp
+        if largest_timestamp > self.largest_timestamp:
+            self.largest_timestamp = largest_timestamp
+            self.largest_timestamp_offset = largest_timestamp_offset
+        if self.bytes_since_entry > self.index_interval:
+            self.add_entry(last_offset, position)
+            self.bytes_since_entry = size
+        else:
+            self.bytes_since_entry += size
+
+    def add_entry(self, last_offset: int, position: int) -> None:
+        assert self.offsets is not None and self.times is not None, "the segment is closed"
+        base = self.base_offset
+        self.offsets.append(last_offset - base, position)
+        if self.largest_timestamp > NO_TIMESTAMP:
+            self.times.append_if_later(self.largest_timestamp, self.largest_timestamp_offset - base)
+
+    def write_indexes(self) -> tuple[str, str]:
+        """Put the entries in memory into their files, the largest timestamp as the last of them."""
+        assert self.offsets is not None and self.times is not None, "the segment is closed"
+        if self.largest_timestamp > NO_TIMESTAMP:
+            self.times.append_if_later(
+                self.largest_timestamp, self.largest_timestamp_offset - self.base_offset
+            )
+        self.disk.replace_bytes(self.path + ".index", self.offsets.encode(), sync=False)
+        self.disk.replace_bytes(self.path + ".timeindex", self.times.encode(), sync=False)
+        return self.path + ".index", self.path + ".timeindex"
+
+    def forget_entries(self) -> None:
+        """The files hold them: nothing of a closed segment's index stays in memory."""
+        self.close_index_files()
+        self.offsets = None
+        self.times = None
+
+    def hold_entries(self) -> None:
+        """Take the entries back into memory: this segment is to be written again."""
+        if self.offsets is None:
+            index, times = self.open_indexes()
+            self.offsets = OffsetEntries.decode(index.read(0, index.size()))
+            self.times = TimeEntries.decode(times.read(0, times.size()))
+            self.close_index_files()
+
+    def truncate(self, offset: int, now_ms: int) -> None:
+        """Cut before the batch that holds `offset`; the indexes stay in memory from here on."""
+        found = self.find(offset)
+        self.load_timestamps()
+        self.hold_entries()
+        assert self.offsets is not None and self.times is not None
+        if found is None:
+            return
+        self.log.truncate(found.position)
+        self.size = found.position
+        self.offsets.truncate(found.header.base_offset - self.base_offset)
+        self.times.truncate(found.header.base_offset - self.base_offset)
+        self.bytes_since_entry = 0
+        if self.size == 0:
+            self.created_ms = now_ms
+            self.first_timestamp = NO_TIMESTAMP
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_timestamp_offset = self.base_offset
+        start = 0
+        if self.times.timestamps:
+            self.largest_timestamp = self.times.timestamps[-1]
+            self.largest_timestamp_offset = self.base_offset + self.times.offsets[-1]
+            start = self.offsets.floor_position(self.times.offsets[-1])
+        for _, header in self.headers(start):
+            self.note_timestamp(header)
+
+    def note_timestamp(self, header: BatchHeader) -> None:
+        if header.max_timestamp > self.largest_timestamp:
+            self.largest_timestamp = header.max_timestamp
+            self.largest_timestamp_offset = header.last_offset
+
+    # ---- finding ----------------------------------------------------------------------------------------------
+
+    def find(self, offset: int) -> Found | None:
+        """The first batch whose last offset is at or beyond `offset`."""
+        start = self.floor_position(offset)
+        try:
+            return self.scan_to(offset, start)
+        except CorruptBatch:
+            if start == 0:
+                raise
+        # The index sent us into the middle of a batch. The log is the truth: build the index from it and ask again.
+        logger.warning("index is broken, rebuilding it path=%s", self.path + ".index")
+        self.rebuild_indexes()
+        return self.scan_to(offset, self.floor_position(offset))
+
+    def scan_to(self, offset: int, start: int) -> Found | None:
+        if start and offset < read_header(self.log.read(start, HEADER_SIZE)).base_offset:
+            raise CorruptBatch(self.log.path, "the index points behind the offset", start)
+        for position, header in self.headers(start):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return Found(position, header)
+        return None
+
+    def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every batch from `start` on; CorruptBatch where none can stand. No checksums."""
+        position, size = start, self.size
+        window, window_at = b"", 0
+        floor = self.base_offset
+        while position < size:
+            at = position - window_at
+            if at + HEADER_SIZE > len(window):
+                window, window_at, at = self.log.read(position, HEADER_WINDOW), position, 0
+                if len(window) < HEADER_SIZE:
+                    raise CorruptBatch(self.log.path, "a batch header is cut short", position)
+            header = read_header(window, at)
+            if not is_plausible(header, floor) or position + header.size > size:
+                raise CorruptBatch(self.log.path, "there is no batch", position)
+            yield position, header
+            floor = header.next_offset
+            position += header.length + LOG_OVERHEAD
+
+    def floor_position(self, offset: int) -> int:
+        """Where to begin scanning for `offset`."""
+        relative = offset - self.base_offset
+        if self.offsets is not None:
+            return self.offsets.floor_position(relative)
+        entry = last_at_or_below(self.open_indexes()[0], OFFSET_ENTRY, relative)
+        return entry[1] if entry else 0
+
+    def floor_position_of_time(self, timestamp: int) -> int:
+        """Every batch before this position is older than `timestamp`."""
+        if self.times is not None:
+            return self.floor_position(self.base_offset + self.times.floor_offset(timestamp - 1))
+        entry = last_at_or_below(self.open_indexes()[1], TIME_ENTRY, timestamp - 1)
+        return self.floor_position(self.base_offset + entry[1]) if entry else 0
+
+    def load_timestamps(self) -> None:
+        """A closed segment reads its largest timestamp from the end of its time index, when it is first asked for."""
+        if self.largest_timestamp == NOT_LOADED:
+            if self.times is not None:
+                timestamps = self.times.timestamps
+                entry = (timestamps[-1], self.times.offsets[-1]) if timestamps else None
+            else:
+                entry = last_entry(self.open_indexes()[1], TIME_ENTRY)
+            self.largest_timestamp = entry[0] if entry else NO_TIMESTAMP
+            self.largest_timestamp_offset = self.base_offset + (entry[1] if entry else 0)
+
+    def first_batch_timestamp(self) -> int:
+        """What segment.ms counts from."""
+        if self.first_timestamp == NOT_LOADED:
+            first = next(self.headers(), None)
+            self.first_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
+        return self.first_timestamp
+
+    def age_stamp_ms(self) -> int:
+        """What retention.ms counts from: the largest timestamp, or the file's own time if no record has one."""
+        self.load_timestamps()
+        if self.largest_timestamp >= 0:
+            return self.largest_timestamp
+        return self.disk.modified_ms(self.log.path)
+
+    def next_offset(self) -> int:
+        """Behind the last batch: scanned from the last index entry."""
+        if self.size == 0:
+            return self.base_offset
+        last = None
+        start = self.floor_position(self.base_offset + 2**31 - 1)
+        for _, header in self.headers(start):
+            last = header
+        return last.next_offset if last else self.base_offset
+
+    # ---- checking ---------------------------------------------------------------------------------------------
+
+    def checked_batches(self, next_offset: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Position, header and bytes of every batch up to the first that is torn, altered, or out of order. The reader
+        sees from the last one where the valid part ends."""
+        position, size = 0, self.size
+        window, window_at = memoryview(b""), 0
+        while size - position >= HEADER_SIZE:
+            at = position - window_at
+            if at + HEADER_SIZE > len(window):
+                window, window_at, at = self.window(position, CHECK_WINDOW), position, 0
+            header = read_header(window, at)
+            batch_size = header.length + LOG_OVERHEAD
+            if not is_plausible(header, next_offset) or position + batch_size > size:
+                return
+            if header.last_offset - self.base_offset > 2**31 - 1:
+                return
+            if at + batch_size > len(window):
+                window, window_at, at = (
+                    self.window(position, max(CHECK_WINDOW, batch_size)),
+                    position,
+                    0,
+                )
+            if not crc_is_valid(window, at, header):
+                return
+            yield position, header, window[at : at + batch_size]
+            next_offset = header.next_offset
+            position += batch_size
+
+    def window(self, position: int, size: int) -> memoryview:
+        return memoryview(self.log.read(position, min(size, self.size - position)))
+
+    def rebuild_indexes(self) -> None:
+        """From the batch headers alone. An active segment keeps the result in memory, a closed one writes it."""
+        active = self.offsets is not None
+        self.begin_rebuild()
+        for position, header in self.headers():
+            self.index_batch(position, header)
+        if not active:
+            self.write_indexes()
+            self.forget_entries()
+
+    def begin_rebuild(self) -> None:
+        self.close_index_files()
+        self.offsets = OffsetEntries()
+        self.times = TimeEntries()
+        self.bytes_since_entry = 0
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_timestamp_offset = self.base_offset
+        self.first_timestamp = NO_TIMESTAMP
+
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """What `append` does to the indexes, for a batch that is in the file already."""
+        if position == 0:
+            self.first_timestamp = header.max_timestamp
+        self.note_timestamp(header)
+        if self.bytes_since_entry > self.index_interval:
+            self.add_entry(header.last_offset, position)
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += header.size
+
+    # ---- files ------------------------------------------------------------------------------------------------
+
+    def open_indexes(self) -> tuple[File, File]:
+        if self.index_file is None or self.time_file is None:
+            if not self.disk.exists(self.path + ".index") or not self.disk.exists(
+                self.path + ".timeindex"
+            ):
+                self.disk.open(self.path + ".index", create=True).close()
+                self.disk.open(self.path + ".timeindex", create=True).close()
+                if self.size:
+                    logger.warning("index is missing, rebuilding it path=%s", self.path)
+                    self.rebuild_indexes()
+            self.index_file = self.disk.open(self.path + ".index")
+            self.time_file = self.disk.open(self.path + ".timeindex")
+        return self.index_file, self.time_file
+
+    def close_index_files(self) -> None:
+        for file in (self.index_file, self.time_file):
+            if file is not None:
+                file.close()
+        self.index_file = self.time_file = None
+
+    def close(self) -> None:
+        self.close_index_files()
+        self.log.close()
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files out of the log's sight; a reader that still holds a slice of them goes on reading."""
+        self.close_index_files()
+        marked = [self.path + ".log.deleted"]
+        self.log.rename(marked[0])
+        for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+            if self.disk.exists(self.path + suffix):
+                marked.append(self.path + suffix + ".deleted")
+                self.disk.rename(self.path + suffix, marked[-1])
+        return marked
+
+
+def is_plausible(header: BatchHeader, floor: int) -> bool:
+    """A header that could stand here, as far as can be seen without its checksum."""
+    return (
+        header.magic == MAGIC
+        and header.length >= LENGTH_MIN
+        and header.base_offset >= floor
+        and header.last_offset_delta >= 0
+    )
+
+
+def segment_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}"

@@ -1,0 +1,83 @@
+"""Looking a log up by time: the answers to ListOffsets.
+
+A time index tells where a timestamp was first reached, per append set; the batch found there is opened to name the very
+record. Timestamps need not grow with offsets: "the first record at or behind t" is by offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.storage.segment import Segment
+from barnabas.wire.records import BatchHeader, Record, records
+
+LATEST = -1
+EARLIEST = -2
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def first_at_or_after(
+    segments: Sequence[Segment], timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    for segment in segments:
+        segment.load_timestamps()
+        if segment.size == 0 or segment.largest_timestamp < timestamp:
+            continue
+        for position, header in segment.headers(segment.floor_position_of_time(timestamp)):
+            if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
+                continue
+            for record in open_batch(segment, position, header):
+                if record.timestamp >= timestamp and record.offset >= log_start_offset:
+                    return TimestampOffset(
+                        record.timestamp, record.offset, header.partition_leader_epoch
+                    )
+    return None
+
+
+def largest(segments: Sequence[Segment]) -> TimestampOffset | None:
+    """The record with the largest timestamp; of equals the first."""
+    best: Segment | None = None
+    for segment in segments:
+        segment.load_timestamps()
+        if segment.size and (best is None or segment.largest_timestamp > best.largest_timestamp):
+            best = segment
+    if best is None or best.largest_timestamp < 0:
+        return None
+    found = best.find(best.largest_timestamp_offset)
+    if found is None:
+        return None
+    record = max(open_batch(best, *found), key=lambda record: record.timestamp)
+    return TimestampOffset(record.timestamp, record.offset, found.header.partition_leader_epoch)
+
+
+def open_batch(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    return list(records(memoryview(segment.log.read(position, header.size))))
+
+
+def offsets_before(
+    segments: Sequence[Segment],
+    timestamp: int,
+    max_count: int,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> list[int]:
+    begins = [
+        (max(segment.base_offset, log_start_offset), segment.disk.modified_ms(segment.log.path))
+        for segment in segments
+    ]
+    if segments[-1].size:
+        begins.append((log_end_offset, now_ms))
+    if timestamp == EARLIEST:
+        begins = begins[:1]
+    elif timestamp != LATEST:
+        while begins and begins[-1][1] > timestamp:
+            begins.pop()
+    return sorted((offset for offset, _ in begins), reverse=True)[:max_count]

@@ -1,0 +1,348 @@
+"""The real disk. Every OSError ends here: what goes on is StorageError, OutOfSpace or DirectoryLocked.
+
+A log has thousands of files and few of them are busy, so a `RealFile` is a name, a size and, while it is in use, a
+descriptor. At most `descriptors` are open at once; opening one more closes one that nobody touched since the last look
+around. Sizes are kept in memory and writes go to a position: a write that failed halfway is cut back, and if even that
+fails the next write covers it.
+
+fsync runs in a few threads of its own, on duplicates of the descriptors, so that closing one here does not pull it from
+under a thread. These threads are the only ones of the storage, and nothing but descriptors goes to them.
+"""
+
+# Paths are strings here, as the port says: thousands of Path objects a second would be felt.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import resource
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
+from barnabas.world.ports import Buffer, DirectoryLock, File
+
+NO_DESCRIPTOR = -1
+DESCRIPTORS = 2048
+SYNC_THREADS = 4
+PARTS_MAX = 512  # below IOV_MAX everywhere
+
+sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class RealFile:
+    __slots__ = ("bytes_long", "descriptor", "disk", "name", "touched")
+
+    def __init__(self, disk: RealDisk, path: str, descriptor: int, size: int) -> None:
+        self.disk = disk
+        self.name = path
+        self.descriptor = descriptor
+        self.bytes_long = size
+        self.touched = True
+
+    @property
+    def path(self) -> str:
+        return self.name
+
+    def size(self) -> int:
+        return self.bytes_long
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        self.touched = True
+        descriptor = self.descriptor
+        if descriptor < 0:
+            descriptor = self.disk.reopen(self)
+        position = self.bytes_long
+        try:
+            if len(parts) == 1:
+                part = parts[0]
+                wanted = len(part)
+                written = os.pwrite(descriptor, part, position)
+            else:
+                wanted = sum(map(len, parts))
+                written = os.pwritev(descriptor, parts[:PARTS_MAX], position)
+            if written != wanted:
+                self.write_rest(descriptor, parts, written)
+        except OSError as error:
+            self.cut_back(descriptor)
+            raise translated(self.name, error) from error
+        self.bytes_long = position + wanted
+
+    def write_rest(self, descriptor: int, parts: Sequence[Buffer], written: int) -> None:
+        """A write may stop short of its end: at a full disk, or at the system's limit for one call."""
+        rest = memoryview(b"".join(parts))[written:]
+        position = self.bytes_long + written
+        while rest:
+            count = os.pwrite(descriptor, rest, position)
+            position += count
+            rest = rest[count:]
+
+    def cut_back(self, descriptor: int) -> None:
+        try:
+            os.ftruncate(descriptor, self.bytes_long)
+        except OSError:
+            return  # The first error is the one to tell; the next append writes over these bytes.
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            data = os.pread(self.fileno(), size, position)
+            if len(data) < size and position + len(data) < self.bytes_long:
+                data = self.read_rest(data, position, size)
+        except OSError as error:
+            raise translated(self.name, error) from error
+        return data
+
+    def read_rest(self, data: bytes, position: int, size: int) -> bytes:
+        parts = [data]
+        have = len(data)
+        while have < size:
+            part = os.pread(self.fileno(), size - have, position + have)
+            if not part:
+                break
+            parts.append(part)
+            have += len(part)
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self.fileno(), size)
+        except OSError as error:
+            raise translated(self.name, error) from error
+        self.bytes_long = size
+
+    def rename(self, path: str) -> None:
+        self.disk.rename(self.name, path)
+        self.name = path
+
+    def fileno(self) -> int:
+        self.touched = True
+        if self.descriptor < 0:
+            return self.disk.reopen(self)
+        return self.descriptor
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            self.disk.opened.pop(self, None)
+            descriptor, self.descriptor = self.descriptor, NO_DESCRIPTOR
+            os.close(descriptor)
+
+
+class RealLock:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = NO_DESCRIPTOR
+
+
+class RealDisk:
+    """The file system, through a bounded number of descriptors."""
+
+    def __init__(self, descriptors: int = DESCRIPTORS) -> None:
+        # Sockets need descriptors, too: take no more than half of what the process may have.
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if allowed != resource.RLIM_INFINITY:
+            descriptors = max(16, min(descriptors, allowed // 2))
+        self.descriptors = descriptors
+        self.opened: dict[RealFile, None] = {}
+        self.threads: ThreadPoolExecutor | None = None
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """A file that exists is opened when it is first used."""
+        with translating(path):
+            if not create:
+                return RealFile(self, path, NO_DESCRIPTOR, os.stat(path).st_size)
+            self.make_room()
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = RealFile(self, path, descriptor, os.fstat(descriptor).st_size)
+            self.opened[file] = None
+            return file
+
+    def reopen(self, file: RealFile) -> int:
+        with translating(file.name):
+            self.make_room()
+            file.descriptor = os.open(file.name, os.O_RDWR | os.O_CLOEXEC)
+            self.opened[file] = None
+            return file.descriptor
+
+    def make_room(self) -> None:
+        """Second chance: walk from the longest open on; who was touched since the last walk goes to the end."""
+        while len(self.opened) >= self.descriptors:
+            file = next(iter(self.opened))
+            del self.opened[file]
+            if file.touched:
+                file.touched = False
+                self.opened[file] = None
+            else:
+                descriptor, file.descriptor = file.descriptor, NO_DESCRIPTOR
+                os.close(descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list(self, path: str) -> list[str]:
+        with translating(path):
+            return sorted(os.listdir(path))
+
+    def size(self, path: str) -> int:
+        with translating(path):
+            return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        with translating(path):
+            return os.stat(path).st_mtime_ns // 1_000_000
+
+    def read_bytes(self, path: str) -> bytes:
+        with translating(path), open(path, "rb") as file:
+            return file.read()
+
+    def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        try:
+            descriptor = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+            )
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+            if sync:
+                sync_directory(os.path.dirname(path))
+        except OSError as error:
+            self.discard(temporary)
+            raise translated(path, error) from error
+
+    def discard(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except OSError:
+            return
+
+    def make_directory(self, path: str) -> None:
+        with translating(path):
+            os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        with translating(source):
+            os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with translating(path):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                return
+
+    def remove_tree(self, path: str) -> None:
+        with translating(path):
+            try:
+                shutil.rmtree(path)
+            except FileNotFoundError:
+                return
+
+    def lock(self, path: str) -> DirectoryLock:
+        with translating(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Of two opens of one file only one gets it, so this also keeps out a second broker in this process.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise translated(path, error) from error
+            raise DirectoryLocked(
+                path,
+                f"another broker is using {os.path.dirname(path)}: stop it, or give this one its own log.dirs",
+            ) from error
+        return RealLock(descriptor)
+
+    def space(self, path: str) -> tuple[int, int]:
+        with translating(path):
+            volume = os.statvfs(path)
+            return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+
+    def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        for file in files:
+            with translating(file.path):
+                sync_data(file.fileno())
+        for directory in directories:
+            with translating(directory):
+                sync_directory(directory)
+
+    async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
+        if self.threads is None:
+            self.threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="barnabas-sync")
+        duplicates: list[tuple[str, int]] = []
+        try:
+            for file in files:
+                with translating(file.path):
+                    duplicates.append((file.path, os.dup(file.fileno())))
+        except StorageError:
+            for _, descriptor in duplicates:
+                os.close(descriptor)
+            raise
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.threads, sync_in_thread, duplicates, tuple(directories))
+
+    def close(self) -> None:
+        """Wait for running syncs and give all descriptors back."""
+        if self.threads is not None:
+            self.threads.shutdown()
+            self.threads = None
+        for file in list(self.opened):
+            file.close()
+
+
+def sync_in_thread(duplicates: Sequence[tuple[str, int]], directories: Sequence[str]) -> None:
+    failure: StorageError | None = None
+    for path, descriptor in duplicates:
+        try:
+            sync_data(descriptor)
+        except OSError as error:
+            failure = failure or translated(path, error)
+        finally:
+            os.close(descriptor)
+    for directory in directories:
+        try:
+            sync_directory(directory)
+        except OSError as error:
+            failure = failure or translated(directory, error)
+    if failure is not None:
+        raise failure
+
+
+def sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def translating(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise translated(path, error) from error
+
+
+def translated(path: str, error: OSError) -> StorageError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutOfSpace(path, "no space left on the volume")
+    return StorageError(path, error.strerror or str(error))
