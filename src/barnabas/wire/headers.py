@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.wire.apis import APIS
-from barnabas.wire.codec import STRING_MAX, read_tags
+from barnabas.wire.primitives import STRING_MAX, read_tags
 
 API_VERSIONS = 18
 CONTROLLED_SHUTDOWN = 7
