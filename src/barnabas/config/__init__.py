@@ -1,18 +1,13 @@
 """Configuration: Kafka's property names outside, typed and frozen values inside.
 
-properties, warnings…   BrokerConfig.load(read_properties(text, "server.properties"))
-a topic's settings      config.topic_defaults().with_overrides({"retention.ms": "1000"})
-DescribeConfigs         describe_topic(...), describe_broker(...)
+    config, warnings = BrokerConfig.load(parse_properties(text, "server.properties"))
+    topic = config.topic_defaults().with_overrides({"retention.ms": "1000"})
+
+describe.py answers DescribeConfigs, page.py writes the documentation; both read the same tables.
 """
 
 from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig
+from barnabas.config.properties import parse_properties
 from barnabas.config.topic import TOPIC_SETTINGS, TopicConfig
-from barnabas.config.without_effect import WITHOUT_EFFECT
 
-__all__ = [
-    "BROKER_SETTINGS",
-    "TOPIC_SETTINGS",
-    "WITHOUT_EFFECT",
-    "BrokerConfig",
-    "TopicConfig",
-]
+__all__ = ["BROKER_SETTINGS", "TOPIC_SETTINGS", "BrokerConfig", "TopicConfig", "parse_properties"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from barnabas.config.setting import (
     ANY,
@@ -254,6 +253,10 @@ class BrokerConfig:
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY,
         "let a replica lead that was not in sync", CLUSTER_WIDE)
+    log_local_retention_ms: int = setting("log.local.retention.ms", LONG, -2, at_least(-2),
+        "default of local.retention.ms, which asks for remote storage", CLUSTER_WIDE)
+    log_local_retention_bytes: int = setting("log.local.retention.bytes", LONG, -2, at_least(-2),
+        "default of local.retention.bytes, which asks for remote storage", CLUSTER_WIDE)
 
     # Replication
     num_replica_fetchers: int = setting("num.replica.fetchers", INT, 1, ANY,
@@ -370,7 +373,8 @@ class BrokerConfig:
 
     @property
     def registry_dir(self) -> str:
-        return self.barnabas_registry_dir or str(PurePath(self.log_dirs[0]).parent / "registry")
+        parent, slash, _ = self.log_dirs[0].rstrip("/").rpartition("/")
+        return self.barnabas_registry_dir or f"{parent}{slash}registry"
 
     @property
     def inter_broker_listener(self) -> str:
@@ -382,7 +386,7 @@ class BrokerConfig:
         values = {}
         for topic_name, synonyms in BROKER_SYNONYMS.items():
             for broker_name, factor in synonyms:
-                value = getattr(self, broker_name.replace(".", "_"), None)
+                value = getattr(self, broker_name.replace(".", "_"))
                 if value is not None:
                     values[topic_name.replace(".", "_")] = value if factor == 1 else value * factor
                     break

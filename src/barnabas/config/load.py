@@ -27,9 +27,11 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     ignored = []
     for name, text in properties.items():
         declared = find_setting(name)
+        if declared is None and not is_for_a_plugin(name):
+            raise unknown(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
         value = None if declared is None else declared.parse(text)
-        if name in BROKER_SETTINGS:
-            values[BROKER_SETTINGS[name].field] = value
+        if declared is not None and name in BROKER_SETTINGS:
+            values[declared.field] = value
         else:
             ignored.append(name)
     config = assemble(values, properties)
@@ -38,18 +40,15 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
 
 
 def find_setting(name: str) -> Setting | None:
-    """The declaration behind a name; None for one that only a plug-in would read."""
-    known = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
-    if known is not None or is_for_a_plugin(name):
-        return known
+    """The declaration behind a name, also behind one that is given for a single listener."""
     prefixed = LISTENER_PREFIX.fullmatch(name)
-    if prefixed:
-        # SASL settings of a listener may name the mechanism too: listener.name.x.plain.sasl.…
-        for base in (prefixed[1], prefixed[1].partition(".")[2]):
-            known = BROKER_SETTINGS.get(base) or WITHOUT_EFFECT.get(base)
-            if known is not None:
-                return known
-    raise unknown(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
+    # SASL settings of a listener may name the mechanism too: listener.name.x.plain.sasl.jaas.config
+    candidates = (name,) if not prefixed else (prefixed[1], prefixed[1].partition(".")[2])
+    for candidate in candidates:
+        known = BROKER_SETTINGS.get(candidate) or WITHOUT_EFFECT.get(candidate)
+        if known is not None:
+            return known
+    return None
 
 
 def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:

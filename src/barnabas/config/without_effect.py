@@ -482,10 +482,6 @@ remote.log.reader.max.pending.tasks | int | 100 | at least 1
     remote reads that may wait
 remote.fetch.max.wait.ms | int | 500 | at least 1 | cluster-wide
     longest wait of a fetch for remote storage
-log.local.retention.ms | long | -2 | at least -2 | cluster-wide
-    age at which a remotely stored segment leaves the disk; -2: log.retention.ms
-log.local.retention.bytes | long | -2 | at least -2 | cluster-wide
-    size beyond which remotely stored segments leave the disk; -2: log.retention.bytes
 """
 
 # Settings that classes loaded into Kafka read for themselves, of which Kafka keeps no list.

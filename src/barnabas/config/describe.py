@@ -1,0 +1,222 @@
+"""The answer to DescribeConfigs, decided: which settings, their values, and where each came from.
+
+A value has a source, and below it the values that would hold without it: its synonyms, strongest
+first. A broker setting may stand under several names (log.retention.ms, .minutes, .hours) on four
+levels; a topic's own setting stands above all of them.
+
+    topic  >  this broker, dynamic  >  all brokers, dynamic  >  its file  >  the default
+
+Kafka's habit is kept that synonyms before the setting's own first name are left out: with
+log.retention.hours alone in the file, retention.ms is said to come from the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import dropwhile
+
+from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig
+from barnabas.config.load import find_setting
+from barnabas.config.setting import PASSWORD, READ_ONLY, Setting
+from barnabas.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
+from barnabas.config.without_effect import WITHOUT_EFFECT
+
+
+class Source(IntEnum):
+    """Where a value comes from; the numbers are the protocol's."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+UNKNOWN_TYPE = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One line of the answer. The value of a sensitive setting is never in it."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    type: int
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is Source.DEFAULT_CONFIG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLevels:
+    """The properties of one broker by level; the file's are `BrokerConfig.properties`."""
+
+    dynamic: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    static: Mapping[str, str]
+
+    def texts(self, name: str) -> Iterable[tuple[str, Source]]:
+        for level, source in (
+            (self.dynamic, Source.DYNAMIC_BROKER_CONFIG),
+            (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self.static, Source.STATIC_BROKER_CONFIG),
+        ):
+            if name in level:
+                yield level[name], source
+
+
+def levels_of(
+    config: BrokerConfig,
+    dynamic: Mapping[str, str] | None = None,
+    dynamic_default: Mapping[str, str] | None = None,
+) -> BrokerLevels:
+    static = dict(config.properties)
+    if "broker.id" in static or "node.id" in static:  # two names of one thing
+        static |= {"broker.id": str(config.broker_id), "node.id": str(config.broker_id)}
+    return BrokerLevels(dynamic=dynamic or {}, dynamic_default=dynamic_default or {}, static=static)
+
+
+def describe_topic(
+    overrides: Mapping[str, str],
+    config: BrokerConfig,
+    *,
+    names: Collection[str] | None = None,
+) -> tuple[ConfigEntry, ...]:
+    """Every setting of a topic with these overrides, or those of `names`, in alphabetical order."""
+    defaults = config.topic_defaults()
+    levels = levels_of(config)
+    entries = []
+    for name, declared in sorted(TOPIC_SETTINGS.items()):
+        if names and name not in names:
+            continue
+        synonyms = (
+            synonyms_of(BROKER_SYNONYMS[name][0][0], levels) if name in BROKER_SYNONYMS else ()
+        )
+        if name in overrides:
+            value = declared.show(declared.parse(overrides[name]))
+            own = Synonym(name=name, value=value, source=Source.DYNAMIC_TOPIC_CONFIG)
+            synonyms = (own, *synonyms)
+        else:
+            value = declared.show(getattr(defaults, declared.field))
+        entries.append(entry(name, declared, value, synonyms, read_only=False))
+    return tuple(entries)
+
+
+def describe_broker(
+    config: BrokerConfig,
+    *,
+    dynamic: Mapping[str, str] | None = None,
+    dynamic_default: Mapping[str, str] | None = None,
+    names: Collection[str] | None = None,
+) -> tuple[ConfigEntry, ...]:
+    """Every setting of a broker, or those of `names`, in alphabetical order."""
+    levels = levels_of(config, dynamic, dynamic_default)
+    documented = [
+        s.name for s in (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values()) if not s.internal
+    ]
+    entries = []
+    for name in sorted({*documented, *levels.dynamic, *levels.dynamic_default, *levels.static}):
+        if not names or name in names:
+            synonyms = synonyms_of(name, levels)
+            value = broker_value(name, levels)
+            entries.append(entry(name, find_setting(name), value, synonyms, is_read_only(name)))
+    return tuple(entries)
+
+
+def describe_broker_defaults(
+    dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
+) -> tuple[ConfigEntry, ...]:
+    """What was set for all brokers of the cluster at once: nothing but that."""
+    levels = BrokerLevels(dynamic={}, dynamic_default=dynamic_default, static={})
+    entries = []
+    for name in sorted(dynamic_default):
+        if not names or name in names:
+            synonyms = tuple(
+                s for s in synonyms_of(name, levels) if s.source is not Source.DEFAULT_CONFIG
+            )
+            value = broker_value(name, levels)
+            entries.append(entry(name, find_setting(name), value, synonyms, is_read_only(name)))
+    return tuple(entries)
+
+
+def entry(
+    name: str,
+    declared: Setting | None,
+    value: str | None,
+    synonyms: tuple[Synonym, ...],
+    read_only: bool,
+) -> ConfigEntry:
+    # A name nobody declared may well hold a secret of some plug-in.
+    sensitive = declared is None or declared.kind is PASSWORD
+    return ConfigEntry(
+        name=name,
+        value=None if sensitive else value,
+        source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+        read_only=read_only,
+        is_sensitive=sensitive,
+        synonyms=synonyms,
+        type=declared.kind if declared else UNKNOWN_TYPE,
+        documentation=declared.doc if declared else None,
+    )
+
+
+def is_read_only(name: str) -> bool:
+    declared = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
+    return declared is None or declared.update is READ_ONLY
+
+
+def broker_value(name: str, levels: BrokerLevels) -> str | None:
+    declared = find_setting(name)
+    if declared is None:
+        return None
+    for text, _ in levels.texts(name):
+        return declared.show(declared.parse(text))
+    return declared.show(declared.default)
+
+
+# The settings that stand under several names, the strongest first. log.flush.interval.ms gives way
+# to the scheduler's interval, but not the other way round.
+NAMES_OF_ONE_THING = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+BROKER_NAMES = {name: names for names in NAMES_OF_ONE_THING for name in names}
+BROKER_NAMES["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+
+
+def synonyms_of(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
+    """Every value given to a broker setting or to a name that stands in for it, strongest first."""
+    declared = find_setting(name)
+    names = BROKER_NAMES.get(name, (name,))
+    if declared is not None and declared.name != name:  # given for one listener
+        names = (name, declared.name)
+    hidden = declared is None or declared.kind is PASSWORD
+    found = [
+        Synonym(name=each, value=None if hidden else text, source=source)
+        for each in names
+        for text, source in levels.texts(each)
+    ]
+    found.sort(key=lambda synonym: synonym.source)  # stable: the order of names holds on each level
+    for each in names:
+        known = BROKER_SETTINGS.get(each) or WITHOUT_EFFECT.get(each)
+        if known is not None and known.default is not None:
+            shown = None if hidden else known.show(known.default)
+            found.append(Synonym(name=each, value=shown, source=Source.DEFAULT_CONFIG))
+    return tuple(dropwhile(lambda synonym: synonym.name != name, found))

@@ -1,0 +1,120 @@
+"""The settings against Kafka 3.9's own, as listed in the two tables beside this file."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerConfig, TopicConfig
+from barnabas.config.setting import ANY, Setting, Update
+from barnabas.config.topic import BROKER_SYNONYMS
+from barnabas.config.without_effect import WITHOUT_EFFECT
+
+HERE = Path(__file__).parent
+
+
+def kafka(which: str) -> dict[str, dict[str, str]]:
+    with (HERE / f"kafka-3.9-{which}.tsv").open(encoding="utf-8") as lines:
+        return {row["name"]: row for row in csv.DictReader(lines, delimiter="\t")}
+
+
+KAFKA_BROKER = kafka("broker")
+KAFKA_TOPIC = kafka("topic")
+OURS = {
+    name: declared
+    for name, declared in (BROKER_SETTINGS | WITHOUT_EFFECT).items()
+    if not name.startswith("barnabas.")
+}
+
+
+def facts(declared: Setting) -> dict[str, str]:
+    shown = declared.show(declared.default)
+    return {
+        "name": declared.name,
+        "type": declared.kind.name.lower(),
+        "default": "null" if shown is None else shown,
+        "allowed": "" if declared.check is ANY else declared.check.allowed,
+    }
+
+
+def test_the_broker_settings_are_kafkas_and_none_is_missing() -> None:
+    assert sorted(OURS) == sorted(KAFKA_BROKER)
+    assert len(KAFKA_BROKER) == 328
+
+
+def test_the_topic_settings_are_kafkas_and_none_is_missing() -> None:
+    assert sorted(TOPIC_SETTINGS) == sorted(KAFKA_TOPIC)
+
+
+def test_a_setting_either_has_an_effect_or_has_none() -> None:
+    assert not BROKER_SETTINGS.keys() & WITHOUT_EFFECT.keys()
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA_BROKER))
+def test_type_default_range_and_update_mode_of_a_broker_setting_are_kafkas(name: str) -> None:
+    update = "internal" if OURS[name].internal else OURS[name].update.value
+    assert facts(OURS[name]) | {"update": update} == KAFKA_BROKER[name]
+
+
+@pytest.mark.parametrize("name", sorted(KAFKA_TOPIC))
+def test_type_default_and_range_of_a_topic_setting_are_kafkas(name: str) -> None:
+    assert facts(TOPIC_SETTINGS[name]) == KAFKA_TOPIC[name]
+
+
+@pytest.mark.parametrize("declared", [*OURS.values(), *TOPIC_SETTINGS.values()])
+def test_a_default_is_what_its_own_text_reads_as(declared: Setting) -> None:
+    shown = declared.show(declared.default)
+    if shown is not None:
+        assert declared.parse(shown) == declared.default
+
+
+@pytest.mark.parametrize("declared", [*BROKER_SETTINGS.values(), *OURS.values()])
+def test_a_setting_says_what_it_does_in_one_short_line(declared: Setting) -> None:
+    assert 8 <= len(declared.doc) <= 100
+    assert "\n" not in declared.doc
+    assert not declared.doc.endswith(".")
+
+
+@pytest.mark.parametrize("config", [BrokerConfig, TopicConfig])
+def test_a_field_is_the_settings_name_with_underscores_and_holds_its_default(config: type) -> None:
+    for field in fields(config):
+        declared: Any = field.metadata.get("setting")
+        if declared is not None:
+            assert field.name == declared.field
+            if field.name not in HELD_IN_ANOTHER_FORM:
+                assert field.default == declared.default
+
+
+HELD_IN_ANOTHER_FORM = (
+    "listeners",
+    "advertised_listeners",
+    "log_dirs",
+    "max_connections_per_ip_overrides",
+)
+
+
+def test_without_any_property_the_topic_defaults_are_kafkas_defaults() -> None:
+    assert BrokerConfig().topic_defaults() == TopicConfig()
+
+
+def test_a_topic_setting_falls_back_to_broker_settings_that_exist() -> None:
+    for name, synonyms in BROKER_SYNONYMS.items():
+        assert name in TOPIC_SETTINGS
+        for broker_name, _ in synonyms:
+            assert TOPIC_SETTINGS[name].kind >= OURS[broker_name].kind or broker_name.endswith("ms")
+        first = OURS[synonyms[0][0]]
+        assert first.update is Update.CLUSTER_WIDE or name == "message.format.version"
+
+
+def test_five_topic_settings_have_no_broker_default() -> None:
+    assert sorted(TOPIC_SETTINGS.keys() - BROKER_SYNONYMS.keys()) == [
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+    ]
