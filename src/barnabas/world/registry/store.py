@@ -138,10 +138,11 @@ def check_version(database: sqlite3.Connection, path: str) -> None:
         )
 
 
-def read_tree(database: sqlite3.Connection, path: str) -> Tree:
-    """The tree in an open database: one consistent moment of it."""
+def read_tree(database: sqlite3.Connection, path: str, *, ephemerals: bool = True) -> Tree:
+    """One consistent moment of the tree in an open database, with or without its ephemeral nodes."""
     rows = database.execute(
-        f"SELECT {NODE_COLUMNS}, (SELECT zxid FROM state) FROM znode"
+        f"SELECT {NODE_COLUMNS}, (SELECT zxid FROM state) FROM znode WHERE owner = 0 OR ?",
+        (ephemerals,),
     ).fetchall()
     if not rows:
         (zxid,) = database.execute("SELECT zxid FROM state").fetchone()

@@ -1,0 +1,235 @@
+"""barnabas registry: look into the znode tree, the way zkCli shows it.
+
+It reads the files of the embedded registry directly, so it works beside a running broker, without one, and when a
+broker cannot be reached.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from barnabas.cli.output import Output, note, printable, show
+from barnabas.errors import BarnabasError, NoNode
+
+if TYPE_CHECKING:
+    from barnabas.world.ports import ZnodeStat
+    from barnabas.world.registry.reader import PastChange, Reader
+    from barnabas.world.registry.tree import Tree
+
+DEFAULT_DATA_DIRECTORY = (
+    "./barnabas-data"  # where `barnabas up` keeps everything unless told otherwise
+)
+REGISTRY_DIRECTORY = "registry"  # below the data directory
+POLL_S = 0.05
+INTERRUPTED = 130
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group()
+def registry() -> None:
+    """Look into the znode tree: what the cluster knows of itself."""
+
+
+def common(command: Command) -> Command:
+    """The path and the options every command takes."""
+    for decorate in (
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice([output.value for output in Output]),
+            default=Output.TEXT.value,
+            help="For people or for programs.",
+        ),
+        click.option(
+            "--data",
+            metavar="DIR",
+            default=DEFAULT_DATA_DIRECTORY,
+            show_default=True,
+            help="The data directory of `barnabas up`.",
+        ),
+        click.argument("path", default="/"),
+    ):
+        command = decorate(command)
+    return command
+
+
+@registry.command()
+@common
+@click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
+@click.option("-R", "recursive", is_flag=True, help="List everything beneath, too.")
+def ls(path: str, data: str, output: str, with_stat: bool, recursive: bool) -> None:
+    """List the children of a node."""
+    with reading(data) as reader:
+        tree = reader.tree()
+        stat = tree.node(path).stat()
+        if recursive:
+            found = list(beneath(tree, path))
+            show(Output(output), found, lambda: "\n".join(found))
+            return
+        children = tree.children(path)
+    document: dict[str, Any] = {"path": path, "children": children}
+    text = f"[{', '.join(children)}]"
+    if with_stat:
+        document["stat"] = stat_document(stat)
+        text += "\n" + stat_text(stat)
+    show(Output(output), document, lambda: text)
+
+
+@registry.command()
+@common
+@click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
+def get(path: str, data: str, output: str, with_stat: bool) -> None:
+    """Show the data of a node."""
+    with reading(data) as reader:
+        node = reader.tree().node(path)
+    content = node.data.decode("utf-8", "backslashreplace")
+    document: dict[str, Any] = {"path": path, "data": content if node.data else None}
+    # Kafka's nodes without content hold null, and that is what zkCli shows for them.
+    text = content or "null"
+    if sys.stdout.isatty():
+        text = printable(text)
+    if with_stat:
+        document["stat"] = stat_document(node.stat())
+        text += "\n" + stat_text(node.stat())
+    show(Output(output), document, lambda: text)
+
+
+@registry.command()
+@common
+def stat(path: str, data: str, output: str) -> None:
+    """Show when and by which transactions a node was made and changed."""
+    with reading(data) as reader:
+        found = reader.tree().node(path).stat()
+    show(Output(output), stat_document(found), lambda: stat_text(found))
+
+
+@registry.command()
+@common
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many changes.")
+def watch(path: str, data: str, output: str, count: int | None) -> None:
+    """Follow changes to a node and everything beneath it, until Ctrl-C."""
+    try:
+        with reading(data) as reader:
+            reader.tree().node(path)  # a path mistyped would be watched in silence for ever
+            last = reader.last_change()
+            note(f"Watching {path}; Ctrl-C stops.")
+            for number, change in enumerate(follow(reader, path, last), 1):
+                print(change_line(change, Output(output)), flush=True)
+                if number == count:
+                    return
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def follow(reader: Reader, path: str, last: int) -> Iterator[PastChange]:
+    """Every change at or beneath `path` after change number `last`."""
+    version = reader.data_version()
+    while True:
+        for change in reader.changes_after(last):
+            last = change.number
+            if path in ("/", change.path) or change.path.startswith(path + "/"):
+                yield change
+        while (now := reader.data_version()) == version:
+            time.sleep(POLL_S)
+        version = now
+
+
+def beneath(tree: Tree, path: str) -> Iterator[str]:
+    """The node and all its descendants, each before its children."""
+    yield path
+    for name in tree.children(path):
+        yield from beneath(tree, f"{path.rstrip('/')}/{name}")
+
+
+# ---- what things look like ----------------------------------------------------------------------------------
+
+
+def stat_text(stat: ZnodeStat) -> str:
+    return "\n".join(
+        [
+            f"cZxid = {stat.czxid:#x}",
+            f"ctime = {date(stat.ctime_ms)}",
+            f"mZxid = {stat.mzxid:#x}",
+            f"mtime = {date(stat.mtime_ms)}",
+            f"pZxid = {stat.pzxid:#x}",
+            f"cversion = {stat.cversion}",
+            f"dataVersion = {stat.version}",
+            "aclVersion = 0",
+            f"ephemeralOwner = {stat.ephemeral_owner:#x}",
+            f"dataLength = {stat.data_length}",
+            f"numChildren = {stat.num_children}",
+        ]
+    )
+
+
+def stat_document(stat: ZnodeStat) -> dict[str, int | str]:
+    return {
+        "cZxid": stat.czxid,
+        "ctime": stat.ctime_ms,
+        "mZxid": stat.mzxid,
+        "mtime": stat.mtime_ms,
+        "pZxid": stat.pzxid,
+        "cversion": stat.cversion,
+        "dataVersion": stat.version,
+        "aclVersion": 0,
+        "ephemeralOwner": f"{stat.ephemeral_owner:#x}",  # beyond what readers of JSON count exactly
+        "dataLength": stat.data_length,
+        "numChildren": stat.num_children,
+    }
+
+
+def date(time_ms: int) -> str:
+    """Wed Nov 22 01:30:19 PST 2017"""
+    return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(time_ms / 1000))
+
+
+def change_line(change: PastChange, output: Output) -> str:
+    moment = datetime.fromtimestamp(change.time_ms / 1000, UTC)
+    written = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if output is Output.TEXT:
+        return f"{written} {change.kind} {change.path}"
+    document = {"time": written, "zxid": change.zxid, "kind": change.kind, "path": change.path}
+    line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return f"--- {line}" if output is Output.YAML else line
+
+
+# ---- what can go wrong ----------------------------------------------------------------------------------------
+
+
+class Failure(click.ClickException):
+    """One line on standard error, exit 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file or sys.stderr)
+
+
+@contextmanager
+def reading(data: str) -> Iterator[Reader]:
+    # SQLite is loaded only when it is needed: `--help` and completion stay quick.
+    from barnabas.world.registry.reader import Reader
+
+    directory = Path(data, REGISTRY_DIRECTORY)
+    if not directory.is_dir():
+        raise Failure(
+            f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR"
+        )
+    try:
+        reader = Reader(str(directory))
+        try:
+            yield reader
+        finally:
+            reader.close()
+    except NoNode as error:
+        raise Failure(f"Node does not exist: {error.path}") from error
+    except BarnabasError as error:
+        raise Failure(str(error)) from error
