@@ -1,0 +1,154 @@
+r"""`barnabas consume`: records of a topic to standard output, in order within each partition.
+
+    barnabas consume orders                           follow what is written from now on
+    barnabas consume orders -O beginning -e           everything there is, then stop
+    barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, and on
+    barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
+
+It is a filter: to a pipe, contents go as the bytes they are; to a terminal, control characters are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+
+from barnabas.cli.failure import unknown_topic
+from barnabas.cli.formats import Filter, Formatter, compile_filter, compile_format, document
+from barnabas.cli.offsets import parse_start
+from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
+from barnabas.cli.output import Output, to_yaml
+from barnabas.client.blocking import now_ms
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
+from barnabas.errors import ApiError, ConfigError
+from barnabas.model import TopicPartition
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one; repeatable.",
+)
+@click.option(
+    "-O",
+    "--offset",
+    default="end",
+    show_default=True,
+    metavar="WHERE",
+    help="beginning, end, 1234, -10 (from the end), @1700000000000 (ms), @-1h, @2024-05-01T08:00",
+)
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option(
+    "-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end of all partitions."
+)
+@click.option(
+    "-f",
+    "--format",
+    "template",
+    metavar="TEXT",
+    help="As in kcat: %t %p %o %T %k %K %s %S %h, \\n \\t.",
+)
+@click.option(
+    "-K", "--key-delimiter", metavar="TEXT", help="Write each key and this text before its value."
+)
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\\n",
+    show_default=True,
+    metavar="TEXT",
+    help="What ends a record.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="EXPRESSION",
+    help="value:TEXT, key:TEXT, value~REGEX or key~REGEX; all must hold.",
+)
+@bootstrap_option
+@timeout_option
+@output_option
+def consume(
+    topic: str,
+    partitions: tuple[int, ...],
+    offset: str,
+    count: int | None,
+    stop_at_end: bool,
+    template: str | None,
+    key_delimiter: str | None,
+    delimiter: str,
+    filters: tuple[str, ...],
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Read records of TOPIC to standard output, one per line."""
+    start = parse_start(offset, now_ms())
+    write = writer(output, template, key_delimiter, delimiter)
+    wanted = [compile_filter(expression) for expression in filters]
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        assigned = assignment(cluster, topic, partitions)
+        consumer = Consumer(cluster, dict.fromkeys(assigned, start), reset=Beginning())
+        for batch in batches(consumer, stop_at_end, count, wanted):
+            sys.stdout.buffer.write(b"".join([write(record) for record in batch]))
+            sys.stdout.buffer.flush()
+
+
+def batches(
+    consumer: Consumer, stop_at_end: bool, count: int | None, wanted: list[Filter]
+) -> Iterator[list[ConsumedRecord]]:
+    """What each poll brought and the filters let through, until there is enough."""
+    while not (stop_at_end and consumer.at_end):
+        found = [
+            record for record in consumer.poll(1.0) if all(matches(record) for matches in wanted)
+        ]
+        if count is not None:
+            found = found[:count]
+            count -= len(found)
+        if found:
+            yield found
+        if count == 0:
+            return
+
+
+def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
+    try:
+        view = cluster.topic(topic)
+    except ApiError as error:
+        raise unknown_topic(cluster, topic, error) from None
+    chosen = partitions or [found.partition for found in view.partitions]
+    assigned = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]
+    for partition in assigned:
+        cluster.view.partition(partition)
+    return assigned
+
+
+def writer(
+    output: Output, template: str | None, key_delimiter: str | None, delimiter: str
+) -> Formatter:
+    match output:
+        case Output.JSON:
+            return encoded(lambda record: json.dumps(document(record), ensure_ascii=False) + "\n")
+        case Output.YAML:
+            return encoded(lambda record: f"---\n{to_yaml(document(record))}\n")
+        case Output.TEXT:
+            if template is not None and key_delimiter is not None:
+                raise ConfigError("--format", "excludes --key-delimiter")
+            if template is None:
+                key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
+                template = f"{key}%s{delimiter.replace('%', '%%')}"
+            return compile_format(template, for_terminal=sys.stdout.isatty())
+
+
+def encoded(render: Callable[[ConsumedRecord], str]) -> Formatter:
+    return lambda record: render(record).encode("utf-8", "backslashreplace")

@@ -1,0 +1,69 @@
+"""What went wrong, in three parts: Kafka's name for it, what the broker said, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from barnabas.cli.output import printable
+from barnabas.client.cluster import Cluster, Unreachable
+from barnabas.errors import ApiError, BarnabasError, ErrorCode
+
+NEXT_STEPS = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there must be as many brokers as copies; `barnabas topics describe` "
+    "shows the brokers in use",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "see what there is with `--offset beginning`",
+    ErrorCode.MESSAGE_TOO_LARGE: "a batch may not exceed the topic's max.message.bytes; compression (-z zstd) helps",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for; "
+    "`barnabas topics describe` shows which are missing",
+    ErrorCode.LEADER_NOT_AVAILABLE: "no in-sync replica of the partition is alive; `barnabas topics describe` "
+    "shows which brokers hold it",
+    ErrorCode.REQUEST_TIMED_OUT: "the work may still be done later; look with `barnabas topics describe`",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is of another release and lacks what this command needs",
+}
+
+
+class Hinted(ApiError):
+    """An error whose next step is known better where it was met."""
+
+    def __init__(self, error: ApiError, message: str, hint: str) -> None:
+        super().__init__(error.code, message)
+        self.hint = hint
+
+
+def explain(error: BarnabasError) -> str:
+    """
+    error: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'
+    hint:  did you mean 'orders'?
+    """
+    if isinstance(error, Unreachable):
+        tried = [f"       {address}: {printable(reason)}" for address, reason in error.tried]
+        hint = "start a cluster with `barnabas up`, or name one with -b HOST:PORT"
+        return "\n".join(["error: no broker answers; tried", *tried, f"hint:  {hint}"])
+    lines = [f"error: {printable(str(error))}"]
+    if isinstance(error, Hinted):
+        lines.append(f"hint:  {error.hint}")
+    elif isinstance(error, ApiError) and error.code in NEXT_STEPS:
+        lines.append(f"hint:  {NEXT_STEPS[error.code]}")
+    return "\n".join(lines)
+
+
+def unknown_topic(cluster: Cluster, name: str, error: ApiError) -> ApiError:
+    """The same error, with names that are near what was typed."""
+    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return error
+    near = near_names(name, cluster.refresh(None).topics)
+    hint = (
+        "did you mean " + " or ".join(repr(found) for found in near) + "?"
+        if near
+        else f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
+    )
+    return Hinted(error, f"there is no topic {name!r}", hint)
+
+
+def near_names(name: str, names: Iterable[str]) -> list[str]:
+    by_lower = {found.lower(): found for found in sorted(names)}
+    return [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]

@@ -1,0 +1,121 @@
+r"""How consumed records are written, and which of them: kcat's format letters, and small filters.
+
+    %s value   %S its size      %k key   %K its size      %h headers as a=1,b=2      %T timestamp in ms
+    %t topic   %p partition     %o offset                 %% a percent sign          \n \r \t \\ \0 \x41
+
+A size is -1 where there is no key or no value. Contents go out as the bytes they are, unless they go to a terminal:
+then control characters are shown, not obeyed, since a record may have been written by anybody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.client.consumer import ConsumedRecord
+from barnabas.errors import ConfigError
+
+Formatter = Callable[[ConsumedRecord], bytes]
+Filter = Callable[[ConsumedRecord], bool]
+
+PIECE = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.)|([^%\\]+|\\$)", re.DOTALL)
+ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
+    """A function from record to bytes. ConfigError for a letter there is not."""
+    content = shown if for_terminal else as_it_is
+    letters: dict[str, Formatter] = {
+        "s": lambda record: content(record.value),
+        "S": lambda record: size(record.value),
+        "k": lambda record: content(record.key),
+        "K": lambda record: size(record.key),
+        "h": lambda record: b",".join(
+            content(name.encode()) + b"=" + content(value) for name, value in record.headers
+        ),
+        "T": lambda record: b"%d" % record.timestamp,
+        "t": lambda record: record.topic.encode(),
+        "p": lambda record: b"%d" % record.partition,
+        "o": lambda record: b"%d" % record.offset,
+        "%": lambda record: b"%",
+    }
+    pieces: list[Formatter] = []
+    for letter, escape, text in (found.groups() for found in PIECE.finditer(template)):
+        if letter is not None:
+            if letter not in letters:
+                known = " ".join("%" + name for name in letters)
+                raise ConfigError("--format", f"there is no %{letter}; there are {known}")
+            pieces.append(letters[letter])
+        else:
+            pieces.append(
+                constant(unescape(f"\\{escape}") if escape is not None else text.encode())
+            )
+    return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def constant(text: bytes) -> Formatter:
+    return lambda record: text
+
+
+def unescape(text: str) -> bytes:
+    r"""The bytes of a delimiter or format in which \n, \t and \x1f may be written."""
+    return re.sub(
+        rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])",
+        lambda found: (
+            bytes([int(found[1][1:], 16)]) if found[1][:1] == b"x" else ESCAPES[found[1].decode()]
+        ),
+        text.encode(),
+    )
+
+
+def as_it_is(content: bytes | None) -> bytes:
+    return content or b""
+
+
+def shown(content: bytes | None) -> bytes:
+    return CONTROL_BYTES.sub(lambda found: b"\\x%02x" % found[0][0], content or b"")
+
+
+def size(content: bytes | None) -> bytes:
+    return b"-1" if content is None else b"%d" % len(content)
+
+
+def document(record: ConsumedRecord) -> dict[str, Any]:
+    """One record for JSON or YAML. What is not UTF-8 is given with backslashes: no byte is lost without a sign."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": text(record.key),
+        "value": text(record.value),
+        "headers": [{"name": name, "value": text(value)} for name, value in record.headers],
+    }
+
+
+def text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode("utf-8", "backslashreplace")
+
+
+def compile_filter(expression: str) -> Filter:
+    """`value:refund` and `key:eu-` look for a substring, `value~^\\{.*"id": *7` for a regular expression."""
+    found = re.fullmatch(r"(key|value)([:~])(.+)", expression, re.DOTALL)
+    if found is None:
+        why = f"{expression!r} is no filter; try value:TEXT, key:TEXT, value~REGEX or key~REGEX"
+        raise ConfigError("--filter", why)
+    field, kind, wanted = found.groups()
+    read: Callable[[ConsumedRecord], bytes] = (
+        (lambda record: record.key or b"")
+        if field == "key"
+        else (lambda record: record.value or b"")
+    )
+    if kind == ":":
+        needle = wanted.encode()
+        return lambda record: needle in read(record)
+    try:
+        pattern = re.compile(wanted.encode())
+    except re.error as error:
+        raise ConfigError("--filter", f"{wanted!r} is no regular expression: {error}") from None
+    return lambda record: pattern.search(read(record)) is not None

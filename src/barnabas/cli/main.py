@@ -1,0 +1,120 @@
+"""`barnabas`: the entry point, the list of commands, and what a failure looks like.
+
+    exit 0   done                       exit 1   the cluster said no, or is not there
+    exit 2   wrong usage or setting     exit 130 interrupted          exit 141 the reader of our output went away
+
+Commands are imported when they are called for: `barnabas --help` stays quick, and a broker carries no client code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+import barnabas
+from barnabas.errors import BarnabasError, ConfigError
+
+COMMANDS = {
+    "topics": ("barnabas.cli.topics:topics", "Create, list, describe and delete topics."),
+    "produce": (
+        "barnabas.cli.produce:produce",
+        "Write records to a topic from standard input or files.",
+    ),
+    "consume": ("barnabas.cli.consume:consume", "Read records of a topic to standard output."),
+    "up": ("barnabas.cli.up:up", "Start a cluster on this machine."),
+    "broker": ("barnabas.cli.broker:broker", "Run one broker."),
+    "registry": (
+        "barnabas.cli.registry:registry",
+        "Look into the registry the cluster keeps its state in.",
+    ),
+}
+
+OK, REFUSED, WRONG_USAGE, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one only to run it or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(barnabas.__version__, prog_name="barnabas")
+def cli() -> None:
+    """Barnabas: a streaming platform that speaks Apache Kafka's wire protocol."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console entry point: run, and turn whatever happens into an exit code and at most a few lines."""
+    code = run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = reader_gone()
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    try:
+        result = cli.main(args=arguments, prog_name="barnabas", standalone_mode=False)
+        return result if isinstance(result, int) else OK
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except ConfigError as error:
+        click.echo(f"error: {error}", err=True)
+        return WRONG_USAGE
+    except BarnabasError as error:
+        from barnabas.cli.failure import explain
+
+        click.echo(explain(error), err=True)
+        return REFUSED
+    except BrokenPipeError:
+        return reader_gone()
+
+
+def reader_gone() -> int:
+    """`barnabas consume … | head`: head has seen enough. Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_GONE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Where to begin reading, as a person types it.
+
+beginning, earliest      the oldest record there is          end, latest       what comes from now on
+1234                     that offset                         -10               ten records before the end
+@1700000000000           the first at or after that millisecond
+@-1h, @-90s, @-1d12h     the first at or after that long ago: ms s m h d w
+@2024-05-01T08:00        the first at or after that time; local unless it ends in Z or +02:00
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from barnabas.client.consumer import Beginning, End, FromEnd, FromOffset, FromTime, Start
+from barnabas.errors import ConfigError
+
+UNITS_MS = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 7 * 86_400_000,
+}
+DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
+DURATION_PART = re.compile(r"(\d+)(ms|[smhdw])")
+EXAMPLES = "beginning, end, 1234, -10, @1700000000000, @-1h or @2024-05-01T08:00"
+
+
+def parse_start(text: str, now_ms: int) -> Start:
+    """ConfigError, which names what is allowed, for anything else."""
+    if text in ("beginning", "earliest"):
+        return Beginning()
+    if text in ("end", "latest"):
+        return End()
+    if re.fullmatch(r"\d{1,18}", text):
+        return FromOffset(int(text))
+    if re.fullmatch(r"-\d{1,18}", text):
+        return FromEnd(int(text[1:]))
+    if text.startswith("@"):
+        return FromTime(parse_time(text[1:], now_ms))
+    raise ConfigError("--offset", f"{text!r} is not an offset; try {EXAMPLES}")
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    if re.fullmatch(r"\d{1,18}", text):
+        return int(text)
+    if text.startswith("-") and DURATION.fullmatch(text[1:]):
+        return max(0, now_ms - duration_ms(text[1:]))
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError("--offset", f"{'@' + text!r} is not a time; try {EXAMPLES}") from None
+
+
+def duration_ms(text: str) -> int:
+    return sum(int(count) * UNITS_MS[unit] for count, unit in DURATION_PART.findall(text))

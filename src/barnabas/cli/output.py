@@ -1,0 +1,147 @@
+"""What a command prints: a table for people, one JSON or YAML document for programs.
+
+A command builds one plain document (dicts, lists, strings, numbers, booleans, None) and one text; `show` prints the
+one that was asked for. The document's shape is a promise, the text is not. Tables keep within 100 columns: the widest
+column gives way first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Any
+
+WIDTH = 100
+GAP = "  "
+
+
+class Output(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def show(output: Output, document: Any, text: Callable[[], str]) -> None:
+    print(render(output, document, text))
+
+
+def render(output: Output, document: Any, text: Callable[[], str]) -> str:
+    match output:
+        case Output.TEXT:
+            return text()
+        case Output.JSON:
+            return json.dumps(document, indent=2, ensure_ascii=False)
+        case Output.YAML:
+            return to_yaml(document)
+
+
+def note(message: str) -> None:
+    """For the person at the terminal; never mixed into what a pipe reads."""
+    print(message, file=sys.stderr)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, width: int = WIDTH) -> str:
+    """Columns side by side; a column of numbers is set to the right.
+
+    >>> print(table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
+    TOPIC   PARTITIONS
+    orders           6
+    a               12
+    """
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    lines = [[head.upper() for head in heads], *cells]
+    widths = fit([max(len(line[at]) for line in lines) for at in range(len(heads))], width)
+    to_the_right = [
+        bool(rows) and all(is_number(row[at]) for row in rows) for at in range(len(heads))
+    ]
+    return "\n".join(
+        GAP.join(
+            cut(cell, size).rjust(size) if right else cut(cell, size).ljust(size)
+            for cell, size, right in zip(line, widths, to_the_right, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def fit(widths: list[int], width: int) -> list[int]:
+    """The widest columns shrink until all fit, none below eight characters."""
+    fitted = list(widths)
+    while sum(fitted) + len(GAP) * (len(fitted) - 1) > width and max(fitted) > 8:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
+
+
+def cut(cell: str, size: int) -> str:
+    return cell if len(cell) <= size else cell[: size - 1] + "…"
+
+
+def is_number(cell: object) -> bool:
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Text from the cluster, without characters that would move the cursor or colour the terminal."""
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+# ---- YAML -----------------------------------------------------------------------------------------------------
+
+PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
+NOT_STRINGS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"})
+UNSAFE_IN_QUOTES = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+
+def to_yaml(value: Any) -> str:
+    """YAML of plain data: enough of the language to be read back by any YAML reader, and no more."""
+    return "\n".join(yaml_lines(value))
+
+
+def yaml_lines(value: Any) -> list[str]:
+    if isinstance(value, dict) and value:
+        lines = []
+        for key, inner in value.items():
+            name = yaml_scalar(str(key))
+            if is_block(inner):
+                lines.append(f"{name}:")
+                lines += ["  " + line for line in yaml_lines(inner)]
+            else:
+                lines.append(f"{name}: {yaml_scalar(inner)}")
+        return lines
+    if isinstance(value, list | tuple) and value:
+        lines = []
+        for inner in value:
+            first, *rest = yaml_lines(inner)
+            lines.append(f"- {first}")
+            lines += ["  " + line for line in rest]
+        return lines
+    return [yaml_scalar(value)]
+
+
+def is_block(value: Any) -> bool:
+    return isinstance(value, dict | list | tuple) and bool(value)
+
+
+def yaml_scalar(value: Any) -> str:
+    if isinstance(value, str):
+        if PLAIN.fullmatch(value) and value.lower() not in NOT_STRINGS:
+            return value
+        quoted = json.dumps(value, ensure_ascii=False)
+        return UNSAFE_IN_QUOTES.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, list | tuple):
+        return "[]"
+    return json.dumps(value)

@@ -1,0 +1,249 @@
+r"""`barnabas produce`: lines (or other pieces) of standard input or of files become records.
+
+    kcat's letters: -K splits key from value, -k is one key for all, -D ends a record, -H adds a header, -p names the
+    partition, -z compresses, -Z writes an empty value as null. Delimiters may be written \t, \n, \x1f.
+
+It is a filter: what has arrived is sent as soon as the input pauses, nothing is printed to a pipe that was not asked
+for, and an interrupt sends what was read before it ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, BinaryIO
+
+import click
+
+from barnabas.cli.failure import unknown_topic
+from barnabas.cli.formats import unescape
+from barnabas.cli.options import (
+    bootstrap_option,
+    complete_topics,
+    dry_run_option,
+    output_option,
+    timeout_option,
+)
+from barnabas.cli.output import Output, plural, show
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer, Sent
+from barnabas.errors import ApiError, ConfigError
+from barnabas.model import TopicPartition
+from barnabas.wire.compression import Compression
+
+CHUNK_BYTES = 256 << 10
+RECORD_BYTES_MAX = 64 << 20
+PROGRESS_EVERY = 10_000
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+
+Keyed = Callable[[bytes], tuple[bytes | None, bytes | None]]
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each record is KEY, this text, VALUE.")
+@click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\\n",
+    show_default=True,
+    metavar="TEXT",
+    help="What ends a record.",
+)
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable."
+)
+@click.option(
+    "-p", "--partition", type=click.IntRange(min=0), help="The partition; by key if not given."
+)
+@click.option(
+    "-Z", "--null", "empty_is_null", is_flag=True, help="An empty value or key becomes null."
+)
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice([codec.name.lower() for codec in Compression]),
+    default="none",
+    show_default=True,
+)
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Replicas that must have it.",
+)
+@dry_run_option
+@bootstrap_option
+@timeout_option
+@output_option
+def produce(
+    topic: str,
+    files: tuple[BinaryIO, ...],
+    key_delimiter: str | None,
+    key: str | None,
+    delimiter: str,
+    headers: tuple[str, ...],
+    partition: int | None,
+    empty_is_null: bool,
+    compression: str,
+    acks: str,
+    dry_run: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Write records to TOPIC, from FILES or standard input, one per line.
+
+    Example: tail -f app.log | barnabas produce logs -z zstd
+    """
+    if key is not None and key_delimiter is not None:
+        raise ConfigError("--key", "excludes --key-delimiter")
+    end = unescape(delimiter)
+    if not end:
+        raise ConfigError("--delimiter", "cannot be empty")
+    split = splitter(key, key_delimiter, empty_is_null)
+    header_pairs = parse_headers(headers)
+    sources = files or (sys.stdin.buffer,)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(bootstrap_servers, timeout_s=timeout_s))
+        check_target(cluster, topic, partition)
+        producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
+        tally = Tally(topic, dry_run)
+        try:
+            for records in (found for source in sources for found in pieces(source, end)):
+                for record in records:
+                    record_key, value = split(record)
+                    target = (
+                        producer.send(
+                            topic, value, key=record_key, headers=header_pairs, partition=partition
+                        )
+                        if not dry_run
+                        else producer.target(topic, record_key, partition)
+                    )
+                    tally.gathered(target)
+                tally.sent(producer.flush())
+        finally:
+            tally.finish()
+    if output is not Output.TEXT or dry_run:
+        document = tally.document()
+        show(output, document, lambda: tally_text(document))
+
+
+def check_target(cluster: Cluster, topic: str, partition: int | None) -> None:
+    """A mistyped name is found out here, before any input is read: a producer must not bring topics into being."""
+    try:
+        cluster.topic(topic)
+    except ApiError as error:
+        raise unknown_topic(cluster, topic, error) from None
+    if partition is not None:
+        cluster.view.partition(TopicPartition(topic, partition))
+
+
+def pieces(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
+    """Records as they arrive: all that are complete in what the input has now, then wait for more.
+
+    A last record without its delimiter counts, as the last line of a file does.
+    """
+    rest = b""
+    read = getattr(source, "read1", source.read)
+    while chunk := read(CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(end)
+        if len(rest) > RECORD_BYTES_MAX:
+            raise ConfigError("--delimiter", f"does not occur in {RECORD_BYTES_MAX} bytes of input")
+        if whole:
+            yield whole
+    if rest:
+        yield [rest]
+
+
+def splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> Keyed:
+    def null(content: bytes | None) -> bytes | None:
+        return None if empty_is_null and not content else content
+
+    if delimiter is None:
+        fixed = None if key is None else key.encode()
+        return lambda record: (null(fixed), null(record))
+    between = unescape(delimiter)
+    if not between:
+        raise ConfigError("--key-delimiter", "cannot be empty")
+
+    def split(record: bytes) -> tuple[bytes | None, bytes | None]:
+        before, found, after = record.partition(between)
+        return (null(before), null(after)) if found else (None, null(record))
+
+    return split
+
+
+def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:
+    """`-H trace=7`; a name alone has a null value."""
+    headers: list[tuple[str, bytes | None]] = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name:
+            raise ConfigError("--header", f"{pair!r} is not NAME=VALUE")
+        headers.append((name, value.encode() if equals else None))
+    return tuple(headers)
+
+
+class Tally:
+    """What was written where; on a terminal also a line that counts along."""
+
+    def __init__(self, topic: str, dry_run: bool) -> None:
+        self.topic = topic
+        self.dry_run = dry_run
+        self.read = 0
+        self.counts: dict[int, int] = {}
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.on_terminal = sys.stderr.isatty()
+
+    def gathered(self, target: TopicPartition) -> None:
+        self.read += 1
+        if self.dry_run:
+            self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
+        if self.on_terminal and self.read % PROGRESS_EVERY == 0:
+            print(f"\r{plural(self.read, 'record')}", end="", file=sys.stderr, flush=True)
+
+    def sent(self, batches: list[Sent]) -> None:
+        for batch in batches:
+            number = batch.partition.partition
+            self.counts[number] = self.counts.get(number, 0) + batch.count
+            if batch.base_offset >= 0:
+                self.first.setdefault(number, batch.base_offset)
+                self.last[number] = batch.base_offset + batch.count - 1
+
+    def finish(self) -> None:
+        if self.on_terminal:
+            total = sum(self.counts.values())
+            verb = "would write" if self.dry_run else "wrote"
+            print(f"\r{verb} {plural(total, 'record')} to {self.topic}", file=sys.stderr)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "dry_run": self.dry_run,
+            "records": sum(self.counts.values()),
+            "partitions": [
+                {
+                    "partition": number,
+                    "records": count,
+                    "first_offset": self.first.get(number),
+                    "last_offset": self.last.get(number),
+                }
+                for number, count in sorted(self.counts.items())
+            ],
+        }
+
+
+def tally_text(document: dict[str, Any]) -> str:
+    verb = "would write" if document["dry_run"] else "wrote"
+    lines = [f"{verb} {plural(document['records'], 'record')} to {document['topic']}"]
+    lines += [
+        f"  partition {found['partition']}: {plural(found['records'], 'record')}"
+        for found in document["partitions"]
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,263 @@
+"""Administration: topics, settings, disks and the cluster itself, one method per question.
+
+What concerns one topic among several comes back as an outcome per topic, with its error if it has one; what concerns
+the whole request is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from barnabas.client.blocking import Connection
+from barnabas.client.cluster import Cluster
+from barnabas.client.core import error_of, raise_if
+from barnabas.client.offsets import FoundOffset, list_offsets
+from barnabas.client.view import TopicView
+from barnabas.errors import ApiError
+from barnabas.model import ZERO_ID, BrokerId, TopicPartition
+from barnabas.wire.messages.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from barnabas.wire.messages.configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    ResourceType,
+)
+from barnabas.wire.messages.offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from barnabas.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+SOURCES = {source.value: source for source in ConfigSource}
+DELETE_BY_NAME = 5
+"""The last version of DeleteTopics that takes plain names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """-1 leaves a number to the cluster. `assignment` names the brokers of every partition and excludes both."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignment: Sequence[Sequence[int]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    name: str
+    error: ApiError | None = None
+    topic_id: UUID = ZERO_ID
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    documentation: str | None = None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+class Admin:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    # ---- topics ---------------------------------------------------------------------------------------------------
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        request = CreateTopicsRequest(
+            topics=tuple(creatable(topic) for topic in topics),
+            timeout_ms=self.timeout_ms,
+            validate_only=validate_only,
+        )
+        response = self.cluster.ask_controller(
+            request,
+            CreateTopicsResponse,
+            codes=lambda answer: [topic.error_code for topic in answer.topics],
+        )
+        return [
+            TopicOutcome(
+                name=topic.name,
+                error=error_of(topic.error_code, topic.error_message),
+                topic_id=topic.topic_id,
+                partitions=topic.num_partitions,
+                replication_factor=topic.replication_factor,
+            )
+            for topic in response.topics
+        ]
+
+    def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
+        response = self.cluster.ask_controller(
+            DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=self.timeout_ms),
+            DeleteTopicsResponse,
+            codes=lambda answer: [topic.error_code for topic in answer.responses],
+            at_most=DELETE_BY_NAME,
+        )
+        return [
+            TopicOutcome(
+                name=topic.name or "", error=error_of(topic.error_code, topic.error_message)
+            )
+            for topic in response.responses
+        ]
+
+    def list_topics(self) -> list[TopicView]:
+        view = self.cluster.retry(lambda: self.cluster.refresh(None), refresh=False)
+        return [view.topics[name] for name in sorted(view.topics)]
+
+    def describe_topics(self, names: Sequence[str]) -> list[TopicView]:
+        """ApiError for the first that does not exist."""
+        for name in names:
+            self.cluster.topic(name)
+        view = self.cluster.refresh(names)
+        return [view.topic(name) for name in names]
+
+    # ---- settings -------------------------------------------------------------------------------------------------
+
+    def describe_topic_configs(self, names: Sequence[str]) -> dict[str, list[ConfigEntry]]:
+        resources = [
+            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
+            for name in names
+        ]
+        return configs_of(
+            self.cluster.ask_any(
+                DescribeConfigsRequest(resources=tuple(resources)), DescribeConfigsResponse
+            )
+        )
+
+    def describe_broker_configs(self, broker: BrokerId) -> list[ConfigEntry]:
+        """A broker knows its own settings only, so it is the one to ask."""
+        resource = DescribeConfigsResource(
+            resource_type=ResourceType.BROKER, resource_name=str(broker)
+        )
+        response = self.cluster.ask(
+            broker, DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse
+        )
+        return configs_of(response)[str(broker)]
+
+    # ---- the cluster and its disks ----------------------------------------------------------------------------------
+
+    def describe_cluster(self) -> DescribeClusterResponse:
+        response = self.cluster.ask_any(DescribeClusterRequest(), DescribeClusterResponse)
+        raise_if(response.error_code, response.error_message)
+        return response
+
+    def log_dirs(
+        self, brokers: Iterable[BrokerId] | None = None
+    ) -> dict[BrokerId, tuple[DescribeLogDirsResult, ...]]:
+        asked = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
+        found = {}
+        for broker in asked:
+            response = self.cluster.ask(
+                broker, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+            )
+            raise_if(response.error_code, f"log directories of broker {broker}")
+            found[broker] = response.results
+        return found
+
+    # ---- records --------------------------------------------------------------------------------------------------
+
+    def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, FoundOffset]:
+        return list_offsets(self.cluster, timestamps)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete all records below each offset (-1: all there are); the new beginnings."""
+
+        def ask(
+            connection: Connection, led: list[TopicPartition]
+        ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
+            by_topic: dict[str, list[DeleteRecordsPartition]] = {}
+            for partition in led:
+                by_topic.setdefault(partition.topic, []).append(
+                    DeleteRecordsPartition(
+                        partition_index=partition.partition, offset=before[partition]
+                    )
+                )
+            request = DeleteRecordsRequest(
+                topics=tuple(
+                    DeleteRecordsTopic(name=name, partitions=tuple(partitions))
+                    for name, partitions in by_topic.items()
+                ),
+                timeout_ms=self.timeout_ms,
+            )
+            response = connection.exchange(
+                request, DeleteRecordsResponse, timeout_s=self.cluster.timeout_s
+            )
+            for topic in response.topics:
+                for result in topic.partitions:
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    error = error_of(result.error_code, str(partition))
+                    yield partition, error or result.low_watermark
+
+        return self.cluster.ask_leaders(before, ask)
+
+    @property
+    def timeout_ms(self) -> int:
+        """What the broker may take: less than we wait, so that its own answer arrives."""
+        return int(self.cluster.timeout_s * 900)
+
+
+def creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=tuple(brokers))
+            for index, brokers in enumerate(topic.assignment)
+        ),
+        configs=tuple(
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ),
+    )
+
+
+def configs_of(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:
+    found = {}
+    for result in response.results:
+        raise_if(result.error_code, result.error_message or result.resource_name)
+        found[result.resource_name] = [config_entry(entry) for entry in result.configs]
+    return found
+
+
+def config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=entry.name,
+        value=entry.value,
+        source=SOURCES.get(entry.config_source, ConfigSource.UNKNOWN),
+        is_read_only=entry.read_only,
+        is_sensitive=entry.is_sensitive,
+        documentation=entry.documentation,
+    )

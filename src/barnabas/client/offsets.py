@@ -1,0 +1,77 @@
+"""Which offset stands where: the beginning and the end of partitions, and the first record of a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from barnabas.client.blocking import Connection
+from barnabas.client.cluster import Cluster
+from barnabas.client.core import error_of
+from barnabas.errors import ApiError
+from barnabas.model import TopicPartition
+from barnabas.wire.messages.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+
+class FoundOffset(NamedTuple):
+    """`offset` is -1 where no record is as young as the asked time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def earliest_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    return plain(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST_TIMESTAMP)))
+
+
+def latest_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The high watermarks: where a record written next will become visible."""
+    return plain(list_offsets(cluster, dict.fromkeys(partitions, LATEST_TIMESTAMP)))
+
+
+def list_offsets(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, FoundOffset]:
+    """The first offset at or after each timestamp (or one of the special ones of ListOffsets)."""
+
+    def ask(
+        connection: Connection, led: list[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, FoundOffset | ApiError]]:
+        by_topic: dict[str, list[ListOffsetsPartition]] = {}
+        for partition in led:
+            by_topic.setdefault(partition.topic, []).append(
+                ListOffsetsPartition(
+                    partition_index=partition.partition, timestamp=timestamps[partition]
+                )
+            )
+        request = ListOffsetsRequest(
+            topics=tuple(
+                ListOffsetsTopic(name=name, partitions=tuple(partitions))
+                for name, partitions in by_topic.items()
+            )
+        )
+        response = connection.exchange(request, ListOffsetsResponse, timeout_s=cluster.timeout_s)
+        for topic in response.topics:
+            for found in topic.partitions:
+                partition = TopicPartition(topic.name, found.partition_index)
+                error = error_of(found.error_code, f"offsets of {partition}")
+                answer = FoundOffset(found.offset, found.timestamp, found.leader_epoch)
+                yield partition, error or answer
+
+    return cluster.ask_leaders(timestamps, ask)
+
+
+def plain(found: Mapping[TopicPartition, FoundOffset]) -> dict[TopicPartition, int]:
+    return {partition: offset.offset for partition, offset in found.items()}
