@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.wire.apis import API_NAMES, APIS, Api, api_name
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_the_table_agrees_with_the_classes(api: Api) -> None:
+    assert API_NAMES[api.key] == api.name
+    for cls in (api.request, api.response):
+        assert api.key == cls.API_KEY
+        assert api.versions == cls.VERSIONS
+        assert api.flexible_since == cls.FLEXIBLE_SINCE
+
+
+def test_what_kafka_3_9_accepts_is_what_is_advertised() -> None:
+    assert {api.name: api.versions[-1] for api in APIS.values()} == {
+        "Produce": 11,
+        "Fetch": 17,
+        "ListOffsets": 9,
+        "Metadata": 12,
+        "FindCoordinator": 6,
+        "ApiVersions": 4,
+        "CreateTopics": 7,
+        "DeleteTopics": 6,
+        "DeleteRecords": 2,
+        "InitProducerId": 5,
+        "OffsetForLeaderEpoch": 4,
+        "DescribeConfigs": 4,
+        "DescribeLogDirs": 4,
+        "DescribeCluster": 1,
+    }
+    assert all(api.versions[0] == 0 for api in APIS.values())
+
+
+def test_every_key_has_a_name_for_log_lines() -> None:
+    assert api_name(0) == "Produce"
+    assert api_name(87) == "ReadShareGroupStateSummary"
+    assert api_name(-5) == "Api-5"
+    assert sorted(API_NAMES) == list(range(88))
+
+
+def test_the_table_loads_no_message_before_it_is_asked_for() -> None:
+    program = (
+        "import sys, barnabas.wire.headers;"
+        "assert not any('wire.messages' in name for name in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": "src"})

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.errors import LocalWireError, RemoteWireError
+from barnabas.model import ZERO_ID
+from barnabas.wire.codec import (
+    Bool,
+    Bytes,
+    Essential,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableSince,
+    Since,
+    Tag,
+    Until,
+    decode,
+    decode_from,
+    encode,
+)
+from barnabas.wire.primitives import (
+    compact_size,
+    read_compact_size,
+    read_uvarint,
+    read_uvarlong,
+    uvarint,
+)
+
+
+class Inner(NamedTuple):
+    number: Int32 = 0
+    word: str = ""
+
+
+EMPTY = Inner()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Everything:
+    """Every type there is; flexible from version 2 on."""
+
+    API_KEY: ClassVar[int] = 99
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    flag: Bool = False
+    tiny: Int8 = 0
+    short: Int16 = 0
+    long: Annotated[Int64, Since(1)] = 7
+    old: Annotated[Int32, Until(1)] = 8
+    precise: Float64 = 0.0
+    id: UUID = ZERO_ID
+    word: str = "w"
+    maybe_word: Annotated[str | None, NullableSince(1)] = "m"
+    raw: Bytes = b""
+    maybe_raw: Bytes | None = None
+    numbers: tuple[Int32, ...] = ()
+    words: Annotated[tuple[str, ...] | None, NullableSince(1)] = ()
+    inner: Inner = EMPTY
+    maybe_inner: Inner | None = None
+    inners: tuple[Inner, ...] = ()
+    must: Annotated[Bool, Since(1), Essential] = False
+    tagged: Annotated[Int32, Since(3), Tag(1)] = -1
+    tagged_inner: Annotated[Inner, Since(3), Tag(0)] = EMPTY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Small:
+    API_KEY: ClassVar[int] = 98
+    VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE_SINCE: ClassVar[int] = 1
+
+    words: tuple[str, ...] = ()
+    raw: Bytes = b""
+    numbers: tuple[Int64, ...] = ()
+
+
+FULL = Everything(
+    flag=True,
+    tiny=-1,
+    short=-2,
+    long=-3,
+    precise=1.5,
+    id=UUID(int=5),
+    word="grüße",
+    raw=b"raw",
+    maybe_raw=b"",
+    numbers=(1, -2, 3),
+    words=("a", "", "b"),
+    inner=Inner(4, "inner"),
+    maybe_inner=Inner(5, "maybe"),
+    inners=(Inner(6, "x"), Inner(7, "y")),
+    must=True,
+)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_every_type_comes_back_as_it_went(version: int) -> None:
+    assert decode(Everything, version, encode(FULL, version)) == FULL
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_nulls_and_emptiness_come_back_as_they_went(version: int) -> None:
+    empty = Everything()
+    if version >= 1:
+        empty = Everything(maybe_word=None, words=None)
+    assert decode(Everything, version, encode(empty, version)) == empty
+
+
+def test_the_bytes_of_a_plain_message() -> None:
+    small = Small(words=("ab", ""), raw=b"xyz", numbers=(1,))
+    assert encode(small, 0) == (
+        b"\x00\x00\x00\x02\x00\x02ab\x00\x00"  # two strings
+        b"\x00\x00\x00\x03xyz"
+        b"\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"
+    )
+
+
+def test_the_bytes_of_a_flexible_message() -> None:
+    small = Small(words=("ab", ""), raw=b"xyz", numbers=(1,))
+    assert encode(small, 1) == b"\x03\x03ab\x01\x04xyz\x02\x00\x00\x00\x00\x00\x00\x00\x01\x00"
+
+
+def test_a_field_outside_its_versions_is_not_sent_and_comes_back_as_its_default() -> None:
+    sent = Everything(long=1000, old=2000)
+    assert decode(Everything, 0, encode(sent, 0)).long == 7
+    assert decode(Everything, 0, encode(sent, 0)).old == 2000
+    assert decode(Everything, 2, encode(sent, 2)).long == 1000
+    assert decode(Everything, 2, encode(sent, 2)).old == 8
+
+
+def test_a_tagged_field_at_its_default_takes_no_room() -> None:
+    assert encode(Everything(), 3) == encode(Everything(), 2)
+    tagged = Everything(tagged=5, tagged_inner=Inner(1, "t"))
+    assert encode(tagged, 3).endswith(
+        b"\x02"  # two of them, in order of their tags
+        b"\x00\x07\x00\x00\x00\x01\x02t\x00"
+        b"\x01\x04\x00\x00\x00\x05"
+    )
+    assert decode(Everything, 3, encode(tagged, 3)) == tagged
+
+
+def test_unknown_tags_are_skipped() -> None:
+    plain = encode(Everything(tagged=5), 3)
+    assert plain.endswith(b"\x01\x01\x04\x00\x00\x00\x05")
+    more = plain[:-7] + b"\x03\x01\x04\x00\x00\x00\x05\x09\x02zz\x80\x01\x00"
+    assert decode_from(Everything, 3, more) == (Everything(tagged=5), len(more))
+
+
+def test_bytes_come_back_as_views_into_the_data() -> None:
+    data = bytearray(encode(Small(raw=b"xyz"), 0))
+    raw = decode(Small, 0, memoryview(data)).raw
+    data[data.index(b"xyz")] = ord("X")
+    assert bytes(raw) == b"Xyz"
+
+
+def test_bytes_behind_a_message_are_no_error() -> None:
+    data = b"ahead" + encode(FULL, 3) + b"\x00\x00\x00"
+    assert decode_from(Everything, 3, data, 5) == (FULL, len(data) - 3)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_every_truncation_is_refused(version: int) -> None:
+    data = encode(FULL, version)
+    for size in range(len(data)):
+        with pytest.raises(RemoteWireError):
+            decode(Everything, version, data[:size])
+
+
+@pytest.mark.parametrize(
+    ("version", "data"),
+    [
+        (0, b"\x7f\xff\xff\xff"),  # count
+        (0, b"\x00\x00\x00\x00\x7f\xff\xff\xff"),  # size
+        (0, b"\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff"),  # count of numbers
+        (0, b"\xff\xff\xff\xfe"),  # neither a count nor null
+        (0, b"\xff\xff\xff\xff"),  # null where there is none
+        (0, b"\x00\x00\x00\x01\xff\xff"),
+        (1, b"\xff\xff\xff\xff\x0f"),
+        (1, b"\x01\xff\xff\xff\xff\x0f"),
+        (1, b"\x01\x01\xff\xff\xff\xff\x0f"),
+        (1, b"\x01\x01\x01\xff\xff\xff\xff\x0f"),  # number of tags
+        (1, b"\x01\x01\x01\x01\x05\xff\xff\xff\xff\x0f"),  # size of a tag
+        (1, b"\x00"),  # null where there is none
+        (1, b"\xff\xff\xff\xff\x1f"),  # more than 32 bits
+        (1, b"\xff\xff\xff\xff\xff\x01"),  # more than five bytes
+    ],
+)
+def test_impossible_sizes_are_refused_and_take_no_memory(version: int, data: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteWireError):
+            decode(Small, version, data + bytes(100))
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_more_tags_than_anybody_sends_are_refused() -> None:
+    body = encode(Small(), 1)[:-1]
+    assert decode(Small, 1, body + b"\x80\x01" + b"\x09\x00" * 128) == Small()
+    with pytest.raises(RemoteWireError):
+        decode(Small, 1, body + b"\x81\x01" + b"\x09\x00" * 129)
+
+
+def test_a_known_tag_of_the_wrong_size_is_refused() -> None:
+    data = encode(Everything(tagged=5), 3)
+    with pytest.raises(RemoteWireError):
+        decode(Everything, 3, data[:-5] + b"\x05\x00\x00\x00\x05\x00")
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(RemoteWireError):
+        decode(Small, 0, b"\x00\x00\x00\x01\x00\x02\xff\xfe" + bytes(8))
+
+
+def test_a_version_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(RemoteWireError):
+        decode(Small, 2, bytes(20))
+    with pytest.raises(LocalWireError):
+        encode(Small(), 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "version"),
+    [
+        (Everything(tiny=128), 1),
+        (Everything(word="x" * 40_000), 1),
+        (Everything(word="x" * 40_000), 2),
+        (Everything(word="\ud800"), 1),
+        (Everything(maybe_word=None), 0),  # null only from version 1 on
+        (Everything(words=None), 0),
+        (Everything(must=True), 0),  # essential, and not in version 0
+        (Everything(word=5), 1),  # type: ignore[arg-type]
+        (Everything(numbers=("1",)), 1),  # type: ignore[arg-type]
+        (Everything(inner=None), 1),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_that_cannot_be_sent_is_our_error(value: Any, version: int) -> None:
+    with pytest.raises(LocalWireError):
+        encode(value, version)
+
+
+@given(st.integers(0, 0xFFFF_FFFF))
+def test_varints_come_back_as_they_went(number: int) -> None:
+    data = memoryview(uvarint(number) + b"\xff")
+    assert read_uvarint(data, 0) == (number, len(data) - 1)
+    assert read_uvarlong(data, 0) == (number, len(data) - 1)
+
+
+@given(st.integers(-1, 0xFFFF_FFFE))
+def test_compact_sizes_come_back_as_they_went(size: int) -> None:
+    data = memoryview(compact_size(size))
+    assert read_compact_size(data, 0) == (size, len(data))
+
+
+def test_a_long_varint_has_at_most_ten_bytes() -> None:
+    assert read_uvarlong(memoryview(b"\xff" * 9 + b"\x01"), 0) == (2**64 - 1, 10)
+    for data in (b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x02"):
+        with pytest.raises(RemoteWireError):
+            read_uvarlong(memoryview(data), 0)

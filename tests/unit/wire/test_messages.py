@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.errors import RemoteWireError
+from barnabas.wire.codec import Message, decode, decode_from, encode
+from tests.unit.wire.random_messages import ALL, CLASSES, name_of, random_message
+
+cases = st.sampled_from(ALL)
+randoms = st.randoms(use_true_random=False)
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases, randoms)
+def test_every_message_comes_back_as_it_went(
+    case: tuple[type[Message], int], random: Random
+) -> None:
+    cls, version = case
+    message = random_message(random, cls, version)
+    data = encode(message, version)
+    assert decode_from(cls, version, data) == (message, len(data))
+
+
+@pytest.mark.parametrize(("cls", "version"), ALL, ids=name_of)
+def test_every_truncation_of_a_message_is_refused(cls: type[Message], version: int) -> None:
+    random = Random(1)
+    samples = (encode(random_message(random, cls, version, most=2), version) for _ in range(60))
+    data = max((each for each in samples if len(each) < 400), key=len)
+    for size in range(len(data)):
+        with pytest.raises(RemoteWireError):
+            decode(cls, version, data[:size])
+
+
+@settings(max_examples=1000, deadline=None)
+@given(cases, st.binary(max_size=200))
+def test_random_bytes_are_a_message_or_are_refused(
+    case: tuple[type[Message], int], data: bytes
+) -> None:
+    cls, version = case
+    with suppress(RemoteWireError):
+        decode(cls, version, data)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=name_of)
+def test_a_message_with_some_bytes_changed_is_read_or_refused(cls: type[Message]) -> None:
+    random = Random(2)
+    for _ in range(300):
+        version = random.choice(cls.VERSIONS)
+        data = bytearray(encode(random_message(random, cls, version, most=2), version))
+        for _ in range(random.randint(1, 4)):
+            if data:
+                data[random.randrange(len(data))] = random.choice((0, 1, 0x7F, 0x80, 0xFF))
+        with suppress(RemoteWireError):
+            decode(cls, version, bytes(data))
