@@ -280,6 +280,9 @@ class SocketNetwork:
         self.receive_buffer_bytes = receive_buffer_bytes
         self.warmers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="cold-read")
 
+    def host_name(self) -> str:
+        return socket.getfqdn()
+
     def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -294,7 +297,10 @@ class SocketNetwork:
             sock = self.bind(host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(f"{host or '0.0.0.0'}:{port} is in use") from error
+                raise AddressInUse(
+                    f"{host or '0.0.0.0'}:{port} is in use: stop what listens there, or choose "
+                    "another port (listeners=…, or --port)"
+                ) from error
             raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}") from error
         return SocketListener(self, sock, accept)
 

@@ -179,6 +179,10 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
+    def host_name(self) -> str:
+        """By which other machines know this one."""
+        ...
+
     async def listen(
         self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
     ) -> Listener:

@@ -1,0 +1,36 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up .venv by itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check bench format clean
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,dev]'
+	@touch $(READY)
+
+demo: $(READY)              ## start a cluster, produce, kill it, consume: see that nothing is lost
+	@$(BIN)/python -m demo
+
+test: check                 ## everything: real clients, killed processes, malformed frames
+	$(BIN)/python -m tests.tools
+	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/architecture
+
+check: $(READY)             ## format, lint, types, unit and architecture tests: under two minutes
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/unit tests/architecture
+
+bench: $(READY)             ## speed, as tables, JSON and plots in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+format: $(READY)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

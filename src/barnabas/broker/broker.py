@@ -1,0 +1,154 @@
+"""One broker: its parts built, started in order, stopped in the opposite order.
+
+    registry session ─► logs loaded ─► topics led ─► sockets open ─► registered ─► background work
+
+Clients find a broker only when it can serve them: sockets open after the logs are recovered and every partition has its
+leader. Stopping begins where clients are and ends where the data is.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.broker import maintenance
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.listener import ConnectionLimits, Listeners
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.router import Router
+from barnabas.broker.topics import Topics
+from barnabas.config import BrokerConfig
+from barnabas.metadata import registration
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model import Broker as BrokerEntry
+from barnabas.model import BrokerId, Endpoint
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.log_manager import LogManager
+from barnabas.tasks import Tasks
+from barnabas.world.ports import RegistrySession, World
+
+logger = logging.getLogger("barnabas.broker")
+
+EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+class Broker:
+    """A broker in this process. `start()` returns when clients can use it."""
+
+    def __init__(self, config: BrokerConfig, world: World) -> None:
+        self.config = config
+        self.world = world
+        self.broker_id = BrokerId(config.broker_id)
+        self.tasks = Tasks()
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self.session: RegistrySession | None = None
+        self.logs: LogManager | None = None
+        self.listeners: Listeners | None = None
+        self.topics: Topics | None = None
+
+    async def start(self) -> None:
+        try:
+            await self.bring_up()
+        except BaseException:
+            await self.stop(clean=False)
+            raise
+
+    async def bring_up(self) -> None:
+        config, world = self.config, self.world
+        now_ms = world.clock.now_ms()
+        session = self.session = await world.registry.connect(config.zookeeper_session_timeout_ms)
+        await registration.prepare(session)
+        cluster_id = await registration.cluster_id(session, world.random)
+
+        logs = self.logs = LogManager(
+            world.disk,
+            config.log_dirs,
+            defaults=config.topic_defaults(),
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            producer_expiration_ms=config.producer_id_expiration_ms,
+            random=world.random,
+        )
+        logs.load(now_ms)
+
+        metadata = MetadataCache(cluster_id)
+        replicas = ReplicaManager(self.broker_id, logs, world.disk, world.clock)
+        controller_epoch = await registration.take_charge(session, self.broker_id, now_ms)
+        topics = self.topics = Topics(
+            world,
+            session,
+            replicas,
+            metadata,
+            broker_id=self.broker_id,
+            controller_epoch=controller_epoch,
+            defaults=config.topic_defaults(),
+            partitions_default=config.num_partitions,
+            replication_factor_default=config.default_replication_factor,
+        )
+        await topics.load()
+
+        parts = BrokerParts(
+            config=config,
+            clock=world.clock,
+            metadata=metadata,
+            replicas=replicas,
+            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random),
+            producer_ids=ProducerIds(self.broker_id, session),
+            topics=topics,
+        )
+        self.listeners = Listeners(world.network, connection_limits(config), Router(parts).serve)
+        await self.open_listeners(self.listeners)
+        entry = BrokerEntry(id=self.broker_id, endpoints=self.endpoints, rack=config.broker_rack)
+        metadata.set_brokers([entry], self.broker_id)
+        await registration.register(session, entry, now_ms)
+        self.tasks.start("sweep", self.listeners.sweep())
+        maintenance.start(self.tasks, config, replicas, world.clock)
+        logger.info(
+            "broker started id=%d cluster=%s listeners=%s partitions=%d",
+            self.broker_id,
+            cluster_id,
+            ",".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
+            len(replicas.partitions),
+        )
+
+    async def open_listeners(self, listeners: Listeners) -> None:
+        """Listen, then advertise: where no address was configured, the one that was bound."""
+        advertised = {entry.listener: entry for entry in self.config.advertised_listeners or ()}
+        found = []
+        for wanted in self.config.listeners:
+            _, port = await listeners.listen(wanted.listener, wanted.host, wanted.port)
+            entry = advertised.get(wanted.listener)
+            if entry is None:
+                host = (
+                    wanted.host if wanted.host not in EVERYWHERE else self.world.network.host_name()
+                )
+                entry = Endpoint(listener=wanted.listener, host=host, port=port)
+            elif entry.port == 0:
+                entry = Endpoint(listener=entry.listener, host=entry.host, port=port)
+            found.append(entry)
+        self.endpoints = tuple(found)
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Let go of clients, then of the data. Not `clean`: as if the process had died, for tests and failed starts."""
+        if self.listeners is not None:
+            await self.listeners.close()
+            self.listeners = None
+        await self.tasks.stop()
+        if self.logs is not None:
+            self.logs.close(clean=clean)
+            self.logs = None
+        if self.session is not None:
+            await self.session.close()
+            self.session = None
+        logger.info("broker stopped id=%d clean=%s", self.broker_id, clean)
+
+
+def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        request_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        connections_per_ip_overrides=dict(config.max_connections_per_ip_overrides),
+        idle_ms_max=config.connections_max_idle_ms,
+        buffered_bytes_max=config.queued_max_request_bytes,
+    )

@@ -1,0 +1,182 @@
+"""Incremental fetch sessions: a client names its partitions once, then only what changed.
+
+A full fetch lists every partition. With a session the broker remembers the list; the next request names only the
+partitions whose offset moved, and the response only those with something new. So that this also saves work here, a
+session keeps its partitions in two heaps: *awake* ones are looked at on the next fetch, *asleep* ones gave nothing the
+last time and have left a watcher with their partition, which wakes them when it changes. An idle session of a thousand
+partitions costs one look at an empty dict.
+
+    epoch 0 opens a session, n > 0 continues it, -1 closes it (or never had one)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from uuid import UUID
+
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.replication.partition import Partition
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTABLE_AFTER_SECONDS = 120.0
+
+Key = tuple[str | UUID, int]
+
+
+class FetchEntry:
+    """What one client wants of one partition, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "on_wake",
+        "partition",
+        "partition_max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: UUID, index: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.current_leader_epoch = -1
+        self.fetch_offset = 0
+        self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        self.partition_max_bytes = 0
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        self.partition: Partition | None = None
+        self.on_wake: Callable[[FetchEntry], None] | None = None
+
+    def sleep(self, partition: Partition, on_wake: Callable[[FetchEntry], None]) -> None:
+        """Be told, once, when this partition changes."""
+        self.partition = partition
+        self.on_wake = on_wake
+        partition.watchers[self.wake] = None
+
+    def wake(self) -> None:
+        self.partition = None
+        on_wake, self.on_wake = self.on_wake, None
+        if on_wake is not None:
+            on_wake(self)
+
+    def forget(self) -> None:
+        """Nobody is interested any longer; leave no watcher behind."""
+        if self.partition is not None:
+            self.partition.watchers.pop(self.wake, None)
+            self.partition = None
+        self.on_wake = None
+
+
+class FetchSession:
+    """The partitions of one client, remembered between its requests."""
+
+    __slots__ = (
+        "awake",
+        "epoch",
+        "id",
+        "partitions",
+        "used_at",
+        "uses_topic_ids",
+        "waiting_fetch",
+    )
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now: float) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.used_at = now
+        self.partitions: dict[Key, FetchEntry] = {}
+        self.awake: dict[FetchEntry, None] = {}
+        self.waiting_fetch: Callable[[], None] | None = None
+
+    def put(self, key: Key, entry: FetchEntry) -> None:
+        self.partitions[key] = entry
+        self.awake[entry] = None
+
+    def remove(self, key: Key) -> None:
+        entry = self.partitions.pop(key, None)
+        if entry is not None:
+            self.awake.pop(entry, None)
+            entry.forget()
+
+    def fall_asleep(self, entry: FetchEntry, partition: Partition) -> None:
+        self.awake.pop(entry, None)
+        entry.sleep(partition, self.on_wake)
+
+    def on_wake(self, entry: FetchEntry) -> None:
+        self.awake[entry] = None
+        if self.waiting_fetch is not None:
+            self.waiting_fetch()
+
+    def served(self, entries: Iterable[FetchEntry]) -> None:
+        """Who got data goes to the back, so that a full response does not starve the rest."""
+        for entry in entries:
+            if entry in self.awake:
+                del self.awake[entry]
+                self.awake[entry] = None
+
+    def next_epoch(self) -> None:
+        self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
+
+    def close(self) -> None:
+        for entry in self.partitions.values():
+            entry.forget()
+        self.partitions.clear()
+        self.awake.clear()
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots` of them."""
+
+    def __init__(self, slots: int, random: Random) -> None:
+        self.slots = slots
+        self.random = random
+        self.sessions: dict[int, FetchSession] = {}
+
+    def open(self, *, uses_topic_ids: bool, now: float) -> FetchSession | None:
+        """A new session, or None when all slots are in use: the client then fetches without one."""
+        if len(self.sessions) >= self.slots and not self.evict(now):
+            return None
+        session_id = self.random.randint(1, 0x7FFFFFFF)
+        while session_id in self.sessions:
+            session_id = self.random.randint(1, 0x7FFFFFFF)
+        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now=now)
+        self.sessions[session_id] = session
+        return session
+
+    def evict(self, now: float) -> bool:
+        """Drop the session that was silent longest, if that is long enough."""
+        oldest = min(self.sessions.values(), key=lambda session: session.used_at, default=None)
+        if oldest is None or now - oldest.used_at < EVICTABLE_AFTER_SECONDS:
+            return False
+        self.close(oldest.id)
+        return True
+
+    def resume(
+        self, session_id: int, epoch: int, *, uses_topic_ids: bool, now: float
+    ) -> FetchSession:
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.used_at = now
+        return session
+
+    def close(self, session_id: int) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            session.close()

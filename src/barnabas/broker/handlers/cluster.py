@@ -1,0 +1,87 @@
+"""DescribeCluster and DescribeLogDirs."""
+
+from __future__ import annotations
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode, StorageError
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.cluster import (
+    BROKER_ENDPOINTS,
+    CONTROLLER_ENDPOINTS,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def describe_cluster(
+    parts: BrokerParts,
+    request: DescribeClusterRequest,
+    header: RequestHeader,
+    connection: Connection,
+) -> DescribeClusterResponse:
+    cache = parts.metadata
+    if request.endpoint_type != BROKER_ENDPOINTS:
+        code, why = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type"
+        if request.endpoint_type == CONTROLLER_ENDPOINTS:
+            code, why = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, not a controller"
+        return DescribeClusterResponse(
+            error_code=code, error_message=why, cluster_id=cache.cluster_id
+        )
+    brokers = []
+    for broker in cache.brokers.values():
+        endpoint = cache.endpoint(broker, connection.listener_name)
+        if endpoint is not None:
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    return DescribeClusterResponse(
+        cluster_id=cache.cluster_id, controller_id=cache.controller_id, brokers=tuple(brokers)
+    )
+
+
+def describe_log_dirs(
+    parts: BrokerParts, request: DescribeLogDirsRequest, header: RequestHeader, _: Connection
+) -> DescribeLogDirsResponse:
+    logs = parts.replicas.logs
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = []
+    for directory in logs.directories:
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        total = usable = -1
+        code = ErrorCode.NONE
+        if directory in logs.offline:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            for tp, size in logs.sizes(directory):
+                if wanted is None or tp in wanted:
+                    topics.setdefault(tp.topic, []).append(
+                        DescribeLogDirsPartition(partition_index=tp.partition, partition_size=size)
+                    )
+            try:
+                total, usable = parts.replicas.disk.space(directory)
+            except StorageError:
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+        results.append(
+            DescribeLogDirsResult(
+                error_code=code,
+                log_dir=directory,
+                topics=tuple(
+                    DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+                    for name, partitions in topics.items()
+                ),
+                total_bytes=total,
+                usable_bytes=usable,
+            )
+        )
+    return DescribeLogDirsResponse(results=tuple(results))

@@ -1,0 +1,322 @@
+"""Fetch: batches from the logs, at once if there are enough, else when there are or when the wait is over.
+
+A look at the logs costs no copying: it yields slices of files, which the network door sends from the page cache. A
+fetch that has to wait leaves a watcher with each partition and looks again when one of them changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchEntry,
+    FetchSession,
+    Key,
+)
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import ZERO_ID
+from barnabas.replication.partition import Partition
+from barnabas.wire.fast import FetchedPartition, FetchedTopic
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
+from barnabas.world.ports import FileSlice
+
+MAGIC_2_SINCE = 4  # older versions would need batches converted down
+TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 10
+
+
+class FetchAnswer(NamedTuple):
+    """What is sent back; the router encodes it without touching the records."""
+
+    error_code: int
+    session_id: int
+    topics: tuple[FetchedTopic, ...]
+
+
+class Look(NamedTuple):
+    """What one partition has for this fetch."""
+
+    entry: FetchEntry
+    data: FetchedPartition
+    partition: Partition | None
+
+
+def handle(
+    parts: BrokerParts, request: FetchRequest, header: RequestHeader, connection: Connection
+) -> FetchAnswer | Awaitable[FetchAnswer]:
+    try:
+        fetch = Fetch(parts, request, header.api_version)
+    except ApiError as error:
+        return FetchAnswer(error_code=error.code, session_id=NO_SESSION, topics=())
+    looks = fetch.look()
+    if fetch.is_enough(looks) or request.max_wait_ms <= 0 or not fetch.has_partitions():
+        return fetch.answer(looks)
+    return fetch.wait(request.max_wait_ms / 1000)
+
+
+class Fetch:
+    """One fetch request being served."""
+
+    def __init__(self, parts: BrokerParts, request: FetchRequest, version: int) -> None:
+        self.parts = parts
+        self.request = request
+        self.version = version
+        self.loop = asyncio.get_running_loop()
+        self.replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
+        self.bytes_max = min(request.max_bytes, parts.config.fetch_max_bytes)
+        self.entries: list[FetchEntry] = []
+        self.is_incremental = False
+        self.session = self.find_session()
+        self.future: asyncio.Future[FetchAnswer] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.is_scheduled = False
+
+    # ---- which partitions
+
+    def find_session(self) -> FetchSession | None:
+        """The session this request opens or continues; `entries` if it has none."""
+        request, sessions = self.request, self.parts.sessions
+        uses_topic_ids = self.version >= TOPIC_IDS_SINCE
+        now = self.loop.time()
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                sessions.close(request.session_id)
+            named = list(self.named_entries())
+            session = None
+            if request.session_epoch == INITIAL_EPOCH and named:
+                session = sessions.open(uses_topic_ids=uses_topic_ids, now=now)
+            if session is None:
+                self.entries = [entry for _, entry in named]
+            else:
+                for key, entry in named:
+                    session.put(key, entry)
+            return session
+        session = sessions.resume(
+            request.session_id, request.session_epoch, uses_topic_ids=uses_topic_ids, now=now
+        )
+        self.is_incremental = True
+        session.next_epoch()
+        for key, entry in self.named_entries(session):
+            session.put(key, entry)
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                session.remove((name, index))
+        return session
+
+    def named_entries(
+        self, session: FetchSession | None = None
+    ) -> Iterable[tuple[Key, FetchEntry]]:
+        names = self.parts.metadata.names
+        uses_topic_ids = self.version >= TOPIC_IDS_SINCE
+        for topic, topic_id, partitions in self.request.topics:
+            name: str | UUID = topic_id if uses_topic_ids else topic
+            for wanted in partitions:
+                key = (name, wanted.partition)
+                entry = session.partitions.get(key) if session is not None else None
+                if entry is None:
+                    known = names.get(topic_id, "") if uses_topic_ids else topic
+                    entry = FetchEntry(known, topic_id, wanted.partition)
+                else:
+                    entry.forget()
+                entry.current_leader_epoch = wanted.current_leader_epoch
+                entry.fetch_offset = wanted.fetch_offset
+                entry.last_fetched_epoch = wanted.last_fetched_epoch
+                entry.log_start_offset = wanted.log_start_offset
+                entry.partition_max_bytes = wanted.partition_max_bytes
+                yield key, entry
+
+    def has_partitions(self) -> bool:
+        return bool(self.session.partitions if self.session is not None else self.entries)
+
+    # ---- looking
+
+    def look(self) -> list[Look]:
+        """Look at every partition that may have something. In a session, those that have nothing fall asleep."""
+        session = self.session
+        entries = list(session.awake) if session is not None else self.entries
+        looks: list[Look] = []
+        left = self.bytes_max
+        is_first = True
+        for entry in entries:
+            found = self.look_at(entry, left, is_first and self.version >= 3)
+            looks.append(found)
+            size = found.data.size
+            if size:
+                is_first = False
+                left = max(left - size, 0)
+            elif session is not None and found.partition is not None and left:
+                session.fall_asleep(entry, found.partition)
+        return looks
+
+    def look_at(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
+        try:
+            return self.read(entry, bytes_left, at_least_one)
+        except ApiError as error:
+            code = error.code
+        except StorageError as error:
+            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
+            if partition is not None:
+                self.parts.replicas.fail(partition, error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        return Look(entry, FetchedPartition(entry.index, code), None)
+
+    def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
+        partition = self.find(entry)
+        partition.require_leader(entry.current_leader_epoch)
+        log = partition.log
+        from_follower = self.replica_id >= 0
+        if from_follower and self.replica_id not in partition.replicas:
+            raise ApiError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH
+                if self.version >= TOPIC_IDS_SINCE
+                else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        high_watermark = log.high_watermark
+        diverging = self.divergence(entry, partition)
+        slices: tuple[FileSlice, ...] = ()
+        size = 0
+        if diverging is NO_DIVERGENCE:
+            bound = log.log_end_offset if from_follower else high_watermark
+            found = log.read(
+                entry.fetch_offset,
+                min(entry.partition_max_bytes, bytes_left),
+                upper_bound=bound,
+                at_least_one=at_least_one,
+            )
+            slices, size = found.slices, found.size
+            if size and self.version < MAGIC_2_SINCE:
+                raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+            if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
+                raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        data = FetchedPartition(
+            entry.index,
+            0,
+            high_watermark,
+            high_watermark,
+            log.log_start_offset,
+            slices,
+            size,
+            () if self.request.isolation_level == 1 else None,
+            diverging_epoch=diverging,
+        )
+        return Look(entry, data, partition)
+
+    def find(self, entry: FetchEntry) -> Partition:
+        if self.version >= TOPIC_IDS_SINCE:
+            # The name may have become known, or the topic may have been deleted, since the session was opened.
+            entry.topic = self.parts.metadata.names.get(entry.topic_id, "")
+            if not entry.topic:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self.parts.replicas.find(entry.topic, entry.index)
+        if entry.topic_id != ZERO_ID and partition.topic_id != entry.topic_id:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        return partition
+
+    def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:
+        """Where the reader's history leaves ours, if it says which epoch it read last."""
+        if entry.last_fetched_epoch < 0:
+            return NO_DIVERGENCE
+        epoch, end = partition.end_offset_for(entry.last_fetched_epoch)
+        if epoch < 0 or end < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < entry.last_fetched_epoch or end < entry.fetch_offset:
+            return EpochEndOffset(epoch=epoch, end_offset=end)
+        return NO_DIVERGENCE
+
+    def is_enough(self, looks: list[Look]) -> bool:
+        size = 0
+        for _, data, _ in looks:
+            if data.error_code or data.diverging_epoch is not NO_DIVERGENCE:
+                return True
+            size += data.size
+        return size >= self.request.min_bytes
+
+    # ---- waiting
+
+    def wait(self, seconds: float) -> asyncio.Future[FetchAnswer]:
+        future: asyncio.Future[FetchAnswer] = self.loop.create_future()
+        future.add_done_callback(self.stop_waiting)
+        self.future = future
+        self.timer = self.loop.call_later(seconds, self.look_again, True)
+        self.watch()
+        return future
+
+    def watch(self) -> None:
+        """Be told of changes: by the session's sleeping partitions, or by all of ours."""
+        if self.session is not None:
+            self.session.waiting_fetch = self.woken
+            # What is awake and gave less than was asked for must be watched as well.
+            watched: Iterable[FetchEntry] = self.session.awake
+        else:
+            watched = self.entries
+        for entry in watched:
+            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
+            if partition is not None and entry.partition is None:
+                entry.sleep(partition, lambda _: self.woken())
+
+    def woken(self) -> None:
+        if not self.is_scheduled:
+            self.is_scheduled = True
+            self.loop.call_soon(self.look_again, False)
+
+    def look_again(self, is_last: bool) -> None:
+        self.is_scheduled = False
+        future = self.future
+        if future is None or future.done():
+            return
+        looks = self.look()
+        if is_last or self.is_enough(looks):
+            future.set_result(self.answer(looks))
+        else:
+            self.watch()
+
+    def stop_waiting(self, _: asyncio.Future[FetchAnswer]) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.session is not None:
+            self.session.waiting_fetch = None
+            for entry in self.session.awake:
+                entry.forget()
+        for entry in self.entries:
+            entry.forget()
+
+    # ---- answering
+
+    def answer(self, looks: list[Look]) -> FetchAnswer:
+        session = self.session
+        if session is not None:
+            session.served([entry for entry, data, _ in looks if data.size])
+            if self.is_incremental:
+                looks = [look for look in looks if is_news(look)]
+            for entry, data, _ in looks:
+                entry.sent_high_watermark = data.high_watermark
+                entry.sent_log_start_offset = data.log_start_offset
+        topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
+        for entry, data, _ in looks:
+            topics.setdefault((entry.topic, entry.topic_id), []).append(data)
+        return FetchAnswer(
+            error_code=0,
+            session_id=session.id if session is not None else NO_SESSION,
+            topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
+        )
+
+
+def is_news(look: Look) -> bool:
+    entry, data, _ = look
+    return bool(
+        data.size
+        or data.error_code
+        or data.diverging_epoch is not NO_DIVERGENCE
+        or data.high_watermark != entry.sent_high_watermark
+        or data.log_start_offset != entry.sent_log_start_offset
+    )

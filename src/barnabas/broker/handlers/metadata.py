@@ -1,0 +1,109 @@
+"""Metadata: the topics a client asks for and the brokers it can reach; unknown ones may be created on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.topic_names import check_topic_name
+from barnabas.model import ZERO_ID
+from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+
+
+def handle(
+    parts: BrokerParts, request: MetadataRequest, header: RequestHeader, connection: Connection
+) -> bytes | Awaitable[bytes]:
+    """The encoded response: most of it is kept ready by the metadata cache."""
+    version = header.api_version
+    cache = parts.metadata
+    topics = request.topics
+    if topics is None or (version == 0 and not topics):
+        topics = tuple(MetadataRequestTopic(name=name) for name in sorted(cache.topics))
+        may_create = False
+    else:
+        may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
+    if may_create and any(is_unknown(parts, topic) for topic in topics):
+        return create_missing(parts, topics, header, connection)
+    return encode(parts, topics, {}, version, connection.listener_name)
+
+
+def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
+    return topic.name is not None and topic.name not in parts.metadata.topics
+
+
+async def create_missing(
+    parts: BrokerParts,
+    topics: tuple[MetadataRequestTopic, ...],
+    header: RequestHeader,
+    connection: Connection,
+) -> bytes:
+    """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
+    errors: dict[str, ErrorCode] = {}
+    for topic in topics:
+        if topic.name is not None and is_unknown(parts, topic) and topic.topic_id == ZERO_ID:
+            try:
+                await parts.topics.create_automatically(topic.name)
+                errors[topic.name] = ErrorCode.LEADER_NOT_AVAILABLE
+            except ApiError as error:
+                code = error.code
+                if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
+                errors[topic.name] = code
+    return encode(parts, topics, errors, header.api_version, connection.listener_name)
+
+
+def encode(
+    parts: BrokerParts,
+    topics: tuple[MetadataRequestTopic, ...],
+    errors: dict[str, ErrorCode],
+    version: int,
+    listener: str,
+) -> bytes:
+    cache = parts.metadata
+    encoded = []
+    for topic in topics:
+        name = topic.name if topic.name is not None else cache.names.get(topic.topic_id)
+        if name in cache.topics and name not in errors:
+            encoded.append(cache.encoded_topic(name, version, encode_metadata_topic))
+        else:
+            encoded.append(encode_metadata_topic(version, missing(topic, errors)))
+    brokers = []
+    for broker in cache.brokers.values():
+        endpoint = cache.endpoint(broker, listener)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    return encode_metadata_response(
+        version,
+        brokers=tuple(brokers),
+        cluster_id=cache.cluster_id,
+        controller_id=cache.controller_id,
+        topic_blobs=encoded,
+    )
+
+
+def missing(topic: MetadataRequestTopic, errors: dict[str, ErrorCode]) -> MetadataResponseTopic:
+    if topic.name is None:
+        return MetadataResponseTopic(
+            name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+        )
+    code = errors.get(topic.name)
+    if code is None:
+        try:
+            check_topic_name(topic.name)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        except ApiError as error:
+            code = error.code
+    return MetadataResponseTopic(name=topic.name, error_code=code)

@@ -1,0 +1,211 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and what lies at a time or an epoch."""
+
+from __future__ import annotations
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import NO_EPOCH, NO_TIMESTAMP
+from barnabas.replication.partition import Partition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+def list_offsets(
+    parts: BrokerParts, request: ListOffsetsRequest, header: RequestHeader, _: Connection
+) -> ListOffsetsResponse:
+    version = header.api_version
+    now_ms = parts.clock.now_ms()
+    counts: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            counts[key] = counts.get(key, 0) + 1
+
+    def one(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        index = wanted.partition_index
+        try:
+            if counts[name, index] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is asked for twice")
+            partition = parts.replicas.find(name, index)
+            partition.require_leader(wanted.current_leader_epoch)
+            if version == 0:
+                return list_segments(partition, wanted, request.replica_id, now_ms)
+            return find_offset(partition, wanted, request.replica_id, version)
+        except ApiError as error:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        except StorageError as error:
+            parts.replicas.fail(parts.replicas.find(name, index), error)
+            return ListOffsetsPartitionResponse(
+                partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+            )
+
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(one(topic.name, wanted) for wanted in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def find_offset(
+    partition: Partition, wanted: ListOffsetsPartition, replica_id: int, version: int
+) -> ListOffsetsPartitionResponse:
+    log = partition.log
+    index = wanted.partition_index
+    end = log.log_end_offset if replica_id >= 0 else log.high_watermark
+    timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
+    match wanted.timestamp:
+        case -1:
+            assert LATEST_TIMESTAMP == -1
+            offset, epoch = end, partition.leader_epoch
+        case -2 | -4:
+            assert (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) == (-2, -4)
+            require_version(wanted.timestamp, version)
+            offset = log.log_start_offset
+            epoch = log.epochs.epoch_at(offset)
+        case -3:
+            assert MAX_TIMESTAMP == -3
+            require_version(wanted.timestamp, version)
+            if (found := log.offset_of_max_timestamp()) is not None:
+                timestamp, offset, epoch = found
+        case -5:
+            assert LATEST_TIERED_TIMESTAMP == -5
+            require_version(wanted.timestamp, version)
+        case at if at >= 0:
+            found = log.offset_for_timestamp(at)
+            if found is not None and found[1] < end:
+                timestamp, offset, epoch = found
+        case other:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {other}")
+    return ListOffsetsPartitionResponse(
+        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+SPECIAL_SINCE = {
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+
+
+def require_version(timestamp: int, version: int) -> None:
+    if version < SPECIAL_SINCE[timestamp]:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in v{version}")
+
+
+def list_segments(
+    partition: Partition, wanted: ListOffsetsPartition, replica_id: int, now_ms: int
+) -> ListOffsetsPartitionResponse:
+    """Version 0: the base offsets of segments that begin before a time, newest first."""
+    log = partition.log
+    offsets = log.segment_base_offsets_newest_first(
+        wanted.timestamp, wanted.max_num_offsets, now_ms
+    )
+    if replica_id < 0:
+        # Consumers see nothing above the high watermark, so the log's end is not theirs to know.
+        bound = log.high_watermark
+        within = [offset for offset in offsets if offset <= bound]
+        offsets = within if len(within) == len(offsets) else [bound, *within]
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, old_style_offsets=tuple(offsets)
+    )
+
+
+def offset_for_leader_epoch(
+    parts: BrokerParts, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
+) -> OffsetForLeaderEpochResponse:
+    def one(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        index = wanted.partition
+        try:
+            partition = parts.replicas.find(name, index)
+            partition.require_leader(wanted.current_leader_epoch)
+            epoch, end = partition.end_offset_for(wanted.leader_epoch)
+        except ApiError as error:
+            return EpochEndOffset(partition=index, error_code=error.code)
+        return EpochEndOffset(error_code=0, partition=index, leader_epoch=epoch, end_offset=end)
+
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(one(topic.topic, wanted) for wanted in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def delete_records(
+    parts: BrokerParts, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
+) -> DeleteRecordsResponse:
+    def one(name: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+        try:
+            low_watermark = delete_before(parts.replicas.find(name, index), offset)
+        except ApiError as error:
+            return DeleteRecordsPartitionResult(partition_index=index, error_code=error.code)
+        except StorageError as error:
+            parts.replicas.fail(parts.replicas.find(name, index), error)
+            return DeleteRecordsPartitionResult(
+                partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+            )
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
+
+    return DeleteRecordsResponse(
+        topics=tuple(
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=tuple(
+                    one(topic.name, wanted.partition_index, wanted.offset)
+                    for wanted in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def delete_before(partition: Partition, offset: int) -> int:
+    """Move the log's start up; the low watermark is the leader's own while there is one replica."""
+    partition.require_leader(-1)
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {partition.topic} is not delete"
+        )
+    target = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+    if target < 0 or target > log.high_watermark:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{offset} is not within 0 and the high watermark {log.high_watermark}",
+        )
+    log.advance_log_start(target)
+    partition.notify()
+    return log.log_start_offset

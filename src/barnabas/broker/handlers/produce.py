@@ -1,0 +1,157 @@
+"""Produce: append a batch to each partition named, answer when as many replicas hold it as `acks` asks for.
+
+    acks  0   no answer; an error closes the connection, so that the client looks at its metadata again
+    acks  1   answered when the leader has it
+    acks -1   answered when every in-sync replica has it
+
+Where a topic's flush settings want the batch on the disk first, both wait for that, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from barnabas.broker.connection import CloseConnection, Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
+from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.replication.partition import Partition
+from barnabas.storage.log import AppendInfo
+from barnabas.wire.codec import Records
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceResponse,
+)
+from barnabas.wire.records import validate_produced
+
+# These say nothing about the log, so the response does not tell where it starts.
+WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+
+Answers = list[TopicProduceResponse]
+Waits = list[tuple[int, int, Awaitable[None]]]  # (topic, partition) by position in the answer
+
+
+def handle(
+    parts: BrokerParts, request: ProduceRequest, header: RequestHeader, connection: Connection
+) -> Answers | Awaitable[Answers] | None:
+    acks = request.acks
+    version = header.api_version
+    now_ms = parts.clock.now_ms()
+    partitions = parts.replicas.partitions
+    waits: Waits = []
+    topics: list[list[PartitionProduceResponse]] = []
+    failed = False
+    for name, data in request.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        for index, records in data:
+            partition = partitions.get((name, index))
+            try:
+                if partition is None:
+                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                info = append(partition, records, version, acks, now_ms)
+            except (ApiError, StorageError) as error:
+                failed = True
+                answers.append(refusal(parts, index, error, partition))
+                continue
+            if partition.is_held:
+                flushed = asyncio.shield(parts.replicas.flush(partition))
+                waits.append((len(topics), len(answers), flushed))
+            if acks == -1 and partition.log.high_watermark <= info.last_offset:
+                held = partition.promise(info.last_offset + 1)
+                waits.append((len(topics), len(answers), held))
+            answers.append(
+                PartitionProduceResponse(
+                    index, 0, info.first_offset, info.log_append_time, info.log_start_offset
+                )
+            )
+        topics.append(answers)
+    if acks == 0:
+        if failed:
+            raise CloseConnection(f"produce with acks=0 failed: {summary(request, topics)}")
+        return None
+    if waits:
+        return finish(request, topics, waits)
+    return response(request, topics)
+
+
+def append(
+    partition: Partition, records: Records | None, version: int, acks: int, now_ms: int
+) -> AppendInfo:
+    if acks not in (-1, 0, 1):
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
+    if partition.topic in INTERNAL_TOPICS:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
+        )
+    if records is None:
+        raise ApiError(ErrorCode.INVALID_RECORD, "no records")
+    batch = memoryview(records)
+    return partition.append(batch, validate_produced(batch, version), acks=acks, now_ms=now_ms)
+
+
+def response(request: ProduceRequest, topics: list[list[PartitionProduceResponse]]) -> Answers:
+    return [
+        TopicProduceResponse(topic.name, tuple(answers))
+        for topic, answers in zip(request.topic_data, topics, strict=True)
+    ]
+
+
+async def finish(
+    request: ProduceRequest, topics: list[list[PartitionProduceResponse]], waits: Waits
+) -> Answers:
+    """Wait until the batches are where `acks` wants them. What was appended stays, whatever the answer."""
+    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    for topic, position, wait in waits:
+        code, message = ErrorCode.NONE, ""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await wait
+        except TimeoutError:
+            code = ErrorCode.REQUEST_TIMED_OUT
+        except ApiError as error:
+            code, message = error.code, error.message
+        if code is not ErrorCode.NONE:
+            index = topics[topic][position].index
+            topics[topic][position] = PartitionProduceResponse(
+                index, code, error_message=message or None
+            )
+    return response(request, topics)
+
+
+def refusal(
+    parts: BrokerParts, index: int, error: ApiError | StorageError, partition: Partition | None
+) -> PartitionProduceResponse:
+    if isinstance(error, StorageError):
+        # A full disk took nothing and may have room again; any other failure takes the directory offline.
+        if partition is not None and not isinstance(error, OutOfSpace):
+            parts.replicas.fail(partition, error)
+        error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    log_start = -1
+    if partition is not None and error.code not in WITHOUT_LOG_START:
+        log_start = partition.log.log_start_offset
+    return PartitionProduceResponse(
+        index, error.code, log_start_offset=log_start, error_message=error.message or None
+    )
+
+
+def summary(request: ProduceRequest, topics: list[list[PartitionProduceResponse]]) -> str:
+    return ", ".join(
+        f"{topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic, answers in zip(request.topic_data, topics, strict=True)
+        for answer in answers
+        if answer.error_code
+    )

@@ -1,0 +1,79 @@
+"""What a broker does by the clock: flush, checkpoint, retain, forget."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from barnabas.config import BrokerConfig
+from barnabas.errors import StorageError
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.tasks import Tasks
+from barnabas.world.ports import Clock
+
+logger = logging.getLogger("barnabas.maintenance")
+
+FLUSH_LOOK_SECONDS = 1.0
+DAY_SECONDS = 86_400.0  # a loop timer takes no longer periods than this
+
+
+def start(tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: Clock) -> None:
+    logs = replicas.logs
+    delay = config.log_initial_task_delay_ms / 1000
+    every(tasks, "flush", FLUSH_LOOK_SECONDS, FLUSH_LOOK_SECONDS, lambda: flush_due(replicas))
+    period = config.replica_high_watermark_checkpoint_interval_ms / 1000
+    every(tasks, "checkpoint-hw", period, period, logs.checkpoint_high_watermarks)
+    period = config.log_flush_offset_checkpoint_interval_ms / 1000
+    every(tasks, "checkpoint-recovery", delay, period, logs.checkpoint_recovery_points)
+    period = config.log_flush_start_offset_checkpoint_interval_ms / 1000
+    every(tasks, "checkpoint-start", delay, period, logs.checkpoint_log_starts)
+    period = config.log_retention_check_interval_ms / 1000
+    every(tasks, "retention", delay, period, lambda: retain(replicas, clock))
+    period = config.producer_id_expiration_check_interval_ms / 1000
+    every(tasks, "expire", delay, period, lambda: expire_producers(replicas, clock))
+    every(tasks, "purge", 1.0, 1.0, lambda: logs.purge(clock.now_ms()))
+
+
+def every(
+    tasks: Tasks, name: str, delay_seconds: float, period_seconds: float, work: Callable[[], object]
+) -> None:
+    async def repeat() -> None:
+        await asyncio.sleep(min(delay_seconds, DAY_SECONDS))
+        while True:
+            try:
+                work()
+            except StorageError as error:
+                logger.error("%s failed error=%s", name, error)
+            await asyncio.sleep(min(period_seconds, DAY_SECONDS))
+
+    tasks.start(name, repeat())
+
+
+def flush_due(replicas: ReplicaManager) -> None:
+    """Logs whose settings or whose last roll ask for an fsync get one, off the loop."""
+    now_ms = replicas.clock.now_ms()
+    for partition in list(replicas.partitions.values()):
+        if not partition.is_offline and partition.log.flush_due(now_ms):
+            replicas.flush(partition)
+
+
+def retain(replicas: ReplicaManager, clock: Clock) -> None:
+    now_ms = clock.now_ms()
+    for partition in list(replicas.partitions.values()):
+        if partition.is_offline:
+            continue
+        try:
+            removed = partition.log.delete_old_segments(now_ms)
+        except StorageError as error:
+            replicas.fail(partition, error)
+            continue
+        if removed:
+            logger.info("retention partition=%s segments=%d", partition, removed)
+            partition.notify()
+
+
+def expire_producers(replicas: ReplicaManager, clock: Clock) -> None:
+    now_ms = clock.now_ms()
+    for partition in list(replicas.partitions.values()):
+        partition.log.expire_producers(now_ms)

@@ -1,0 +1,26 @@
+"""The parts of one broker, as its handlers see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.topics import Topics
+from barnabas.config import BrokerConfig
+from barnabas.metadata.cache import MetadataCache
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.world.ports import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """Built once by broker.py and handed to every handler."""
+
+    config: BrokerConfig
+    clock: Clock
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    sessions: FetchSessions
+    producer_ids: ProducerIds
+    topics: Topics

@@ -1,0 +1,54 @@
+"""Numbers for idempotent producers, each given out once in the life of a cluster.
+
+They are reserved in the registry by the thousand, so that a restart wastes at most one block and a producer costs no
+write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.errors import ApiError, BadVersion, ErrorCode, RegistryError
+from barnabas.metadata import znodes
+from barnabas.model import BrokerId
+from barnabas.world.ports import RegistrySession
+
+BLOCK_SIZE = 1000
+
+
+class ProducerIds:
+    """This broker's current block of producer ids."""
+
+    def __init__(self, broker_id: BrokerId, registry: RegistrySession) -> None:
+        self.broker_id = broker_id
+        self.registry = registry
+        self.next_id = 0
+        self.end = 0
+        self.reserving = asyncio.Lock()
+
+    async def take(self) -> int:
+        async with self.reserving:
+            if self.next_id >= self.end:
+                try:
+                    await self.reserve()
+                except RegistryError as error:
+                    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+            self.next_id += 1
+            return self.next_id - 1
+
+    async def reserve(self) -> None:
+        """Claim the block behind the last one. Another broker may be claiming it too: then look again."""
+        while True:
+            data, stat = await self.registry.get(znodes.PRODUCER_ID_BLOCK)
+            start = znodes.decode_producer_id_block(data).end + 1 if data else 0
+            block = znodes.ProducerIdBlock(
+                broker=self.broker_id, start=start, end=start + BLOCK_SIZE - 1
+            )
+            try:
+                await self.registry.set(
+                    znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), stat.version
+                )
+            except BadVersion:
+                continue
+            self.next_id, self.end = start, start + BLOCK_SIZE
+            return

@@ -1,0 +1,148 @@
+"""Every API this broker serves, by name: decode the request, call its handler, frame the answer.
+
+    frame ─► header ─► ROUTES[api key] ─► decode ─► handler ─► encode ─► size | header | body
+
+A handler takes (parts, request, header, connection) and returns the response, or something to await for it, or None
+where nothing is sent back. It raises ApiError for nothing that concerns one item of a request only: that goes into the
+answer. What it does not expect closes the connection, in connection.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from struct import Struct
+from types import CoroutineType
+from typing import Any, NamedTuple
+
+from barnabas.broker.connection import Answer, CloseConnection, Connection
+from barnabas.broker.handlers import (
+    api_versions,
+    cluster,
+    configs,
+    coordinators,
+    fetch,
+    metadata,
+    offsets,
+    produce,
+    topics,
+)
+from barnabas.broker.handlers.fetch import FetchAnswer
+from barnabas.broker.parts import BrokerParts
+from barnabas.wire import codec
+from barnabas.wire.apis import APIS, api_name
+from barnabas.wire.fast import (
+    decode_fetch,
+    decode_produce,
+    encode_fetch_response,
+    encode_produce_response,
+)
+from barnabas.wire.headers import RequestHeader, decode_request_header, encode_response_header
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.world.ports import Part
+
+SIZE = Struct(">i")
+
+Decode = Callable[[int, memoryview, int], Any]
+Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
+Encode = Callable[[int, Any], tuple[list[Part], int]]
+
+
+class Route(NamedTuple):
+    decode: Decode
+    handle: Handle
+    encode: Encode
+
+
+def encode_message(version: int, response: Any) -> tuple[list[Part], int]:
+    body = codec.encode(response, version)
+    return [body], len(body)
+
+
+def encode_produce(version: int, response: Any) -> tuple[list[Part], int]:
+    body = encode_produce_response(version, response)
+    return [body], len(body)
+
+
+def encode_fetch(version: int, answer: FetchAnswer) -> tuple[list[Part], int]:
+    return encode_fetch_response(
+        version, answer.topics, error_code=answer.error_code, session_id=answer.session_id
+    )
+
+
+def already_encoded(_: int, body: bytes) -> tuple[list[Part], int]:
+    return [body], len(body)
+
+
+def compiled(key: int, handle: Handle, encode: Encode = encode_message) -> Route:
+    """A route whose request is read by the schema compiler."""
+    request = APIS[key].request
+
+    def decode(version: int, data: memoryview, at: int) -> Any:
+        return codec.decode(request, version, data, at)
+
+    return Route(decode, handle, encode)
+
+
+ROUTES: dict[int, Route] = {
+    0: Route(decode_produce, produce.handle, encode_produce),
+    1: Route(decode_fetch, fetch.handle, encode_fetch),
+    2: compiled(2, offsets.list_offsets),
+    3: compiled(3, metadata.handle, already_encoded),
+    10: compiled(10, coordinators.find_coordinator),
+    18: compiled(18, api_versions.handle),
+    19: compiled(19, topics.create),
+    20: compiled(20, topics.delete),
+    21: compiled(21, offsets.delete_records),
+    22: compiled(22, coordinators.init_producer_id),
+    23: compiled(23, offsets.offset_for_leader_epoch),
+    32: compiled(32, configs.describe),
+    35: compiled(35, cluster.describe_log_dirs),
+    60: compiled(60, cluster.describe_cluster),
+}
+
+
+class Router:
+    """Serves frames with the parts of one broker."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self.parts = parts
+
+    def serve(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer]:
+        header, at = decode_request_header(frame)
+        if not header.known:
+            return self.unknown(header)
+        route = ROUTES[header.api_key]
+        request = route.decode(header.api_version, frame, at)
+        response = route.handle(self.parts, request, header, connection)
+        if isinstance(response, (asyncio.Future, CoroutineType)):
+            return self.later(route, header, response)
+        return framed(route, header, response)
+
+    async def later(self, route: Route, header: RequestHeader, response: Awaitable[Any]) -> Answer:
+        return framed(route, header, await response)
+
+    def unknown(self, header: RequestHeader) -> Answer:
+        """A client that speaks a newer ApiVersions is told so in the oldest one; others cannot be answered at all."""
+        if header.api_key == ApiVersionsRequest.API_KEY:
+            body = codec.encode(api_versions.UNSUPPORTED, 0)
+            return [SIZE.pack(4 + len(body)) + SIZE.pack(header.correlation_id) + body]
+        raise CloseConnection(
+            f"{api_name(header.api_key)} v{header.api_version} is not served here "
+            "(UNSUPPORTED_VERSION)"
+        )
+
+
+def framed(route: Route, header: RequestHeader, response: Any) -> Answer:
+    if response is None:
+        return None
+    key, version, correlation_id, _ = header
+    parts, size = route.encode(version, response)
+    head = encode_response_header(key, version, correlation_id)
+    prefix = SIZE.pack(len(head) + size) + head
+    first = parts[0]
+    if isinstance(first, bytes):
+        parts[0] = prefix + first
+    else:
+        parts.insert(0, prefix)
+    return parts

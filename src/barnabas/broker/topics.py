@@ -1,0 +1,374 @@
+"""The topics of a cluster of one broker: created, deleted and brought back after a restart.
+
+With one broker there is nobody to elect and nobody to tell, so this stands where a controller will: it writes the same
+znodes a controller would (so that the registry reads the same from the first day) and makes this broker lead every
+partition it has a replica of.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from barnabas.config import TopicConfig
+from barnabas.errors import ApiError, ConfigError, ErrorCode, NodeExists, NoNode, StorageError
+from barnabas.metadata import znodes
+from barnabas.metadata.cache import MetadataCache, PartitionState, TopicState
+from barnabas.metadata.topic_names import check_topic_name, colliding
+from barnabas.model import (
+    NO_LEADER,
+    BrokerId,
+    ControllerEpoch,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.world.ports import Create, Delete, RegistrySession, World
+
+logger = logging.getLogger("barnabas.topics")
+
+USE_DEFAULT = -1
+FIRST_EPOCH = LeaderEpoch(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic as a client wishes it. With `assignments`, both counts are -1."""
+
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Mapping[int, tuple[int, ...]] | None = None
+    configs: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedTopic:
+    """A topic that may be created: what would be written."""
+
+    name: str
+    replicas: tuple[tuple[BrokerId, ...], ...]
+    overrides: Mapping[str, str]
+    config: TopicConfig
+
+
+class Topics:
+    """Every topic this broker knows of, with its settings."""
+
+    def __init__(
+        self,
+        world: World,
+        registry: RegistrySession,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        *,
+        broker_id: BrokerId,
+        controller_epoch: ControllerEpoch,
+        defaults: TopicConfig,
+        partitions_default: int,
+        replication_factor_default: int,
+    ) -> None:
+        self.world = world
+        self.registry = registry
+        self.replicas = replicas
+        self.metadata = metadata
+        self.broker_id = broker_id
+        self.controller_epoch = controller_epoch
+        self.defaults = defaults
+        self.partitions_default = partitions_default
+        self.replication_factor_default = replication_factor_default
+        self.overrides: dict[str, Mapping[str, str]] = {}
+        self.creating: dict[str, None] = {}
+
+    # ---- bringing back
+
+    async def load(self) -> None:
+        """Lead everything the registry says is ours; finish deletions that were interrupted."""
+        for name in await self.registry.children(znodes.DELETE_TOPICS):
+            await self.forget(name)
+        for name in await self.registry.children(znodes.TOPICS):
+            data, _ = await self.registry.get(znodes.topic_path(name))
+            topic = znodes.decode_topic(name, data)
+            overrides = await self.read_overrides(name)
+            replicas = tuple(held.replicas for _, held in sorted(topic.partitions.items()))
+            config = self.usable_config(name, overrides)
+            assert topic.topic_id is not None
+            states = [
+                await self.resume(TopicPartition(name, index), assigned)
+                for index, assigned in enumerate(replicas)
+            ]
+            self.open(name, topic.topic_id, replicas, states, overrides, config)
+
+    async def read_overrides(self, name: str) -> dict[str, str]:
+        path = znodes.topic_config_path(name)
+        try:
+            data, _ = await self.registry.get(path)
+        except NoNode:
+            return {}
+        return znodes.decode_config(path, data)
+
+    def usable_config(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """A setting that was legal when it was written must not keep a broker from starting."""
+        config = self.defaults
+        for key, value in overrides.items():
+            try:
+                config = config.with_overrides({key: value})
+            except ConfigError as error:
+                logger.warning("ignoring setting topic=%s error=%s", name, error)
+        return config
+
+    async def resume(self, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> LeaderAndIsr:
+        """The state a restarted broker leads with: a new leader epoch, since it was gone in between."""
+        path = znodes.state_path(tp)
+        try:
+            data, stat = await self.registry.get(path)
+        except NoNode:
+            # The broker died between writing the assignment and the state.
+            state = self.first_state(assigned)
+            for parent in (znodes.partitions_path(tp.topic), znodes.partition_path(tp)):
+                await self.create_if_missing(parent)
+            await self.registry.create(path, znodes.encode_state(state))
+            return state
+        before = znodes.decode_state(tp, data, version=stat.version)
+        if self.broker_id not in assigned:
+            return before
+        after = LeaderAndIsr(
+            leader=self.broker_id,
+            isr=(self.broker_id,),
+            leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+            controller_epoch=self.controller_epoch,
+            partition_epoch=ZnodeVersion(stat.version + 1),
+        )
+        await self.registry.set(path, znodes.encode_state(after), stat.version)
+        return after
+
+    def first_state(self, assigned: tuple[BrokerId, ...]) -> LeaderAndIsr:
+        ours = self.broker_id in assigned
+        return LeaderAndIsr(
+            leader=self.broker_id if ours else NO_LEADER,
+            isr=(self.broker_id,) if ours else assigned,
+            leader_epoch=FIRST_EPOCH,
+            controller_epoch=self.controller_epoch,
+        )
+
+    async def create_if_missing(self, path: str) -> None:
+        with suppress(NodeExists):
+            await self.registry.create(path)
+
+    def open(
+        self,
+        name: str,
+        topic_id: UUID,
+        replicas: tuple[tuple[BrokerId, ...], ...],
+        states: list[LeaderAndIsr],
+        overrides: Mapping[str, str],
+        config: TopicConfig,
+    ) -> None:
+        """Lead the partitions that are ours, then show the topic to clients."""
+        for index, (assigned, state) in enumerate(zip(replicas, states, strict=True)):
+            if self.broker_id not in assigned:
+                continue
+            tp = TopicPartition(name, index)
+            try:
+                self.replicas.lead(
+                    tp,
+                    topic_id,
+                    config,
+                    leader_epoch=state.leader_epoch,
+                    replicas=assigned,
+                    isr=state.isr,
+                    partition_epoch=state.partition_epoch,
+                )
+            except (ApiError, StorageError) as error:
+                logger.error("cannot open partition=%s error=%s", tp, error)
+        self.overrides[name] = overrides
+        self.metadata.put_topic(
+            TopicState(
+                name=name,
+                topic_id=topic_id,
+                partitions=tuple(
+                    PartitionState(
+                        leader=state.leader,
+                        leader_epoch=state.leader_epoch,
+                        isr=state.isr,
+                        replicas=assigned,
+                    )
+                    for assigned, state in zip(replicas, states, strict=True)
+                ),
+            )
+        )
+
+    # ---- creating
+
+    def check(self, wish: NewTopic) -> CheckedTopic:
+        """Everything that can be refused, in Kafka's order of precedence."""
+        name = wish.name
+        if name in self.metadata.topics or name in self.creating:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
+        for key, value in wish.configs.items():
+            if value is None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{key}: null is not a value for a topic")
+        overrides = {key: value for key, value in wish.configs.items() if value is not None}
+        if wish.assignments is not None and (
+            wish.partitions != USE_DEFAULT or wish.replication_factor != USE_DEFAULT
+        ):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "give either numbers of partitions and replicas or an assignment, not both",
+            )
+        if wish.assignments is None:
+            replicas = self.place(wish.partitions, wish.replication_factor)
+            self.check_name(name)
+        else:
+            self.check_name(name)
+            replicas = self.placed(wish.assignments)
+        try:
+            config = self.defaults.with_overrides(overrides)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return CheckedTopic(name=name, replicas=replicas, overrides=overrides, config=config)
+
+    def place(self, partitions: int, replication_factor: int) -> tuple[tuple[BrokerId, ...], ...]:
+        if partitions == USE_DEFAULT:
+            partitions = self.partitions_default
+        if replication_factor == USE_DEFAULT:
+            replication_factor = self.replication_factor_default
+        if partitions <= 0:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; it takes at least one"
+            )
+        if replication_factor <= 0:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {replication_factor}; it takes at least one",
+            )
+        brokers = len(self.metadata.brokers)
+        if replication_factor > brokers:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"replication factor {replication_factor} is larger than the number of brokers,"
+                f" {brokers}",
+            )
+        return ((self.broker_id,),) * partitions
+
+    def placed(
+        self, assignments: Mapping[int, tuple[int, ...]]
+    ) -> tuple[tuple[BrokerId, ...], ...]:
+        why = None
+        if len({len(replicas) for replicas in assignments.values()}) > 1:
+            why = "every partition needs the same number of replicas"
+        elif any(len(set(replicas)) != len(replicas) for replicas in assignments.values()):
+            why = "a broker stands twice in the replicas of one partition"
+        elif sorted(assignments) != list(range(len(assignments))):
+            why = "partitions must be numbered 0, 1, 2 and so on without a gap"
+        elif unknown := sorted(
+            {
+                broker
+                for replicas in assignments.values()
+                for broker in replicas
+                if broker not in self.metadata.brokers
+            }
+        ):
+            why = f"there is no broker {unknown[0]}"
+        elif not all(assignments.values()):
+            why = "a partition needs at least one replica"
+        if why is not None:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+        return tuple(
+            tuple(BrokerId(broker) for broker in replicas)
+            for _, replicas in sorted(assignments.items())
+        )
+
+    def check_name(self, name: str) -> None:
+        check_topic_name(name)
+        collisions = colliding(name, self.metadata.topics)
+        if collisions:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic '{name}' collides with {', '.join(collisions)}: '.' and '_' count as one",
+            )
+
+    async def create(self, topic: CheckedTopic) -> UUID:
+        """Write the znodes in one transaction, then lead."""
+        name = topic.name
+        if name in self.metadata.topics or name in self.creating:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
+        self.creating[name] = None
+        try:
+            topic_id = UUID(int=self.world.random.getrandbits(128), version=4)
+            assignment = znodes.TopicAssignment(
+                topic_id=topic_id,
+                partitions={
+                    index: znodes.ReplicaAssignment(replicas=assigned)
+                    for index, assigned in enumerate(topic.replicas)
+                },
+            )
+            states = [self.first_state(assigned) for assigned in topic.replicas]
+            operations = [
+                Create(
+                    path=znodes.topic_config_path(name),
+                    data=znodes.encode_config(topic.overrides),
+                ),
+                Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment)),
+                Create(path=znodes.partitions_path(name)),
+            ]
+            for index, state in enumerate(states):
+                tp = TopicPartition(name, index)
+                operations.append(Create(path=znodes.partition_path(tp)))
+                operations.append(
+                    Create(path=znodes.state_path(tp), data=znodes.encode_state(state))
+                )
+            await self.registry.multi(operations)
+            self.open(name, topic_id, topic.replicas, states, topic.overrides, topic.config)
+        finally:
+            del self.creating[name]
+        logger.info("created topic=%s partitions=%d id=%s", name, len(topic.replicas), topic_id)
+        return topic_id
+
+    async def create_automatically(self, name: str) -> None:
+        """A client asked for a topic nobody has created."""
+        await self.create(self.check(NewTopic(name=name, configs={})))
+
+    # ---- deleting
+
+    async def delete(self, name: str) -> None:
+        """Mark it, stop it, forget it: a crash in between is finished by the next start."""
+        topic = self.metadata.topics.get(name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        try:
+            await self.registry.create(znodes.delete_topic_path(name))
+        except NodeExists:
+            return
+        self.metadata.remove_topic(name)
+        self.overrides.pop(name, None)
+        for index in range(len(topic.partitions)):
+            self.replicas.stop(TopicPartition(name, index), delete=True)
+        await self.forget(name)
+        logger.info("deleted topic=%s id=%s", name, topic.topic_id)
+
+    async def forget(self, name: str) -> None:
+        """Remove what the registry knows of a topic. The marker goes last."""
+        for tp in self.replicas.logs.partitions_of(name):
+            self.replicas.stop(tp, delete=True)
+        operations: list[Delete] = []
+        root = znodes.topic_path(name)
+        if await self.registry.exists(root) is not None:
+            operations += [Delete(path=path) for path in await self.descendants(root)]
+        path = znodes.topic_config_path(name)
+        if await self.registry.exists(path) is not None:
+            operations.append(Delete(path=path))
+        operations.append(Delete(path=znodes.delete_topic_path(name)))
+        await self.registry.multi(operations)
+
+    async def descendants(self, path: str) -> list[str]:
+        """Children before their parents, as ZooKeeper wants them deleted."""
+        found: list[str] = []
+        for child in await self.registry.children(path):
+            found += await self.descendants(f"{path}/{child}")
+        return [*found, path]

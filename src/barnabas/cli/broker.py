@@ -1,0 +1,72 @@
+"""`barnabas broker`: one broker process, configured like Kafka's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import click
+
+from barnabas.broker.broker import Broker
+from barnabas.cli.up import log_to_stderr, parse_settings, stop_on_signals
+from barnabas.config import BrokerConfig
+from barnabas.config.properties import parse_properties
+from barnabas.errors import ConfigError
+from barnabas.world.clock import SystemClock
+from barnabas.world.real import real_world
+from barnabas.world.registry.embedded import EmbeddedRegistry
+
+logger = logging.getLogger("barnabas.broker")
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting that wins over the file; may be given several times.",
+)
+def broker(config: Path, overrides: tuple[str, ...]) -> None:
+    """Run one broker with the settings of a server.properties file."""
+    log_to_stderr(logging.INFO)
+    settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if "zookeeper.connect" in settings.properties:
+        raise ConfigError(
+            "zookeeper.connect",
+            "a ZooKeeper ensemble cannot be used yet; leave it out to run with the embedded registry",
+        )
+    if settings.broker_id < 0:
+        raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
+    asyncio.run(run(settings))
+
+
+async def run(settings: BrokerConfig) -> None:
+    stopping = stop_on_signals()
+    registry = EmbeddedRegistry(settings.registry_dir, SystemClock())
+    await registry.open()
+    try:
+        logger.info(
+            "embedded registry directory=%s: no other process can join this cluster; for several brokers "
+            "set zookeeper.connect to a ZooKeeper ensemble",
+            settings.registry_dir,
+        )
+        running = Broker(settings, real_world(registry, settings))
+        await running.start()
+        try:
+            await stopping.wait()
+        finally:
+            await running.stop()
+    finally:
+        await registry.close()
+
+
+def read_file(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(), str(path))
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error

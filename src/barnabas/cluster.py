@@ -1,0 +1,80 @@
+"""Brokers of one cluster in this process, around an embedded registry.
+
+    <data>/registry/                          the registry
+    <data>/broker-<id>/<topic>-<partition>/   the logs of one broker
+
+Nothing in there holds a path or an address that matters: a copied directory opens elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from barnabas.broker.broker import Broker
+from barnabas.config import BrokerConfig
+from barnabas.errors import ConfigError
+from barnabas.world.clock import SystemClock
+from barnabas.world.real import real_world
+from barnabas.world.registry.embedded import EmbeddedRegistry
+
+FIRST_BROKER_ID = 1
+
+
+class Cluster:
+    """`await start()`, use `bootstrap_servers`, `await stop()`."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        brokers: int = 1,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        registry_in_memory: bool = False,
+    ) -> None:
+        if brokers != 1:
+            raise ConfigError("brokers", f"{brokers} is not possible yet: a cluster has one broker")
+        self.data = data
+        self.registry = EmbeddedRegistry(
+            None if registry_in_memory else str(data / "registry"), SystemClock()
+        )
+        self.warnings: list[str] = []
+        self.brokers: list[Broker] = []
+        for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers):
+            config, warnings = BrokerConfig.load(
+                {
+                    "broker.id": str(broker_id),
+                    "listeners": f"PLAINTEXT://{bracketed(host)}:{port}",
+                    "log.dirs": str(data / f"broker-{broker_id}"),
+                    **(settings or {}),
+                }
+            )
+            self.warnings += warnings
+            self.brokers.append(Broker(config, real_world(self.registry, config)))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(
+            f"{bracketed(broker.endpoints[0].host)}:{broker.endpoints[0].port}"
+            for broker in self.brokers
+        )
+
+    async def start(self) -> None:
+        try:
+            await self.registry.open()
+            for broker in self.brokers:
+                await broker.start()
+        except BaseException:
+            await self.stop(clean=False)
+            raise
+
+    async def stop(self, *, clean: bool = True) -> None:
+        for broker in reversed(self.brokers):
+            await broker.stop(clean=clean)
+        await self.registry.close()
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,111 @@
+"""Which partitions live on this broker, and the background care of their logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from uuid import UUID
+
+from barnabas.config import TopicConfig
+from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import BrokerId, LeaderEpoch, TopicPartition, ZnodeVersion
+from barnabas.replication.partition import Partition
+from barnabas.storage.log_manager import LogManager
+from barnabas.world.ports import Clock, Disk
+
+logger = logging.getLogger("barnabas.replication")
+
+
+class ReplicaManager:
+    """The partitions of this broker by (topic, index)."""
+
+    def __init__(self, broker_id: BrokerId, logs: LogManager, disk: Disk, clock: Clock) -> None:
+        self.broker_id = broker_id
+        self.logs = logs
+        self.disk = disk
+        self.clock = clock
+        self.partitions: dict[tuple[str, int], Partition] = {}
+
+    def find(self, topic: str, index: int) -> Partition:
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    # ---- becoming, ceasing
+
+    def lead(
+        self,
+        tp: TopicPartition,
+        topic_id: UUID,
+        config: TopicConfig,
+        *,
+        leader_epoch: LeaderEpoch,
+        replicas: tuple[BrokerId, ...],
+        isr: tuple[BrokerId, ...],
+        partition_epoch: ZnodeVersion,
+    ) -> Partition:
+        """Create the log if it is missing and become its leader."""
+        partition = self.partitions.get(tp)
+        if partition is None:
+            log = self.logs.get(tp) or self.logs.create_log(tp, topic_id, config)
+            if log.topic_id not in (None, topic_id):
+                raise ApiError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID,
+                    f"{tp} on disk belongs to topic id {log.topic_id}, not {topic_id}",
+                )
+            log.use_config(config)
+            partition = Partition(tp.topic, tp.partition, topic_id, self.broker_id, log)
+            self.partitions[tp] = partition
+        partition.lead(
+            leader_epoch=leader_epoch, replicas=replicas, isr=isr, partition_epoch=partition_epoch
+        )
+        return partition
+
+    def stop(self, tp: TopicPartition, *, delete: bool) -> None:
+        partition = self.partitions.pop(tp, None)
+        if partition is not None:
+            partition.leader = BrokerId(-1)
+            partition.break_promises(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if delete and self.logs.get(tp) is not None:
+            self.logs.delete_log(tp, now_ms=self.clock.now_ms())
+
+    # ---- durability
+
+    def flush(self, partition: Partition) -> asyncio.Future[None]:
+        """Durable up to the present end when the future resolves. Calls that come while a sync is under way share
+        the next one."""
+        if partition.flush_next is None:
+            partition.flush_next = asyncio.get_running_loop().create_future()
+            if not partition.flush_running:
+                partition.flush_running = True
+                task = asyncio.get_running_loop().create_task(self.run_flushes(partition))
+                task.add_done_callback(lambda done: done.exception())
+        return partition.flush_next
+
+    async def run_flushes(self, partition: Partition) -> None:
+        try:
+            while (future := partition.flush_next) is not None:
+                partition.flush_next = None
+                flush = partition.log.begin_flush()
+                try:
+                    await self.disk.sync(flush.files, flush.directories)
+                except StorageError as error:
+                    self.fail(partition, error)
+                    future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+                    continue
+                partition.log.end_flush(flush)
+                partition.flushed(flush.up_to_offset)
+                if not future.done():
+                    future.set_result(None)
+        finally:
+            partition.flush_running = False
+
+    def fail(self, partition: Partition, error: StorageError) -> None:
+        """The disk refused: take every partition of that log directory offline."""
+        directory = self.logs.mark_offline(partition.log, error)
+        logger.error("log directory offline directory=%s error=%s", directory, error)
+        for other in self.partitions.values():
+            if self.logs.directory_of(other.log) == directory:
+                other.is_offline = True
+                other.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)

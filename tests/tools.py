@@ -1,0 +1,64 @@
+"""Install what the tests need beyond pip, where that is possible, and name what must be left out.
+
+    python -m tests.tools
+
+kcat comes from Debian's packages, kafkajs from npm. Where CI is set, nothing may be missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+KAFKAJS = Path(__file__).parent / "compatibility" / "kafkajs"
+KAFKAJS_VERSION = "2.2.4"
+
+
+def have_kcat() -> bool:
+    return shutil.which("kcat") is not None
+
+
+def have_kafkajs() -> bool:
+    return shutil.which("node") is not None and (KAFKAJS / "node_modules" / "kafkajs").is_dir()
+
+
+def install_kcat() -> None:
+    if shutil.which("apt-get") and os.geteuid() == 0:
+        attempt("apt-get", "update", "-qq")
+        attempt("apt-get", "install", "-y", "-qq", "kcat")
+
+
+def install_kafkajs() -> None:
+    if shutil.which("npm"):
+        attempt(
+            *("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund"),
+            *("--silent", "--prefix", str(KAFKAJS), f"kafkajs@{KAFKAJS_VERSION}"),
+        )
+
+
+def attempt(*command: str) -> None:
+    """Whether it worked is judged by what is there afterwards."""
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    missing = []
+    for name, have, install, hint in (
+        ("kcat", have_kcat, install_kcat, "apt-get install kcat"),
+        ("kafkajs", have_kafkajs, install_kafkajs, "install node and npm"),
+    ):
+        if not have():
+            install()
+        if not have():
+            missing.append(f"{name} ({hint})")
+    if missing:
+        print(f"left out of the tests, because they cannot be had here: {', '.join(missing)}")
+        if os.environ.get("CI"):
+            sys.exit("in CI nothing may be left out")
+
+
+if __name__ == "__main__":
+    main()
