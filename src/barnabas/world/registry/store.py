@@ -66,9 +66,7 @@ class Store:
         self.lock = acquire_lock(directory)
         try:
             with sqlite_errors(self.path):
-                self.database = sqlite3.connect(
-                    self.path, isolation_level=None, check_same_thread=False
-                )
+                self.database = sqlite3.connect(self.path, isolation_level=None)
         except StorageError:
             release_lock(self.lock)
             raise
