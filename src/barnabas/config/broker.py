@@ -80,7 +80,7 @@ class BrokerConfig:
         "the listener brokers reach each other by")
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", SECURITY_PROTOCOL,
-        "picks that listener by its protocol when no name is given")
+        "names the listener between brokers when inter.broker.listener.name does not")
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1),
         "largest request read; a longer one closes the connection")
@@ -163,7 +163,7 @@ class BrokerConfig:
         "memory for the keys of the logs being compacted", CLUSTER_WIDE)
     log_cleaner_io_buffer_load_factor: float = setting(
         "log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, ANY,
-        "how full that memory may become", CLUSTER_WIDE)
+        "how full log.cleaner.dedupe.buffer.size may become", CLUSTER_WIDE)
     log_cleaner_io_buffer_size: int = setting(
         "log.cleaner.io.buffer.size", INT, 524_288, at_least(0),
         "memory for reading and writing while compacting", CLUSTER_WIDE)
@@ -175,13 +175,13 @@ class BrokerConfig:
     log_segment_bytes: int = setting("log.segment.bytes", INT, 1_073_741_824, at_least(14),
         "size at which a segment is closed", CLUSTER_WIDE)
     log_roll_ms: int | None = setting("log.roll.ms", LONG, None, ANY,
-        "age at which a segment is closed; before log.roll.hours", CLUSTER_WIDE)
+        "age at which a segment is closed", CLUSTER_WIDE)
     log_roll_hours: int = setting("log.roll.hours", INT, 168, at_least(1),
-        "age at which a segment is closed")
+        "age at which a segment is closed, when log.roll.ms is not set")
     log_roll_jitter_ms: int | None = setting("log.roll.jitter.ms", LONG, None, ANY,
-        "random part of that age; before log.roll.jitter.hours", CLUSTER_WIDE)
+        "at most this much is taken off log.roll.ms at random", CLUSTER_WIDE)
     log_roll_jitter_hours: int = setting("log.roll.jitter.hours", INT, 0, at_least(0),
-        "random part of that age")
+        "the same as log.roll.jitter.ms, when that is not set")
     log_index_size_max_bytes: int = setting(
         "log.index.size.max.bytes", INT, 10_485_760, at_least(4),
         "size of an index file when it is full", CLUSTER_WIDE)
@@ -198,11 +198,11 @@ class BrokerConfig:
         "log.cleanup.policy", LIST, ("delete",), CLEANUP_POLICY,
         "delete old segments, compact by key, or both", CLUSTER_WIDE)
     log_retention_ms: int | None = setting("log.retention.ms", LONG, None, ANY,
-        "delete segments older than this; -1: never; before the next two", CLUSTER_WIDE)
+        "delete segments older than this; -1: never", CLUSTER_WIDE)
     log_retention_minutes: int | None = setting("log.retention.minutes", INT, None, ANY,
-        "the same in minutes; before log.retention.hours")
+        "delete segments older than this, when log.retention.ms is not set")
     log_retention_hours: int = setting("log.retention.hours", INT, 168, ANY,
-        "the same in hours")
+        "delete segments older than this, when neither ms nor minutes are set")
     log_retention_bytes: int = setting("log.retention.bytes", LONG, -1, ANY,
         "delete the oldest segments beyond this size; -1: no limit", CLUSTER_WIDE)
     log_segment_delete_delay_ms: int = setting(
@@ -235,7 +235,7 @@ class BrokerConfig:
         "whose clock stamps a record", CLUSTER_WIDE)
     log_message_timestamp_difference_max_ms: int = setting(
         "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, at_least(0),
-        "deprecated: both of the next two where they are not set", CLUSTER_WIDE)
+        "deprecated: stands in for before.max.ms and after.max.ms left unset", CLUSTER_WIDE)
     log_message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0),
         "how far a timestamp may lie in the past", CLUSTER_WIDE)
@@ -299,10 +299,10 @@ class BrokerConfig:
     controlled_shutdown_enable: bool = setting("controlled.shutdown.enable", BOOLEAN, True, ANY,
         "hand leadership over before stopping")
     controlled_shutdown_max_retries: int = setting("controlled.shutdown.max.retries", INT, 3, ANY,
-        "attempts after the first to hand it over")
+        "attempts after the first to hand leadership over")
     controlled_shutdown_retry_backoff_ms: int = setting(
         "controlled.shutdown.retry.backoff.ms", LONG, 5000, ANY,
-        "rest between these attempts")
+        "rest between attempts to hand leadership over")
     auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable", BOOLEAN, True, ANY,
         "give leadership back to preferred replicas")
     leader_imbalance_per_broker_percentage: int = setting(
@@ -310,7 +310,7 @@ class BrokerConfig:
         "share of misplaced leaders a broker may hold")
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds", LONG, 300, at_least(1),
-        "how often that share is looked at")
+        "how often misplaced leaders are looked for")
     unclean_leader_election_interval_ms: int = setting(
         "unclean.leader.election.interval.ms", LONG, 300_000, at_least(1),
         "how often leaderless partitions are tried again", internal=True)

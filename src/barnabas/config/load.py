@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig
+from barnabas.config.broker import BROKER_SETTINGS, DEFAULT_PROTOCOLS, BrokerConfig
 from barnabas.config.listeners import (
     check_advertised,
     check_distinct_ports,
@@ -29,7 +30,7 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         declared = find_setting(name)
         if declared is None and not is_for_a_plugin(name):
             raise unknown(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
-        value = None if declared is None else declared.parse(text)
+        value = None if declared is None else replace(declared, name=name).parse(text)
         if declared is not None and name in BROKER_SETTINGS:
             values[declared.field] = value
         else:
@@ -55,12 +56,14 @@ def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerCon
     """The settings that are written in one form and held in another."""
     protocols = parse_protocols(
         "listener.security.protocol.map",
-        values.get("listener_security_protocol_map", BrokerConfig().listener_security_protocol_map),
+        values.get("listener_security_protocol_map", DEFAULT_PROTOCOLS),
     )
-    for name in ("listeners", "advertised.listeners"):
-        field = name.replace(".", "_")
-        if field in values:
-            values[field] = parse_listeners(name, values[field], protocols)
+    listeners = values.get("listeners", BROKER_SETTINGS["listeners"].default)
+    values["listeners"] = parse_listeners("listeners", str(listeners), protocols)
+    if "advertised_listeners" in values:
+        values["advertised_listeners"] = parse_listeners(
+            "advertised.listeners", values["advertised_listeners"], protocols
+        )
     if "log_dirs" in values or "log_dir" in values:
         values["log_dirs"] = split_by_comma(values.get("log_dirs", values.get("log_dir", "")))
     if "max_connections_per_ip_overrides" in values:
@@ -92,6 +95,7 @@ def check(config: BrokerConfig, given: set[str]) -> None:
     check_reachability(config, given)
     check_logs(config)
     check_replication(config)
+    check_offsets(config)
 
 
 def check_identity(config: BrokerConfig) -> None:
@@ -107,14 +111,13 @@ def check_reachability(config: BrokerConfig, given: set[str]) -> None:
     check_distinct_ports("listeners", config.listeners)
     advertised = config.advertised_listeners or config.listeners
     check_advertised(advertised, config.listeners)
-    key = "inter.broker.listener.name"
-    if key in given and "security.inter.broker.protocol" in given:
-        raise ConfigError(key, "cannot be given together with security.inter.broker.protocol")
+    key, other = "inter.broker.listener.name", "security.inter.broker.protocol"
+    if key in given and other in given:
+        raise ConfigError(key, f"cannot be given together with {other}")
     names = [endpoint.listener for endpoint in advertised]
     if config.inter_broker_listener not in names:
-        key = key if key in given else "security.inter.broker.protocol"
-        why = f"{config.inter_broker_listener} is not one of the advertised: {','.join(names)}"
-        raise ConfigError(key, why)
+        why = f"{config.inter_broker_listener} is not advertised; it must be one of {', '.join(names)}"
+        raise ConfigError(other if other in given else key, why)
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         why = f"{config.queued_max_request_bytes} is less than socket.request.max.bytes,"
         raise ConfigError(
@@ -152,6 +155,13 @@ def check_replication(config: BrokerConfig) -> None:
     ):
         if wait > limit:
             raise ConfigError("replica.fetch.wait.max.ms", f"{wait} is more than {name}, {limit}")
+
+
+def check_offsets(config: BrokerConfig) -> None:
+    acks, replicas = config.offsets_commit_required_acks, config.offsets_topic_replication_factor
+    if not -1 <= acks <= replicas:
+        why = f"{acks} is not allowed, from -1 to offsets.topic.replication.factor, {replicas}"
+        raise ConfigError("offsets.commit.required.acks", why)
 
 
 def warnings_about(config: BrokerConfig, ignored: list[str]) -> list[str]:

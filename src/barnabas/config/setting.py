@@ -196,10 +196,10 @@ def is_release(value: str) -> bool:
     """`3.9`, `3.9-IV0` and also `3.9.1` name a release; what stands after its own number does not matter."""
     parts = value.split(".")
     wanted = 3 if value.startswith("0.") else 2
-    release, _, step = ".".join(parts[:wanted]).partition("-IV")
+    release, dash, step = ".".join(parts[:wanted]).partition("-IV")
     if release not in RELEASES:
         return False
-    return not step or (step.isdecimal() and int(step) <= RELEASES[release])
+    return not dash or (step.isdecimal() and int(step) <= RELEASES[release])
 
 
 RELEASE = Check("a Kafka release", is_release)
@@ -261,9 +261,6 @@ def java_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return str(value)
-    digits, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        digits, _, exponent = f"{value:e}".partition("e")
-        digits = digits.rstrip("0")
-    whole, _, rest = digits.partition(".")
-    return f"{whole}.{rest or '0'}E{int(exponent)}"
+    significant = repr(value).partition("e")[0].strip("-0").replace(".", "").strip("0")
+    digits, _, exponent = f"{value:.{max(len(significant) - 1, 1)}e}".partition("e")
+    return f"{digits}E{int(exponent)}"

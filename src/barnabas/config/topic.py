@@ -100,7 +100,7 @@ class TopicConfig:
         "whose clock stamps a record: the producer's or the leader's")
     message_timestamp_difference_max_ms: int = setting(
         "message.timestamp.difference.max.ms", LONG, LONG_MAX, at_least(0),
-        "deprecated: stands in for the two limits below where they are left at their default")
+        "deprecated: stands in for before.max.ms and after.max.ms left unset")
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0),
         "how far a record's timestamp may lie behind the broker's clock")

@@ -108,15 +108,15 @@ group.coordinator.append.linger.ms | int | 10 | at least 0
 group.consumer.session.timeout.ms | int | 45000 | at least 1
     session timeout of consumer-protocol members
 group.consumer.min.session.timeout.ms | int | 45000 | at least 1
-    lowest such timeout a group may set
+    lowest session timeout a consumer-protocol group may set
 group.consumer.max.session.timeout.ms | int | 60000 | at least 1
-    highest such timeout a group may set
+    highest session timeout a consumer-protocol group may set
 group.consumer.heartbeat.interval.ms | int | 5000 | at least 1
     heartbeat interval of consumer-protocol members
 group.consumer.min.heartbeat.interval.ms | int | 5000 | at least 1
-    lowest such interval a group may set
+    lowest heartbeat interval a consumer-protocol group may set
 group.consumer.max.heartbeat.interval.ms | int | 15000 | at least 1
-    highest such interval a group may set
+    highest heartbeat interval a consumer-protocol group may set
 group.consumer.max.size | int | 2147483647 | at least 1
     members of one consumer-protocol group
 group.consumer.assignors | list | \
@@ -131,15 +131,15 @@ group.share.enable | boolean | false | any value | internal
 group.share.session.timeout.ms | int | 45000 | at least 1
     session timeout of share-group members
 group.share.min.session.timeout.ms | int | 45000 | at least 1
-    lowest such timeout a group may set
+    lowest session timeout a share group may set
 group.share.max.session.timeout.ms | int | 60000 | at least 1
-    highest such timeout a group may set
+    highest session timeout a share group may set
 group.share.heartbeat.interval.ms | int | 5000 | at least 1
     heartbeat interval of share-group members
 group.share.min.heartbeat.interval.ms | int | 5000 | at least 1
-    lowest such interval a group may set
+    lowest heartbeat interval a share group may set
 group.share.max.heartbeat.interval.ms | int | 15000 | at least 1
-    highest such interval a group may set
+    highest heartbeat interval a share group may set
 group.share.max.size | short | 200 | from 10 to 1000
     members of one share group
 group.share.max.groups | short | 10 | from 1 to 100
@@ -149,9 +149,9 @@ group.share.delivery.count.limit | int | 5 | from 2 to 10
 group.share.record.lock.duration.ms | int | 30000 | from 1000 to 60000
     how long a member holds a record it was given
 group.share.min.record.lock.duration.ms | int | 15000 | from 1000 to 30000
-    lowest such time a group may set
+    lowest hold on a record a share group may set
 group.share.max.record.lock.duration.ms | int | 60000 | from 30000 to 3600000
-    highest such time a group may set
+    highest hold on a record a share group may set
 group.share.partition.max.record.locks | int | 200 | from 100 to 10000
     records of one partition held at one time
 
@@ -207,7 +207,7 @@ eligible.leader.replicas.enable | boolean | false | any value
 zookeeper.metadata.migration.enable | boolean | false | any value
     move the metadata from ZooKeeper to KRaft
 zookeeper.metadata.migration.min.batch.size | int | 200 | at least 1 | internal
-    records per batch of that move
+    records per batch of a move from ZooKeeper to KRaft
 sasl.mechanism.controller.protocol | string | GSSAPI | any value
     SASL mechanism towards KRaft controllers
 
@@ -233,15 +233,15 @@ zookeeper.ssl.ocsp.enable | boolean | false | any value
 zookeeper.ssl.keystore.location | string | null | any value
     key store towards ZooKeeper
 zookeeper.ssl.keystore.password | password | null | any value
-    password of that key store
+    password of the key store towards ZooKeeper
 zookeeper.ssl.keystore.type | string | null | any value
-    format of that key store
+    format of the key store towards ZooKeeper
 zookeeper.ssl.truststore.location | string | null | any value
     trust store towards ZooKeeper
 zookeeper.ssl.truststore.password | password | null | any value
-    password of that trust store
+    password of the trust store towards ZooKeeper
 zookeeper.ssl.truststore.type | string | null | any value
-    format of that trust store
+    format of the trust store towards ZooKeeper
 
 # TLS
 ssl.protocol | string | TLSv1.3 | any value | per-broker
@@ -249,7 +249,7 @@ ssl.protocol | string | TLSv1.3 | any value | per-broker
 ssl.enabled.protocols | list | TLSv1.2,TLSv1.3 | any value | per-broker
     TLS versions allowed
 ssl.cipher.suites | list | "" | any value | per-broker
-    ciphers allowed
+    ciphers allowed for TLS
 ssl.provider | string | null | any value | per-broker
     security provider for TLS
 ssl.client.auth | string | none | one of required, requested, none | per-broker
@@ -311,7 +311,7 @@ sasl.login.callback.handler.class | class | null | any value
 sasl.login.refresh.window.factor | double | 0.8 | any value | per-broker
     part of a login's life after which it is renewed
 sasl.login.refresh.window.jitter | double | 0.05 | any value | per-broker
-    random part added to that
+    random part added to the time of a login's renewal
 sasl.login.refresh.min.period.seconds | short | 60 | any value | per-broker
     shortest time between renewals
 sasl.login.refresh.buffer.seconds | short | 300 | any value | per-broker
@@ -331,7 +331,7 @@ sasl.kerberos.kinit.cmd | string | /usr/bin/kinit | any value | per-broker
 sasl.kerberos.ticket.renew.window.factor | double | 0.8 | any value | per-broker
     part of a ticket's life after which it is renewed
 sasl.kerberos.ticket.renew.jitter | double | 0.05 | any value | per-broker
-    random part added to that
+    random part added to the time of a ticket's renewal
 sasl.kerberos.min.time.before.relogin | long | 60000 | any value | per-broker
     shortest time between Kerberos logins
 sasl.kerberos.principal.to.local.rules | list | DEFAULT | any value | per-broker
@@ -378,33 +378,33 @@ delegation.token.expiry.check.interval.ms | long | 3600000 | at least 1
 password.encoder.secret | password | null | any value
     secret that encrypts passwords stored in ZooKeeper
 password.encoder.old.secret | password | null | any value
-    the secret before that one, while it is replaced
+    the former password.encoder.secret, while it is replaced
 password.encoder.keyfactory.algorithm | string | null | any value
-    key factory of that encryption
+    key factory for the passwords stored in ZooKeeper
 password.encoder.cipher.algorithm | string | AES/CBC/PKCS5Padding | any value
-    cipher of that encryption
+    cipher for the passwords stored in ZooKeeper
 password.encoder.key.length | int | 128 | at least 8
-    key length of that encryption
+    key length for the passwords stored in ZooKeeper
 password.encoder.iterations | int | 4096 | at least 1024
-    rounds of that encryption
+    rounds of encryption for the passwords stored in ZooKeeper
 
 # Quotas
 quota.window.num | int | 11 | at least 1
     windows remembered for client quotas
 quota.window.size.seconds | int | 1 | at least 1
-    length of such a window
+    length of one window of client quotas
 replication.quota.window.num | int | 11 | at least 1
     windows remembered for replication quotas
 replication.quota.window.size.seconds | int | 1 | at least 1
-    length of such a window
+    length of one window of replication quotas
 alter.log.dirs.replication.quota.window.num | int | 11 | at least 1
     windows remembered for moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | at least 1
-    length of such a window
+    length of one window of quotas on moves between log directories
 controller.quota.window.num | int | 11 | at least 1
     windows remembered for controller quotas
 controller.quota.window.size.seconds | int | 1 | at least 1
-    length of such a window
+    length of one window of controller quotas
 client.quota.callback.class | class | null | any value
     class that decides a client's quota
 
@@ -422,7 +422,7 @@ auto.include.jmx.reporter | boolean | true | any value
 kafka.metrics.reporters | list | "" | any value
     classes that report the older metrics
 kafka.metrics.polling.interval.secs | int | 10 | at least 1
-    how often these are polled
+    how often kafka.metrics.reporters poll
 telemetry.max.bytes | int | 1048576 | at least 1
     largest telemetry a client may push
 
@@ -432,18 +432,18 @@ remote.log.storage.system.enable | boolean | false | any value
 remote.log.storage.manager.class.name | string | null | not empty
     class that stores segments remotely
 remote.log.storage.manager.class.path | string | null | any value
-    where that class is found
+    where remote.log.storage.manager.class.name is found
 remote.log.storage.manager.impl.prefix | string | rsm.config. | not empty
-    prefix of the settings handed to that class
+    prefix of the settings handed to the remote storage class
 remote.log.metadata.manager.class.name | string | \
 org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager | not empty
     class that remembers what is stored remotely
 remote.log.metadata.manager.class.path | string | null | any value
-    where that class is found
+    where remote.log.metadata.manager.class.name is found
 remote.log.metadata.manager.impl.prefix | string | rlmm.config. | not empty
-    prefix of the settings handed to that class
+    prefix of the settings handed to the remote metadata class
 remote.log.metadata.manager.listener.name | string | null | not empty
-    listener that class connects to
+    listener the remote metadata class connects to
 remote.log.metadata.custom.metadata.max.bytes | int | 128 | at least 0
     largest note the storage may keep with a segment
 remote.log.index.file.cache.total.size.bytes | long | 1073741824 | at least 1 | cluster-wide
@@ -451,9 +451,9 @@ remote.log.index.file.cache.total.size.bytes | long | 1073741824 | at least 1 | 
 remote.log.manager.thread.pool.size | int | 10 | at least 1
     threads that move and expire remote segments
 remote.log.manager.copier.thread.pool.size | int | -1 | -1 or at least 1
-    threads that copy segments; -1: as the pool above
+    threads that copy segments; -1: remote.log.manager.thread.pool.size
 remote.log.manager.expiration.thread.pool.size | int | -1 | -1 or at least 1
-    threads that expire segments; -1: as the pool above
+    threads that expire segments; -1: remote.log.manager.thread.pool.size
 remote.log.manager.task.interval.ms | long | 30000 | at least 1
     how often segments to move are looked for
 remote.log.manager.task.retry.backoff.ms | long | 500 | at least 1 | internal
@@ -461,21 +461,21 @@ remote.log.manager.task.retry.backoff.ms | long | 500 | at least 1 | internal
 remote.log.manager.task.retry.backoff.max.ms | long | 30000 | at least 1 | internal
     longest rest after a failed move
 remote.log.manager.task.retry.jitter | double | 0.2 | from 0 to 0.5 | internal
-    random part of that rest
+    random part of the rest after a failed move
 remote.log.manager.copy.max.bytes.per.second | long | 9223372036854775807 | \
 at least 1 | cluster-wide
-    speed limit of copying
+    speed limit of copying to remote storage
 remote.log.manager.copy.quota.window.num | int | 11 | at least 1
-    windows remembered for that limit
+    windows remembered for the limit on copying
 remote.log.manager.copy.quota.window.size.seconds | int | 1 | at least 1
-    length of such a window
+    length of one window of the limit on copying
 remote.log.manager.fetch.max.bytes.per.second | long | 9223372036854775807 | \
 at least 1 | cluster-wide
-    speed limit of reading
+    speed limit of reading from remote storage
 remote.log.manager.fetch.quota.window.num | int | 11 | at least 1
-    windows remembered for that limit
+    windows remembered for the limit on reading
 remote.log.manager.fetch.quota.window.size.seconds | int | 1 | at least 1
-    length of such a window
+    length of one window of the limit on reading
 remote.log.reader.threads | int | 10 | at least 1
     threads that read remote segments
 remote.log.reader.max.pending.tasks | int | 100 | at least 1

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config.describe import (
+    ConfigEntry,
+    Source,
+    Synonym,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from barnabas.config.setting import Kind
+
+
+def broker(**properties: str) -> BrokerConfig:
+    config, _ = BrokerConfig.load({k.replace("_", "."): v for k, v in properties.items()})
+    return config
+
+
+def synonyms(entry: ConfigEntry) -> list[tuple[str, str | None, Source]]:
+    return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
+
+
+def only(entries: tuple[ConfigEntry, ...]) -> ConfigEntry:
+    assert len(entries) == 1
+    return entries[0]
+
+
+def test_a_topics_own_setting_stands_above_the_brokers() -> None:
+    config = broker(message_max_bytes="100")
+    entry = only(describe_topic({"max.message.bytes": " 7 "}, config, names=["max.message.bytes"]))
+    assert entry == ConfigEntry(
+        name="max.message.bytes",
+        value="7",
+        source=Source.DYNAMIC_TOPIC_CONFIG,
+        read_only=False,
+        is_sensitive=False,
+        synonyms=(
+            Synonym(name="max.message.bytes", value="7", source=Source.DYNAMIC_TOPIC_CONFIG),
+            Synonym(name="message.max.bytes", value="100", source=Source.STATIC_BROKER_CONFIG),
+            Synonym(name="message.max.bytes", value="1048588", source=Source.DEFAULT_CONFIG),
+        ),
+        type=Kind.INT,
+        documentation="largest record batch accepted",
+    )
+    assert not entry.is_default
+
+
+def test_every_topic_setting_is_described_in_order_of_names() -> None:
+    entries = describe_topic({}, BrokerConfig())
+    names = [entry.name for entry in entries]
+    assert names == sorted(names)
+    assert len(names) == 36
+    assert all(entry.is_default for entry in entries)
+    values = {entry.name: entry.value for entry in entries}
+    assert values["cleanup.policy"] == "delete"
+    assert values["min.cleanable.dirty.ratio"] == "0.5"
+    assert values["preallocate"] == "false"
+    assert values["leader.replication.throttled.replicas"] == ""
+
+
+def test_a_topic_shows_the_brokers_value_in_its_own_unit() -> None:
+    entry = only(describe_topic({}, broker(log_retention_hours="1"), names=["retention.ms"]))
+    assert entry.value == "3600000"
+    # As in Kafka: the hours come before any log.retention.ms, so they are not told.
+    assert entry.source is Source.DEFAULT_CONFIG
+    assert synonyms(entry) == []
+
+
+def test_coarser_units_are_told_after_the_finest_one() -> None:
+    config = broker(log_retention_ms="5", log_retention_hours="1")
+    entry = only(describe_topic({}, config, names=["retention.ms"]))
+    assert synonyms(entry) == [
+        ("log.retention.ms", "5", Source.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "1", Source.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "168", Source.DEFAULT_CONFIG),
+    ]
+
+
+def test_a_topic_setting_no_broker_knows_has_no_synonyms() -> None:
+    entry = only(describe_topic({}, BrokerConfig(), names=["remote.storage.enable"]))
+    assert (entry.source, entry.synonyms) == (Source.DEFAULT_CONFIG, ())
+
+
+def test_described_values_make_the_same_topic_again() -> None:
+    overrides = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "flush.ms": "3"}
+    config = broker(log_segment_bytes="1000", log_roll_hours="2")
+    described = {e.name: e.value or "" for e in describe_topic(overrides, config)}
+    again = TopicConfig().with_overrides(described)
+    assert again == config.topic_defaults().with_overrides(overrides)
+
+
+def test_a_broker_is_described_with_all_of_kafkas_documented_settings() -> None:
+    entries = {entry.name: entry for entry in describe_broker(broker(broker_id="3"))}
+    assert entries["broker.id"].value == entries["node.id"].value == "3"
+    assert entries["broker.id"].source is Source.STATIC_BROKER_CONFIG
+    assert entries["broker.id"].read_only
+    assert entries["num.network.threads"].value == "3"
+    assert not entries["num.network.threads"].read_only
+    assert entries["listeners"].value == "PLAINTEXT://:9092"
+    assert entries["advertised.listeners"].value is None
+    assert entries["ssl.enabled.protocols"].value == "TLSv1.2,TLSv1.3"
+    assert "log.initial.task.delay.ms" not in entries
+
+
+def test_an_internal_setting_is_described_once_it_is_set() -> None:
+    config = broker(log_initial_task_delay_ms="1")
+    entry = only(describe_broker(config, names=["log.initial.task.delay.ms"]))
+    assert entry.value == "1"
+
+
+def test_secrets_and_names_nobody_declared_are_never_shown() -> None:
+    config, _ = BrokerConfig.load(
+        {
+            "ssl.keystore.password": "hunter2",
+            "listener.name.inside.ssl.key.password": "hunter2",
+            "rsm.config.secret": "hunter2",
+        }
+    )
+    entries = {entry.name: entry for entry in describe_broker(config)}
+    assert "hunter2" not in repr(entries)
+    for name in config.properties:
+        assert entries[name].is_sensitive
+        assert entries[name].source is Source.STATIC_BROKER_CONFIG
+    assert entries["rsm.config.secret"].type == 0
+    assert entries["ssl.keystore.password"].type == Kind.PASSWORD
+
+
+def test_a_listeners_own_setting_stands_above_the_one_for_all() -> None:
+    config, _ = BrokerConfig.load(
+        {"listener.name.inside.ssl.protocol": "TLSv1.2", "ssl.protocol": "TLSv1.3"}
+    )
+    entry = only(describe_broker(config, names=["listener.name.inside.ssl.protocol"]))
+    assert entry.value == "TLSv1.2"
+    assert synonyms(entry) == [
+        ("listener.name.inside.ssl.protocol", "TLSv1.2", Source.STATIC_BROKER_CONFIG),
+        ("ssl.protocol", "TLSv1.3", Source.STATIC_BROKER_CONFIG),
+        ("ssl.protocol", "TLSv1.3", Source.DEFAULT_CONFIG),
+    ]
+
+
+def test_what_was_changed_while_running_stands_above_the_file() -> None:
+    entry = only(
+        describe_broker(
+            broker(num_io_threads="4"),
+            dynamic={"num.io.threads": "6"},
+            dynamic_default={"num.io.threads": "5"},
+            names=["num.io.threads"],
+        )
+    )
+    assert entry.value == "6"
+    assert synonyms(entry) == [
+        ("num.io.threads", "6", Source.DYNAMIC_BROKER_CONFIG),
+        ("num.io.threads", "5", Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("num.io.threads", "4", Source.STATIC_BROKER_CONFIG),
+        ("num.io.threads", "8", Source.DEFAULT_CONFIG),
+    ]
+
+
+def test_the_clusters_defaults_are_told_alone() -> None:
+    entry = only(describe_broker_defaults({"num.io.threads": "5"}))
+    assert entry.value == "5"
+    assert synonyms(entry) == [("num.io.threads", "5", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)]

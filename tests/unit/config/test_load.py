@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.config import BrokerConfig
+from barnabas.errors import ConfigError
+from barnabas.model import Endpoint
+
+
+def load(**properties: str) -> BrokerConfig:
+    config, _ = BrokerConfig.load({k.replace("_", "."): v for k, v in properties.items()})
+    return config
+
+
+def error_of(properties: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.load(properties)
+    return str(refused.value)
+
+
+def test_without_properties_a_broker_has_kafkas_defaults_and_no_warning() -> None:
+    config, warnings = BrokerConfig.load({})
+    assert config == BrokerConfig()
+    assert warnings == []
+    assert config.listeners == (Endpoint(listener="PLAINTEXT", host="", port=9092),)
+    assert config.log_dirs == ("/tmp/kafka-logs",)
+
+
+def test_overrides_win_over_the_file() -> None:
+    config, _ = BrokerConfig.load({"num.partitions": "2", "broker.id": "1"}, {"broker.id": "7"})
+    assert (config.num_partitions, config.broker_id) == (2, 7)
+    assert config.properties == {"num.partitions": "2", "broker.id": "7"}
+
+
+def test_settings_without_effect_are_named_in_one_warning() -> None:
+    _, warnings = BrokerConfig.load(
+        {
+            "num.network.threads": "3",
+            "listener.name.inside.ssl.keystore.password": "secret",
+            "listener.name.inside.plain.sasl.jaas.config": "secret",
+            "super.users": "User:admin",
+            "rsm.config.bucket": "b",
+        }
+    )
+    assert warnings == [
+        "settings without effect: listener.name.inside.plain.sasl.jaas.config,"
+        " listener.name.inside.ssl.keystore.password, num.network.threads, rsm.config.bucket,"
+        " super.users"
+    ]
+
+
+def test_an_authorizer_that_will_not_be_asked_is_worth_a_warning_of_its_own() -> None:
+    _, warnings = BrokerConfig.load({"authorizer.class.name": "some.Authorizer"})
+    assert warnings[1:] == ["authorizer.class.name is set, but every request is allowed"]
+
+
+def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
+    config, warnings = BrokerConfig.load(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@localhost:9093",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        }
+    )
+    assert config.broker_id == 1
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"),
+    [
+        (
+            {"num.partitons": "1"},
+            "num.partitons: no such broker setting; did you mean num.partitions?",
+        ),
+        ({"xyzzy": "1"}, "xyzzy: no such broker setting"),
+        (
+            {"listener.name.a.ssl.protocl": "1"},
+            "listener.name.a.ssl.protocl: no such broker setting",
+        ),
+        (
+            {"num.io.threads": "none"},
+            "num.io.threads: 'none' is not allowed, it must be a whole number of 32 bits",
+        ),
+        (
+            {"listener.name.a.max.connections": "-1"},
+            "listener.name.a.max.connections: '-1' is not allowed, it must be at least 0",
+        ),
+        ({"broker.id": "-2"}, "broker.id: -2 is not allowed, at least -1"),
+        (
+            {"broker.id": "-1", "broker.id.generation.enable": "false"},
+            "broker.id: -1 is not allowed, at least 0",
+        ),
+        (
+            {"broker.id": "1001"},
+            "broker.id: 1001 is above reserved.broker.max.id, 1000: generated ids begin there",
+        ),
+        ({"broker.id": "1", "node.id": "2"}, "node.id: 2 differs from broker.id, 1"),
+        ({"log.dirs": " , "}, "log.dirs: no directory is named, neither here nor in log.dir"),
+        ({"log.roll.ms": "0"}, "log.roll.ms: 0 is not allowed, at least 1"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms: -1 is not allowed"),
+        (
+            {"log.retention.hours": "0"},
+            "log.retention.ms: 0 is not allowed: -1 for no limit, or at least 1",
+        ),
+        ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms: -1 is not allowed"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
+            "log.cleaner.min.compaction.lag.ms: 2 is more than log.cleaner.max.compaction.lag.ms",
+        ),
+        (
+            {"log.cleaner.threads": "128"},
+            "log.cleaner.dedupe.buffer.size: 1048576 a thread is not over 1 MiB",
+        ),
+        (
+            {"replica.fetch.wait.max.ms": "30001"},
+            "replica.fetch.wait.max.ms: 30001 is more than replica.socket.timeout.ms, 30000",
+        ),
+        (
+            {"replica.lag.time.max.ms": "499"},
+            "replica.fetch.wait.max.ms: 500 is more than replica.lag.time.max.ms, 499",
+        ),
+        (
+            {"queued.max.request.bytes": "10"},
+            "queued.max.request.bytes: 10 is less than socket.request.max.bytes,"
+            " which is 104857600",
+        ),
+        (
+            {"max.connections.per.ip": "0"},
+            "max.connections.per.ip: 0 needs max.connections.per.ip.overrides",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "localhost"},
+            "max.connections.per.ip.overrides: 'localhost' is not of the form key:value",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "localhost:many"},
+            "max.connections.per.ip.overrides: 'many' of localhost is not a number of connections",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "a/b:1"},
+            "max.connections.per.ip.overrides: 'a/b' is not an address",
+        ),
+        (
+            {"offsets.commit.required.acks": "4"},
+            "offsets.commit.required.acks: 4 is not allowed,"
+            " from -1 to offsets.topic.replication.factor, 3",
+        ),
+    ],
+)
+def test_what_a_broker_must_not_start_with_is_refused_in_one_line(
+    properties: dict[str, str], error: str
+) -> None:
+    assert error_of(properties) == error
+
+
+def test_a_secret_is_neither_in_the_configuration_as_text_nor_in_an_error() -> None:
+    config = load(ssl_keystore_password="hunter2")
+    assert "hunter2" not in repr(config)
+
+
+def test_log_dirs_win_over_log_dir() -> None:
+    assert load(log_dir="/one").log_dirs == ("/one",)
+    assert load(log_dir="/one", log_dirs="/two, /three,").log_dirs == ("/two", "/three")
+
+
+def test_the_registry_stands_beside_the_first_log_directory() -> None:
+    assert load(log_dirs="/data/logs/,/other").registry_dir == "/data/registry"
+    assert load(log_dirs="logs").registry_dir == "registry"
+    assert load(log_dirs="/data/logs", barnabas_registry_dir="/r").registry_dir == "/r"
+
+
+def test_limits_for_single_addresses_may_name_ipv6() -> None:
+    config = load(max_connections_per_ip_overrides="127.0.0.1:5, ::1:7")
+    assert config.max_connections_per_ip_overrides == (("127.0.0.1", 5), ("::1", 7))
+
+
+def test_importing_the_configuration_pulls_in_nothing_slow() -> None:
+    # difflib, asyncio and the table of settings without effect wait until they are needed.
+    slow = "{'difflib', 'asyncio', 'pathlib', 'barnabas.config.without_effect'}"
+    script = f"import sys, barnabas.config; print(sorted({slow} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{script}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"

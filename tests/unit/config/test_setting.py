@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.config.setting import (
+    ANY,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    PASSWORD,
+    RELEASE,
+    SHORT,
+    STRING,
+    THROTTLED_REPLICAS,
+    Kind,
+    Setting,
+    Value,
+    at_least,
+    java_double,
+    one_of,
+)
+from barnabas.errors import ConfigError
+
+
+def of(kind: Kind) -> Setting:
+    return Setting("some.setting", kind, None, ANY, "for a test")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (BOOLEAN, " TRUE ", True),
+        (BOOLEAN, "False", False),
+        (INT, "+7", 7),
+        (INT, " -2147483648\t", -(2**31)),
+        (SHORT, "32767", 32767),
+        (LONG, "9223372036854775807", 2**63 - 1),
+        (DOUBLE, "1e3", 1000.0),
+        (DOUBLE, ".5f", 0.5),
+        (LIST, " a , b,c ", ("a", "b", "c")),
+        (LIST, "", ()),
+        (LIST, "a,,b,", ("a", "", "b", "")),
+        (STRING, "  in the middle  ", "in the middle"),
+    ],
+)
+def test_text_is_read_as_kafka_reads_it(kind: Kind, text: str, value: Value) -> None:
+    assert of(kind).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "allowed"),
+    [
+        (BOOLEAN, "yes", "true or false"),
+        (BOOLEAN, "", "true or false"),
+        (INT, "2147483648", "a whole number of 32 bits"),
+        (INT, "1_000", "a whole number of 32 bits"),
+        (INT, "1.0", "a whole number of 32 bits"),
+        (INT, "", "a whole number of 32 bits"),
+        (SHORT, "32768", "a whole number of 16 bits"),
+        (LONG, "9223372036854775808", "a whole number of 64 bits"),
+        (DOUBLE, "half", "a number"),
+        (DOUBLE, "1_0.0", "a number"),
+    ],
+)
+def test_text_of_another_type_is_refused_with_what_is_allowed(
+    kind: Kind, text: str, allowed: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(kind).parse(text)
+    assert str(refused.value) == f"some.setting: {text!r} is not allowed, it must be {allowed}"
+
+
+def test_a_value_out_of_range_is_refused_with_the_range() -> None:
+    with pytest.raises(ConfigError, match=r"^n: '0' is not allowed, it must be at least 1$"):
+        Setting("n", INT, 1, at_least(1), "for a test").parse("0")
+
+
+def test_the_value_of_a_password_is_not_repeated() -> None:
+    secret = Setting("p", PASSWORD, None, one_of("hunter1"), "for a test")
+    with pytest.raises(ConfigError) as refused:
+        secret.parse("hunter2")
+    assert "hunter2" not in str(refused.value)
+    assert secret.show("hunter1") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.5, "0.5"),
+        (0.0, "0.0"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (0.0001, "1.0E-4"),
+        (0.00012345, "1.2345E-4"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (123456789012345.0, "1.23456789012345E14"),
+        (float("inf"), "Infinity"),
+    ],
+)
+def test_doubles_are_shown_as_java_shows_them(value: float, shown: str) -> None:
+    assert java_double(value) == shown
+
+
+@pytest.mark.parametrize("text", ["3.9", "3.9-IV0", "3.9.1", "0.10.2", "0.10.2.1", "2.8-IV1"])
+def test_a_release_is_known_by_its_first_numbers(text: str) -> None:
+    assert RELEASE.holds(text)
+
+
+@pytest.mark.parametrize("text", ["5.0", "3.9-IV7", "0.10", "3", "", "latest", "3.9-IV"])
+def test_a_release_kafka_never_had_is_refused(text: str) -> None:
+    assert not RELEASE.holds(text)
+
+
+@pytest.mark.parametrize("value", [("*",), (), ("0:1", "1:2"), ("",)])
+def test_throttled_replicas_are_all_or_pairs(value: tuple[str, ...]) -> None:
+    assert THROTTLED_REPLICAS.holds(value)
+
+
+@pytest.mark.parametrize("value", [("*", "*"), ("0",), ("0:1", "*"), ("a:b",)])
+def test_throttled_replicas_are_nothing_else(value: tuple[str, ...]) -> None:
+    assert not THROTTLED_REPLICAS.holds(value)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config.setting import LONG_MAX
+from barnabas.errors import ConfigError
+
+
+def defaults(**properties: str) -> TopicConfig:
+    config, _ = BrokerConfig.load({k.replace("_", "."): v for k, v in properties.items()})
+    return config.topic_defaults()
+
+
+def test_an_override_lies_over_the_base_and_leaves_it_as_it_was() -> None:
+    base = TopicConfig()
+    changed = base.with_overrides({"retention.ms": "1000", "cleanup.policy": "compact, delete"})
+    assert changed.retention_ms == 1000
+    assert changed.cleanup_policy == ("compact", "delete")
+    assert changed.compacts
+    assert changed.deletes
+    assert base == TopicConfig()
+
+
+def test_no_override_changes_nothing() -> None:
+    assert TopicConfig().with_overrides({}) == TopicConfig()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error"),
+    [
+        (
+            {"retention.m": "1"},
+            "retention.m: no such topic setting; did you mean retention.ms?",
+        ),
+        ({"log.dirs": "/x"}, "log.dirs: no such topic setting"),
+        (
+            {"cleanup.policy": "delete,shred"},
+            "cleanup.policy: 'delete,shred' is not allowed, it must be a list of compact, delete",
+        ),
+        ({"segment.bytes": "13"}, "segment.bytes: '13' is not allowed, it must be at least 14"),
+        (
+            {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+            "min.compaction.lag.ms: 2 is more than max.compaction.lag.ms, which is 1",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "remote.storage.enable: true is not allowed: there is no remote storage",
+        ),
+        (
+            {"remote.log.copy.disable": "true"},
+            "remote.log.copy.disable: true is not allowed with cluster metadata in ZooKeeper",
+        ),
+    ],
+)
+def test_a_wrong_override_is_refused_in_one_line(overrides: dict[str, str], error: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        TopicConfig().with_overrides(overrides)
+    assert str(refused.value) == error
+
+
+def test_retention_is_taken_from_the_finest_unit_that_is_set() -> None:
+    assert defaults(log_retention_hours="1").retention_ms == 3_600_000
+    assert defaults(log_retention_hours="1", log_retention_minutes="1").retention_ms == 60_000
+    assert defaults(log_retention_minutes="1", log_retention_ms="7").retention_ms == 7
+    assert defaults(log_retention_hours="-5").retention_ms == -1
+
+
+def test_rolling_is_taken_from_the_finest_unit_that_is_set() -> None:
+    assert defaults(log_roll_hours="2").segment_ms == 7_200_000
+    assert defaults(log_roll_hours="2", log_roll_ms="5").segment_ms == 5
+    assert defaults(log_roll_jitter_hours="1").segment_jitter_ms == 3_600_000
+
+
+def test_flushing_follows_the_scheduler_unless_an_interval_is_set() -> None:
+    assert defaults(log_flush_scheduler_interval_ms="9").flush_ms == 9
+    assert defaults(log_flush_scheduler_interval_ms="9", log_flush_interval_ms="3").flush_ms == 3
+
+
+def test_a_broker_setting_of_another_name_becomes_the_topics_default() -> None:
+    assert defaults(message_max_bytes="77").max_message_bytes == 77
+    assert defaults(log_cleaner_min_cleanable_ratio="0.25").min_cleanable_dirty_ratio == 0.25
+    assert defaults(log_segment_delete_delay_ms="1").file_delete_delay_ms == 1
+    assert defaults(log_cleanup_policy="compact").cleanup_policy == ("compact",)
+
+
+def test_the_deprecated_timestamp_limit_stands_in_for_the_newer_two() -> None:
+    difference = {"message.timestamp.difference.max.ms": "5"}
+    both = TopicConfig().with_overrides(difference)
+    assert (both.message_timestamp_before_max_ms, both.message_timestamp_after_max_ms) == (5, 5)
+
+    one = TopicConfig().with_overrides(difference | {"message.timestamp.after.max.ms": "9"})
+    assert (one.message_timestamp_before_max_ms, one.message_timestamp_after_max_ms) == (5, 9)
+
+    assert TopicConfig().message_timestamp_before_max_ms == LONG_MAX
+    by_broker = defaults(log_message_timestamp_difference_max_ms="6")
+    assert by_broker.message_timestamp_before_max_ms == 6
