@@ -7,6 +7,7 @@ type than the protocol (durations, moments, known error codes) its range is kept
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from random import Random
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -27,9 +28,20 @@ def name_of(case: object) -> str:
 
 def random_message(random: Random, cls: type[Any], version: int, most: int = 3) -> Any:
     """Fields that the version does not have keep their defaults."""
+    return cls(
+        **{
+            name: random_value(random, hint, name, version, nullable, most)
+            for name, hint, nullable in fields_in(cls, version)
+        }
+    )
+
+
+@cache
+def fields_in(cls: type[Any], version: int) -> list[tuple[str, Any, bool]]:
+    """Name, hint and whether null is legal, of the fields that this version has."""
     hints = get_type_hints(cls, include_extras=True)
     names = getattr(cls, "_fields", None) or [field.name for field in fields(cls)]
-    values = {}
+    found = []
     for name in names:
         hint = hints[name]
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
@@ -37,8 +49,8 @@ def random_message(random: Random, cls: type[Any], version: int, most: int = 3) 
         until = next((mark.version for mark in marks if isinstance(mark, Until)), version)
         nullable = next((mark.version for mark in marks if isinstance(mark, NullableSince)), 0)
         if since <= version <= until:
-            values[name] = random_value(random, hint, name, version, version >= nullable, most)
-    return cls(**values)
+            found.append((name, hint, version >= nullable))
+    return found
 
 
 def random_value(
