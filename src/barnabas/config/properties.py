@@ -45,16 +45,15 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     joined, begun_at = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = natural.lstrip(BLANKS)
-        if not begun_at and line[:1] in ("", "#", "!"):
+        if not joined and line[:1] in ("", "#", "!"):
             continue
-        begun_at = begun_at or number
+        begun_at = begun_at if joined else number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
             joined += line[:-1]
             continue
-        if joined + line:
-            yield begun_at, joined + line
-        joined, begun_at = "", 0
+        yield begun_at, joined + line
+        joined = ""
     if joined:
         yield begun_at, joined
 

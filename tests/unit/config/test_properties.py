@@ -32,6 +32,7 @@ from barnabas.errors import ConfigError
         ("a=b\\\\\\\nc", {"a": "b\\c"}),
         ("a=b\\", {"a": "b"}),
         ("\\\n", {}),
+        ("\\\n# still a comment\na=b", {"a": "b"}),
         (r"a\=\:\ b=c", {"a=: b": "c"}),
         (r"a=\t\n\r\f\q\\", {"a": "\t\n\r\fq\\"}),
         (r"a=\  b", {"a": "  b"}),
