@@ -131,9 +131,7 @@ def settings_of(config: type) -> dict[str, Setting]:
 
 def unknown(name: str, known: list[str], what: str) -> ConfigError:
     """Nobody has a setting of this name; the nearest one is offered, since most of these are typing errors."""
-    from difflib import (
-        get_close_matches,
-    )  # costs more to import than all the rest, and is needed only here
+    from difflib import get_close_matches  # slow to import, and needed only here
 
     near = get_close_matches(name, known, n=1, cutoff=0.75)
     return ConfigError(name, f"no such {what}" + (f"; did you mean {near[0]}?" if near else ""))
