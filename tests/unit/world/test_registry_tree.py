@@ -14,7 +14,7 @@ from barnabas.errors import (
     RegistryError,
 )
 from barnabas.world.ports import Check, Create, Delete, Op, SetData, WatchEvent, WatchKind
-from barnabas.world.registry.tree import Change, Tree, check_path, orphans, parent_of
+from barnabas.world.registry.tree import Change, Tree, check_path, parent_of
 from barnabas.world.registry.watches import Firing, Watches
 
 
@@ -87,11 +87,6 @@ def test_surrogates_and_private_characters_are_no_part_of_a_path() -> None:
     for bad in ("/\x1f", "/\x7f", "/\x9f", "/\ud800", "/\uf8ff", "/\ufff0", "/\U0001f600"):
         with pytest.raises(BadPath):
             check_path(bad)
-
-
-def test_orphans_are_found() -> None:
-    assert orphans(["/", "/a", "/a/b"]) == []
-    assert orphans(["/", "/a/b", "/c"]) == ["/a/b"]
 
 
 def test_firing_takes_watches_out_and_tells_in_the_order_they_were_set() -> None:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
-from barnabas.world.registry.tree import ROOT, Node, Transaction, Tree, orphans, parent_of
+from barnabas.world.registry.tree import ROOT, Node, Transaction, Tree, families
 
 DATABASE = "registry.db"
 LOCK = ".lock"
@@ -146,15 +146,11 @@ def read_tree(database: sqlite3.Connection, path: str, *, ephemerals: bool = Tru
         (zxid,) = database.execute("SELECT zxid FROM state").fetchone()
         return Tree(zxid=zxid)
     zxid = rows[0][-1]
-    counts: dict[str, int] = {}
-    for row in rows:
-        if row[0] != ROOT:
-            above = parent_of(row[0])
-            counts[above] = counts.get(above, 0) + 1
-    nodes = {row[0]: Node._make((*row[1:-1], counts.get(row[0], 0))) for row in rows}
-    if ROOT not in nodes or (lost := orphans(nodes)):
-        missing = ROOT if ROOT not in nodes else parent_of(lost[0])
-        raise StorageError(path, f"is damaged ({missing} is missing); {NEXT_STEP}")
+    names = families(row[0] for row in rows)
+    nodes = {row[0]: Node._make((*row[1:-1], len(names.get(row[0], ())))) for row in rows}
+    for above in (ROOT, *names):
+        if above not in nodes:
+            raise StorageError(path, f"is damaged ({above} is missing); {NEXT_STEP}")
     return Tree(nodes, zxid)
 
 

@@ -92,11 +92,12 @@ class Tree:
 
     def __init__(self, nodes: Mapping[str, Node] | None = None, zxid: int = 0) -> None:
         self.zxid = zxid
-        self.nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0, 0, 0, 0)} if nodes is None else {}
-        self.names: dict[str, set[str]] = {}
+        self.nodes = dict(nodes or {ROOT: Node(b"", 0, 0, 0, 0, 0)})
+        self.names = families(self.nodes)
         self.ephemerals: dict[int, set[str]] = {}
-        for path, node in (nodes or {}).items():
-            self.put(path, node)
+        for path, node in self.nodes.items():
+            if node.owner:
+                self.ephemerals.setdefault(node.owner, set()).add(path)
 
     # ---- reading
 
@@ -292,7 +293,11 @@ def forget(sets: dict[K, set[str]], key: K, value: str) -> None:
         del sets[key]
 
 
-def orphans(paths: Iterable[str]) -> list[str]:
-    """Paths whose parent is missing: none in a sound tree."""
-    known = set(paths)
-    return sorted(path for path in known if path != ROOT and parent_of(path) not in known)
+def families(paths: Iterable[str]) -> dict[str, set[str]]:
+    """The names beneath each path that has any."""
+    names: dict[str, set[str]] = {}
+    for path in paths:
+        if path != ROOT:
+            above, _, name = path.rpartition("/")
+            names.setdefault(above or ROOT, set()).add(name)
+    return names
