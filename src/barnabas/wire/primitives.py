@@ -29,6 +29,12 @@ INT32 = struct.Struct(">i")
 
 
 def uvarint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x20_0000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -42,7 +48,11 @@ def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
     if byte < 0x80:
         return byte, at + 1
     number = byte & 0x7F
-    for index in range(1, 5):
+    byte = data[at + 1]
+    if byte < 0x80:
+        return number | byte << 7, at + 2
+    number |= (byte & 0x7F) << 7
+    for index in range(2, 5):
         byte = data[at + index]
         number |= (byte & 0x7F) << 7 * index
         if byte < 0x80:

@@ -26,7 +26,7 @@ def name_of(case: object) -> str:
     return case.__name__ if isinstance(case, type) else f"v{case}"
 
 
-def random_message(random: Random, cls: type[Any], version: int, most: int = 3) -> Any:
+def random_message(random: Random, cls: Any, version: int, most: int = 3) -> Any:
     """Fields that the version does not have keep their defaults."""
     return cls(
         **{

@@ -99,7 +99,9 @@ def encode_fetch_response(
                 elif partition.size:
                     raise LocalWireError(f"{partition.size} bytes of records in no parts")
                 if flexible:
-                    pending += fetched_tags(version, partition)
+                    pending += (
+                        b"\x00" if partition[9:] == NO_TAGS else fetched_tags(version, partition)
+                    )
             if flexible:
                 pending += b"\x00"
         if flexible:
@@ -126,7 +128,13 @@ def pack_fetched(version: int) -> Callable[[FetchedPartition], bytes]:
             head += pack_aborted(partition.aborted_transactions, False)
         return head + pack_size(partition.size)
 
+    null = 0 if version >= 12 else -1
+    pack_usual = struct.Struct(">ihqqqBi" if version >= 12 else ">ihqqqii").pack
+
     def pack_new(partition: FetchedPartition) -> bytes:
+        if partition.aborted_transactions is None:
+            head = pack_usual(*partition[:5], null, partition.preferred_read_replica)
+            return head + pack_size(partition.size)
         return (
             pack(*partition[:5])
             + pack_aborted(partition.aborted_transactions, version >= 12)
@@ -144,13 +152,10 @@ def pack_aborted(aborted: tuple[AbortedTransaction, ...] | None, flexible: bool)
     return size(len(aborted)) + b"".join([struct.pack(row, *each) for each in aborted])
 
 
+NO_TAGS = (NO_DIVERGENCE, LEADER_UNKNOWN, NO_SNAPSHOT)
+
+
 def fetched_tags(version: int, partition: FetchedPartition) -> bytes:
-    if (
-        partition.diverging_epoch is NO_DIVERGENCE
-        and partition.current_leader is LEADER_UNKNOWN
-        and partition.snapshot_id is NO_SNAPSHOT
-    ):
-        return b"\x00"
     parts: list[bytes] = []
     partition_tags_writer(version)(partition, parts.append)
     return b"".join(parts)
