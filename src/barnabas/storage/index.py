@@ -8,7 +8,7 @@ greatest entry at or below its target and scans from there, so a missing entry c
 
 The entries of the active segment live in arrays (`OffsetEntries`, `TimeEntries`) and reach their file when the segment
 is closed. A closed segment keeps nothing in memory: `last_at_or_below` searches its file. Files that Kafka allocated
-ahead end in zero entries; `entries_end` finds where the true ones stop.
+ahead end in zero entries; `without_zero_tail` finds where the true ones stop.
 """
 
 from __future__ import annotations
@@ -144,10 +144,12 @@ def last_entry(file: File, layout: Struct) -> tuple[int, int] | None:
     return timestamp_or_offset, value
 
 
-def entries_end(data: bytes, entry_size: int) -> int:
-    """Where the true entries of an index file end: behind the last one that is not all zero."""
+def without_zero_tail(data: bytes, entry_size: int) -> bytes | None:
+    """The true entries of an index file; None if it does not consist of whole entries."""
+    if len(data) % entry_size:
+        return None
     used = len(data.rstrip(b"\0"))
-    return -(-used // entry_size) * entry_size
+    return data[: -(-used // entry_size) * entry_size]
 
 
 def offset_entries_are_sound(entries: OffsetEntries, log_size: int) -> bool:

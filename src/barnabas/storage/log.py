@@ -18,7 +18,6 @@ Time comes in as `now_ms`. recovery.py opens a log that exists, retention.py say
 from __future__ import annotations
 
 import logging
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,22 +25,21 @@ from uuid import UUID
 from zlib import crc32
 
 from barnabas.config.topic import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError, StorageError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.storage import epochs as leader_epochs
-from barnabas.storage import retention, timestamps
+from barnabas.storage import follower, retention, snapshots, timestamps, truncation
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.follower import FollowerAppend
 from barnabas.storage.index import MAX_RELATIVE_OFFSET
 from barnabas.storage.producers import EXPIRATION_MS, Producers
-from barnabas.storage.segment import Segment, segment_path
+from barnabas.storage.segment import Segment
+from barnabas.storage.tail import Tail
 from barnabas.storage.timestamps import TimestampOffset
 from barnabas.wire.records import (
-    CONTROL,
     LOG_APPEND_TIME,
     BatchHeader,
-    batch_headers,
-    crc_is_valid,
     records,
     stamp,
     stamp_log_append_time,
@@ -50,7 +48,6 @@ from barnabas.world.ports import Disk, File, FileSlice
 
 logger = logging.getLogger(__name__)
 
-RECENT_MAX = 128
 LONG_MAX = 2**63 - 1
 
 
@@ -62,14 +59,6 @@ class AppendInfo(NamedTuple):
     log_append_time: int
     log_start_offset: int
     duplicate: bool = False
-
-
-class FollowerAppend(NamedTuple):
-    """What a follower took over; `size` leaves out a batch that was cut short at the end."""
-
-    first_offset: int
-    last_offset: int
-    size: int
 
 
 class LogRead(NamedTuple):
@@ -86,12 +75,11 @@ class Flush(NamedTuple):
     files: tuple[File, ...]
     directories: tuple[str, ...]
     up_to_offset: int
-    borrowed: tuple[File, ...]
-    """Opened for this flush alone; `end_flush` closes them."""
+    paths_taken: int
+    directory_changes: int
 
 
 NOTHING = LogRead((), 0)
-NOTHING_TAKEN = FollowerAppend(-1, -1, 0)
 
 
 class Log:
@@ -104,6 +92,8 @@ class Log:
         "config",
         "deleted",
         "directory",
+        "directory_changes",
+        "directory_synced",
         "disk",
         "epochs",
         "log_append_time",
@@ -113,18 +103,19 @@ class Log:
         "max_batch_bytes",
         "max_entries",
         "on_truncated",
+        "parent_synced",
+        "paths_synced",
         "producer_expiration_ms",
         "producers",
-        "recent_offsets",
-        "recent_positions",
         "recovery_point",
         "roll_ms",
+        "saved_end",
         "segment_bytes",
         "segments",
+        "tail",
         "timestamp_after_max_ms",
         "topic_id",
         "unflushed_since_ms",
-        "unsynced_directories",
         "unsynced_paths",
         "watermark",
     )
@@ -160,14 +151,18 @@ class Log:
         self.topic_id = topic_id
         self.on_truncated: Callable[[], None] | None = None
         """Called when the recovery point went back, so that no stale checkpoint outlives it."""
-        # Where the last batches of the active segment begin: whoever reads at the tail needs no look at the disk.
-        self.recent_offsets = array("q")
-        self.recent_positions = array("q")
+        self.tail = Tail()
         self.bound_offset = -1
         self.bound_at = 0
         self.unflushed_since_ms = -1
+        # Flushes may overlap, so each counts how far it went and nothing is struck off before one has ended.
         self.unsynced_paths: list[str] = []
-        self.unsynced_directories: tuple[str, ...] = ()
+        self.paths_synced = 0
+        self.directory_changes = 0
+        self.directory_synced = 0
+        self.parent_synced = True
+        self.saved_end = -1
+        """The log end for which the active segment's indexes and the producers stand in their files."""
         self.deleted: list[tuple[int, list[str]]] = []
         self.use_config(config)
 
@@ -185,19 +180,15 @@ class Log:
     ) -> Log:
         """A new, empty log. It is on the disk for good after the first flush."""
         disk.make_directory(directory)
+        interval = config.index_interval_bytes
+        first = Segment.create(
+            disk, directory, start_offset, index_interval=interval, now_ms=now_ms
+        )
         log = cls(
             disk,
             directory,
             config,
-            [
-                Segment.create(
-                    disk,
-                    directory,
-                    start_offset,
-                    index_interval=config.index_interval_bytes,
-                    now_ms=now_ms,
-                )
-            ],
+            [first],
             log_start_offset=start_offset,
             log_end_offset=start_offset,
             recovery_point=start_offset,
@@ -206,7 +197,8 @@ class Log:
             topic_id=None,
             producer_expiration_ms=producer_expiration_ms,
         )
-        log.unsynced_directories = (directory, parent(directory))
+        log.parent_synced = False
+        log.directory_changes = 1
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -237,7 +229,7 @@ class Log:
         self.disk.replace_bytes(path, encode_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id
         self.unsynced_paths.append(path)
-        self.note_directory_changed()
+        self.directory_changes += 1
 
     # ---- where we stand -----------------------------------------------------------------------------------------
 
@@ -311,109 +303,14 @@ class Log:
         self.log_end_offset = last + 1
         if self.unflushed_since_ms < 0:
             self.unflushed_since_ms = now_ms
-        recent = self.recent_offsets
-        recent.append(first)
-        self.recent_positions.append(position)
-        if len(recent) > RECENT_MAX:
-            self.shorten_recent()
+        self.tail.append(first, position)
         if producer_id >= 0:
             self.producers.record(header, first, timestamp)
         return AppendInfo(first, last, appended_at, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
-        """Take over whole batches as the leader numbered them; one that is cut short at the end is left out.
-
-        Every checksum is verified: what is wrong on the wire or on the leader's disk does not reach this one.
-        """
-        batches = self.checked_set(data)
-        if not batches:
-            return NOTHING_TAKEN
-        first = batches[0][1]
-        if first.base_offset < self.log_end_offset:
-            self.begin_inside_batch(first)
-        run_at = 0
-        run: list[tuple[int, BatchHeader]] = []
-        for position, header in batches:
-            end = position + header.size
-            if run and end - run_at > self.room_left():
-                self.append_run(data[run_at:position], run, now_ms)
-                run_at, run = position, []
-            run.append((position - run_at, header))
-        end = batches[-1][0] + batches[-1][1].size
-        self.append_run(data[run_at:end], run, now_ms)
-        return FollowerAppend(first.base_offset, self.log_end_offset - 1, end)
-
-    def checked_set(self, data: memoryview) -> list[tuple[int, BatchHeader]]:
-        batches: list[tuple[int, BatchHeader]] = []
-        previous = -1
-        try:
-            for position, header in batch_headers(data):
-                if not crc_is_valid(data, position, header):
-                    raise ApiError(
-                        ErrorCode.CORRUPT_MESSAGE, f"checksum of batch {header.base_offset}"
-                    )
-                if header.base_offset <= previous or header.last_offset_delta < 0:
-                    why = f"offset {header.base_offset} behind {previous}"
-                    raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-                previous = header.last_offset
-                batches.append((position, header))
-        except RemoteWireError as error:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-        return batches
-
-    def begin_inside_batch(self, first: BatchHeader) -> None:
-        """The leader's log may start inside a batch (DeleteRecords), and a follower with nothing yet fetches from that
-        offset: it gets the whole batch, so its log begins with that batch and its log start stays inside."""
-        end = self.log_end_offset
-        if self.size_bytes or first.last_offset < end:
-            why = f"the log ends at {end}, the batch begins at {first.base_offset}"
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-        self.truncate_fully_and_start_at(first.base_offset, log_start_offset=end)
-
-    def room_left(self) -> int:
-        """Bytes that go into the active segment before it is rolled; a fresh one, if it is full."""
-        room = self.segment_bytes - self.active.size
-        return room if room > 0 else self.segment_bytes
-
-    def append_run(self, data: memoryview, run: list[tuple[int, BatchHeader]], now_ms: int) -> None:
-        """One append set: these batches go into the same segment with one write."""
-        first, last = run[0][1], run[-1][1]
-        largest = max(run, key=lambda entry: entry[1].max_timestamp)[1]
-        for _, header in run:
-            if header.partition_leader_epoch > self.epochs.latest:
-                self.assign_epoch(header.partition_leader_epoch, header.base_offset)
-        segment = self.active
-        if self.must_roll(segment, len(data), largest.max_timestamp, last.last_offset, now_ms):
-            segment = self.roll(now_ms, base_offset=first.base_offset)
-        position = segment.size
-        segment.append(
-            data, len(data), last.last_offset, largest.max_timestamp, largest.last_offset
-        )
-        if first.base_offset != self.log_end_offset:
-            self.forget_recent()
-        self.log_end_offset = last.next_offset
-        if self.unflushed_since_ms < 0:
-            self.unflushed_since_ms = now_ms
-        expected = first.base_offset
-        for at, header in run:
-            if header.base_offset != expected:
-                self.forget_recent()
-            self.recent_offsets.append(header.base_offset)
-            self.recent_positions.append(position + at)
-            expected = header.next_offset
-            if header.producer_id >= 0:
-                self.record_producer(header, data[at : at + header.size])
-        if len(self.recent_offsets) > RECENT_MAX:
-            self.shorten_recent()
-
-    def record_producer(self, header: BatchHeader, batch: memoryview) -> None:
-        if not header.attributes & CONTROL:
-            self.producers.record(header, header.base_offset, header.max_timestamp)
-            return
-        # The value of a transaction marker: int16 version, int32 coordinator epoch.
-        for marker in records(batch):
-            value = marker.value or b""
-            self.producers.record_marker(header, int.from_bytes(value[2:6], "big", signed=True))
+        """Take over whole batches as the leader numbered them; one that is cut short at the end is left out."""
+        return follower.append(self, data, now_ms)
 
     def check_records(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
         config = self.config
@@ -457,15 +354,9 @@ class Log:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
         if offset >= upper_bound or offset == end:
             return NOTHING
-        recent = self.recent_offsets
-        if recent and offset >= recent[0]:
+        if self.tail.holds(offset):
             segment = self.active
-            at = bisect_right(recent, offset) - 1
-            position = self.recent_positions[at]
-            following = at + 1
-            batch_end = (
-                self.recent_positions[following] if following < len(recent) else segment.size
-            )
+            position, batch_end = self.tail.batch_of(offset, segment.size)
         else:
             at = bisect_right(self.bases, offset) - 1
             segment = self.segments[at]
@@ -491,10 +382,9 @@ class Log:
         """Where reading in this segment must stop so that nothing at or beyond `bound` is read."""
         if bound >= self.log_end_offset:
             return segment.size
-        recent = self.recent_offsets
         if segment is self.active:
-            if recent and bound >= recent[0]:
-                return self.recent_positions[bisect_right(recent, bound) - 1]
+            if self.tail.holds(bound):
+                return self.tail.batch_of(bound, segment.size)[0]
         elif bound >= self.bases[bisect_right(self.bases, segment.base_offset)]:
             return segment.size
         if bound != self.bound_offset:
@@ -524,21 +414,13 @@ class Log:
             now_ms=now_ms,
         )
 
-    def forget_recent(self) -> None:
-        del self.recent_offsets[:]
-        del self.recent_positions[:]
-        self.bound_offset = -1
-
-    def shorten_recent(self) -> None:
-        del self.recent_offsets[: -RECENT_MAX // 2]
-        del self.recent_positions[: -RECENT_MAX // 2]
-
     # ---- roll ---------------------------------------------------------------------------------------------------
 
     def must_roll(
         self, segment: Segment, size: int, timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
         if segment.size == 0:
+            segment.created_ms = segment.created_ms or now_ms
             return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         first = segment.first_timestamp
         if first < -1:
@@ -557,30 +439,34 @@ class Log:
         base = self.log_end_offset if base_offset is None else base_offset
         if active.size == 0 and active.base_offset == base:
             return active
-        fresh = Segment.create(
-            self.disk,
-            self.directory,
-            base,
-            index_interval=self.config.index_interval_bytes,
-            now_ms=now_ms,
-        )
-        written = [active.log.path, *active.write_indexes()]
-        if self.log_end_offset == base:
-            written.append(self.take_snapshot())
+        fresh = self.new_segment(base, now_ms)
+        try:
+            written = [active.log.path, *active.write_indexes()]
+            if self.log_end_offset == base:
+                written.append(self.take_snapshot())
+        except StorageError:
+            fresh.close()
+            self.disk.remove(fresh.log.path)
+            raise
         active.forget_entries()
         self.unsynced_paths += written
-        self.note_directory_changed()
+        self.directory_changes += 1
         self.closed_bytes += active.size
         self.segments.append(fresh)
         self.bases.append(base)
         self.active = fresh
-        self.forget_recent()
+        self.tail.clear()
+        self.bound_offset = -1
         return fresh
 
     def take_snapshot(self) -> str:
-        path = segment_path(self.directory, self.log_end_offset) + ".snapshot"
-        self.disk.replace_bytes(path, self.producers.encode(), sync=False)
-        return path
+        return snapshots.take(self.disk, self.directory, self.log_end_offset, self.producers)
+
+    def new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        interval = self.config.index_interval_bytes
+        return Segment.create(
+            self.disk, self.directory, base_offset, index_interval=interval, now_ms=now_ms
+        )
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """`epoch` begins at `start_offset`: on becoming leader, and with the first batch that carries it."""
@@ -592,9 +478,8 @@ class Log:
             path = f"{self.directory}/{leader_epochs.FILE_NAME}"
             self.disk.replace_bytes(path, self.epochs.encode(), sync=False)
             self.epochs.unsaved = False
-            if path not in self.unsynced_paths:
-                self.unsynced_paths.append(path)
-            self.note_directory_changed()
+            self.unsynced_paths.append(path)
+            self.directory_changes += 1
 
     # ---- flush --------------------------------------------------------------------------------------------------
 
@@ -610,101 +495,51 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """What to fsync now. Appends may go on meanwhile; they belong to the next flush."""
-        borrowed = tuple(
-            self.disk.open(path) for path in self.unsynced_paths if self.disk.exists(path)
-        )
-        flush = Flush(
-            (*borrowed, self.active.log), self.unsynced_directories, self.log_end_offset, borrowed
-        )
-        self.unsynced_paths = []
-        self.unsynced_directories = ()
+        directories: tuple[str, ...] = ()
+        if self.directory_changes > self.directory_synced:
+            directories = (self.directory,)
+            if not self.parent_synced:
+                directories = (self.directory, parent(self.directory))
+        files = [
+            self.disk.open(path)
+            for path in dict.fromkeys(self.unsynced_paths)
+            if self.disk.exists(path)
+        ]
         self.unflushed_since_ms = -1
-        return flush
+        return Flush(
+            (*files, self.active.log),
+            directories,
+            self.log_end_offset,
+            self.paths_synced + len(self.unsynced_paths),
+            self.directory_changes,
+        )
 
     def end_flush(self, flush: Flush) -> None:
         """The flush was done. A truncation that happened meanwhile is respected."""
-        for file in flush.borrowed:
+        for file in flush.files[:-1]:
             file.close()
-        self.recovery_point = max(self.recovery_point, min(flush.up_to_offset, self.log_end_offset))
-
-    def note_directory_changed(self) -> None:
-        if not self.unsynced_directories:
-            self.unsynced_directories = (self.directory,)
+        done = flush.paths_taken - self.paths_synced
+        if done > 0:
+            del self.unsynced_paths[:done]
+            self.paths_synced = flush.paths_taken
+        if flush.directories:
+            self.directory_synced = max(self.directory_synced, flush.directory_changes)
+            self.parent_synced = True
+        end = min(flush.up_to_offset, self.log_end_offset)
+        self.recovery_point = max(self.recovery_point, end)
 
     # ---- cutting ------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> bool:
         """Drop everything from `offset` on; True if there was anything. A batch that spans it goes as a whole."""
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
-            self.save_epochs()
-            return False
-        logger.info("truncating log=%s from=%d to=%d", self.directory, self.log_end_offset, offset)
-        if offset < self.bases[0]:
-            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
-            return True
-        keep = bisect_right(self.bases, offset)
-        for segment in self.segments[keep:]:
-            self.remove_segment_files(segment)
-        del self.segments[keep:]
-        del self.bases[keep:]
-        self.active = self.segments[-1]
-        self.active.truncate(offset, now_ms)
-        self.closed_bytes = sum(segment.size for segment in self.segments[:-1])
-        self.log_end_offset = self.active.next_offset()
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self.remove_index_files(self.active)
-        self.after_cut()
-        retention.reload_producers(self, now_ms)
-        return True
+        return truncation.truncate_to(self, offset, now_ms)
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
     ) -> None:
         """Nothing that is here is of use: begin anew at `offset`."""
-        for segment in self.segments:
-            self.remove_segment_files(segment)
-        fresh = Segment.create(
-            self.disk,
-            self.directory,
-            offset,
-            index_interval=self.config.index_interval_bytes,
-            now_ms=now_ms,
-        )
-        self.segments = [fresh]
-        self.bases = [offset]
-        self.active = fresh
-        self.closed_bytes = 0
-        self.log_end_offset = offset
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
-        self.epochs.clear()
-        self.producers.clear()
-        self.watermark = offset
-        self.after_cut()
-
-    def after_cut(self) -> None:
-        """A cut is made durable at once: were a removed file to come back after a crash, its old records would stand
-        beside the new ones. Cuts are rare, and nobody waits for a produce here."""
-        end = self.log_end_offset
-        self.forget_recent()
-        self.epochs.truncate_from_end(end)
-        self.save_epochs()
-        retention.drop_snapshots(self, lambda at: at > end)
-        self.watermark = min(self.watermark, end)
-        lowered = self.recovery_point > end
-        self.recovery_point = min(self.recovery_point, end)
-        self.disk.sync_now([self.active.log], [self.directory])
-        if lowered and self.on_truncated is not None:
-            self.on_truncated()
-
-    def remove_segment_files(self, segment: Segment) -> None:
-        segment.close()
-        self.disk.remove(segment.path + ".log")
-        self.remove_index_files(segment)
-
-    def remove_index_files(self, segment: Segment) -> None:
-        for suffix in (".index", ".timeindex", ".txnindex"):
-            self.disk.remove(segment.path + suffix)
+        start = offset if log_start_offset is None else log_start_offset
+        truncation.truncate_fully_and_start_at(self, offset, start, now_ms)
 
     def advance_log_start(self, offset: int) -> bool:
         """DeleteRecords, or the leader's log start on a follower. Segments wholly below go with the next retention."""
@@ -737,18 +572,25 @@ class Log:
         """`clean`: everything is on the disk when this returns, and the next start need not check it."""
         if clean:
             self.save_epochs()
-            if self.unflushed_messages or self.unsynced_paths or self.active.size:
-                self.unsynced_paths += self.active.write_indexes()
-                self.unsynced_paths.append(self.take_snapshot())
-                self.note_directory_changed()
+            if self.saved_end != self.log_end_offset:
+                self.save_active()
             flush = self.begin_flush()
-            self.disk.sync_now(flush.files, flush.directories)
+            if len(flush.files) > 1 or flush.directories or self.unflushed_messages:
+                self.disk.sync_now(flush.files, flush.directories)
             self.end_flush(flush)
-            end = self.log_end_offset
-            needed = {*self.bases, end}
-            retention.drop_snapshots(self, lambda at: at not in needed)
         for segment in self.segments:
             segment.close()
+
+    def save_active(self) -> None:
+        """Put into files what the next start would otherwise have to read the active segment for."""
+        if self.active.size:
+            self.unsynced_paths += self.active.write_indexes()
+            self.unsynced_paths.append(self.take_snapshot())
+            self.directory_changes += 1
+        end = self.log_end_offset
+        needed = {*self.bases, end}
+        snapshots.drop(self.disk, self.directory, lambda offset: offset not in needed)
+        self.saved_end = end
 
 
 def parent(directory: str) -> str:

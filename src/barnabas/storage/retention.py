@@ -1,4 +1,4 @@
-"""What a log may forget: segments by age, by size and below the log start; producer snapshots nobody needs.
+"""What a log may forget: segments by age, by size and below the log start.
 
 Oldest first, and the first segment that must stay ends the walk. Never one that reaches beyond the high watermark. The
 active segment may go as well if it holds records: an empty one takes its place first.
@@ -9,10 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from barnabas.errors import StorageError
-from barnabas.storage import producers as producer_snapshots
-from barnabas.storage.producers import Producers
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
@@ -84,51 +80,6 @@ def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
         )
         log.closed_bytes -= segment.size
         log.deleted.append((due, segment.mark_deleted()))
-    log.forget_recent()
-    log.note_directory_changed()
+    log.bound_offset = -1
+    log.directory_changes += 1
     return count
-
-
-# ---- producer snapshots ---------------------------------------------------------------------------------------
-
-
-def snapshot_offsets(log: Log) -> list[int]:
-    return [
-        int(name.removesuffix(".snapshot"))
-        for name in log.disk.list(log.directory)
-        if name.endswith(".snapshot") and name.removesuffix(".snapshot").isdigit()
-    ]
-
-
-def drop_snapshots(log: Log, unneeded: Callable[[int], bool]) -> None:
-    for offset in snapshot_offsets(log):
-        if unneeded(offset):
-            log.disk.remove(f"{log.directory}/{offset:020d}.snapshot")
-
-
-def reload_producers(log: Log, now_ms: int, *, up_to: int | None = None) -> None:
-    """Build the state of all producers as of `up_to` (the log end): the newest good snapshot, then batch headers."""
-    end = log.log_end_offset if up_to is None else up_to
-    log.producers, start = newest_snapshot(log, end)
-    for segment, next_base in zip(log.segments, [*log.bases[1:], log.log_end_offset], strict=True):
-        if next_base <= start or segment.base_offset >= end or segment.size == 0:
-            continue
-        for position, header in segment.headers(segment.floor_position(start)):
-            if header.base_offset >= end:
-                break
-            if header.producer_id >= 0 and header.last_offset >= start:
-                batch = segment.log.read(position, header.size) if header.is_control else b""
-                log.record_producer(header, memoryview(batch))
-    log.expire_producers(now_ms)
-
-
-def newest_snapshot(log: Log, end: int) -> tuple[Producers, int]:
-    for offset in sorted(snapshot_offsets(log), reverse=True):
-        if log.log_start_offset <= offset <= end:
-            path = f"{log.directory}/{offset:020d}.snapshot"
-            try:
-                return producer_snapshots.decode(log.disk.read_bytes(path)), offset
-            except (ValueError, StorageError) as error:
-                logger.warning("producer snapshot is unusable path=%s why=%s", path, error)
-                log.disk.remove(path)
-    return Producers(), log.log_start_offset

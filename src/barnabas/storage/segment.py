@@ -23,6 +23,9 @@ from barnabas.storage.index import (
     TimeEntries,
     last_at_or_below,
     last_entry,
+    offset_entries_are_sound,
+    time_entries_are_sound,
+    without_zero_tail,
 )
 from barnabas.wire.records import (
     HEADER_SIZE,
@@ -149,9 +152,13 @@ class Segment:
             self.times.append_if_later(
                 self.largest_timestamp, self.largest_timestamp_offset - self.base_offset
             )
-        self.disk.replace_bytes(self.path + ".index", self.offsets.encode(), sync=False)
-        self.disk.replace_bytes(self.path + ".timeindex", self.times.encode(), sync=False)
-        return self.path + ".index", self.path + ".timeindex"
+        return self.write_entries(self.offsets, self.times)
+
+    def write_entries(self, offsets: OffsetEntries, times: TimeEntries) -> tuple[str, str]:
+        index_path, time_path = self.path + ".index", self.path + ".timeindex"
+        self.disk.replace_bytes(index_path, offsets.encode(), sync=False)
+        self.disk.replace_bytes(time_path, times.encode(), sync=False)
+        return index_path, time_path
 
     def forget_entries(self) -> None:
         """The files hold them: nothing of a closed segment's index stays in memory."""
@@ -162,10 +169,14 @@ class Segment:
     def hold_entries(self) -> None:
         """Take the entries back into memory: this segment is to be written again."""
         if self.offsets is None:
-            index, times = self.open_indexes()
-            self.offsets = OffsetEntries.decode(index.read(0, index.size()))
-            self.times = TimeEntries.decode(times.read(0, times.size()))
             self.close_index_files()
+            entries = self.stored_entries()
+            if entries is None:
+                entries = OffsetEntries(), TimeEntries()
+                self.offsets, self.times = entries
+                self.rebuild_indexes()
+            else:
+                self.offsets, self.times = entries
 
     def truncate(self, offset: int, now_ms: int) -> None:
         """Cut before the batch that holds `offset`; the indexes stay in memory from here on."""
@@ -257,13 +268,23 @@ class Segment:
     def load_timestamps(self) -> None:
         """A closed segment reads its largest timestamp from the end of its time index, when it is first asked for."""
         if self.largest_timestamp == NOT_LOADED:
-            if self.times is not None:
-                timestamps = self.times.timestamps
-                entry = (timestamps[-1], self.times.offsets[-1]) if timestamps else None
-            else:
-                entry = last_entry(self.open_indexes()[1], TIME_ENTRY)
+            entry = self.last_time_entry()
             self.largest_timestamp = entry[0] if entry else NO_TIMESTAMP
             self.largest_timestamp_offset = self.base_offset + (entry[1] if entry else 0)
+
+    def last_time_entry(self) -> tuple[int, int] | None:
+        if self.times is not None:
+            timestamps = self.times.timestamps
+            return (timestamps[-1], self.times.offsets[-1]) if timestamps else None
+        path = self.path + ".timeindex"
+        if self.time_file is None and self.disk.exists(path):
+            # Retention asks every segment; one entry is read, the file is not looked through for that.
+            file = self.disk.open(path)
+            entry = last_entry(file, TIME_ENTRY)
+            file.close()
+            if entry is not None and entry[0] > 0 and file.size() % TIME_ENTRY.size == 0:
+                return entry
+        return last_entry(self.open_indexes()[1], TIME_ENTRY)
 
     def first_batch_timestamp(self) -> int:
         """What segment.ms counts from."""
@@ -325,8 +346,13 @@ class Segment:
         """From the batch headers alone. An active segment keeps the result in memory, a closed one writes it."""
         active = self.offsets is not None
         self.begin_rebuild()
-        for position, header in self.headers():
-            self.index_batch(position, header)
+        try:
+            for position, header in self.headers():
+                self.index_batch(position, header)
+        except CorruptBatch as error:
+            logger.error(
+                "segment is broken, its records behind are lost to readers error=%s", error
+            )
         if not active:
             self.write_indexes()
             self.forget_entries()
@@ -353,18 +379,41 @@ class Segment:
     # ---- files ------------------------------------------------------------------------------------------------
 
     def open_indexes(self) -> tuple[File, File]:
+        """The index files of a closed segment, looked through once and built anew if they cannot be right."""
         if self.index_file is None or self.time_file is None:
-            if not self.disk.exists(self.path + ".index") or not self.disk.exists(
-                self.path + ".timeindex"
-            ):
-                self.disk.open(self.path + ".index", create=True).close()
-                self.disk.open(self.path + ".timeindex", create=True).close()
+            entries = self.stored_entries()
+            if entries is None:
                 if self.size:
-                    logger.warning("index is missing, rebuilding it path=%s", self.path)
-                    self.rebuild_indexes()
+                    logger.warning("index is missing or broken, rebuilding it path=%s", self.path)
+                self.rebuild_indexes()
+            elif self.disk.size(self.path + ".index") > 8 * len(entries[0]):
+                self.write_entries(*entries)
             self.index_file = self.disk.open(self.path + ".index")
             self.time_file = self.disk.open(self.path + ".timeindex")
         return self.index_file, self.time_file
+
+    def stored_entries(self) -> tuple[OffsetEntries, TimeEntries] | None:
+        """What the index files hold; None if one is missing, broken, or empty where it should not be."""
+        index_path, time_path = self.path + ".index", self.path + ".timeindex"
+        if not (self.disk.exists(index_path) and self.disk.exists(time_path)):
+            return None
+        index = without_zero_tail(self.disk.read_bytes(index_path), OFFSET_ENTRY.size)
+        times = without_zero_tail(self.disk.read_bytes(time_path), TIME_ENTRY.size)
+        if index is None or times is None:
+            return None
+        entries = OffsetEntries.decode(index), TimeEntries.decode(times)
+        if not offset_entries_are_sound(entries[0], self.size):
+            return None
+        if not time_entries_are_sound(entries[1]):
+            return None
+        if self.size and not (entries[0] and entries[1]):
+            first = next(self.headers(), None)
+            if first is not None:
+                has_time = first[1].max_timestamp > NO_TIMESTAMP
+                needs_entry = first[1].size + 2 * self.index_interval < self.size
+                if (needs_entry and not entries[0]) or (has_time and not entries[1]):
+                    return None
+        return entries
 
     def close_index_files(self) -> None:
         for file in (self.index_file, self.time_file):

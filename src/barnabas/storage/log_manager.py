@@ -1,0 +1,367 @@
+"""The log directories of one broker, and every log in them.
+
+    <log dir>/.lock                      held while the broker runs
+              meta.properties            whose directory this is
+              *-offset-checkpoint        checkpoints.py
+              .kafka_cleanshutdown       written last of all on a clean stop, removed first of all on a start
+              orders-0/  orders-1/       one log each (log.py)
+              orders-2.<32 hex>-delete/  a deleted log, removed when its delay is over
+
+A directory that fails goes offline with all its logs, and the others go on: `offline` says why. Only a start that finds
+no directory to use, one that somebody else holds, or one of another broker fails as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from barnabas.config.topic import TopicConfig
+from barnabas.errors import StorageError
+from barnabas.model import TopicPartition
+from barnabas.storage import checkpoints
+from barnabas.storage.log import Log, parent
+from barnabas.storage.producers import EXPIRATION_MS
+from barnabas.storage.recovery import open_log
+from barnabas.world.ports import DirectoryLock, Disk
+
+logger = logging.getLogger(__name__)
+
+DELETE = "-delete"
+SET_ASIDE = ("-future", "-stray")
+NAME_MAX = 255
+CLEAN_MARK = b'{"version":0,"brokerEpoch":-1}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirInfo:
+    """One log directory as DescribeLogDirs tells of it. `error` is set if it is offline."""
+
+    path: str
+    error: StorageError | None
+    total_bytes: int
+    usable_bytes: int
+    sizes: dict[TopicPartition, int]
+
+
+class LogManager:
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[str],
+        *,
+        random: Random,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
+        self.disk = disk
+        self.directories = tuple(directories)
+        self.random = random
+        self.producer_expiration_ms = producer_expiration_ms
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[str, StorageError] = {}
+        self.doomed: list[tuple[int, str]] = []
+        """Deleted logs by the time at which their directory may go."""
+        self.locks: dict[str, DirectoryLock] = {}
+
+    # ---- loading ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directories: Sequence[str],
+        *,
+        broker_id: int,
+        cluster_id: str,
+        config_of: Callable[[str], TopicConfig],
+        random: Random,
+        now_ms: int,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> LogManager:
+        """Lock the directories and load every log in them. `config_of` gives the settings of a topic."""
+        manager = cls(
+            disk, directories, random=random, producer_expiration_ms=producer_expiration_ms
+        )
+        try:
+            for directory in manager.directories:
+                manager.take(directory, broker_id=broker_id, cluster_id=cluster_id)
+            for directory in manager.directories:
+                if directory not in manager.offline:
+                    with manager.guarding(directory):
+                        manager.load(directory, config_of, now_ms)
+            if len(manager.offline) == len(manager.directories):
+                raise next(iter(manager.offline.values()))
+        except StorageError:
+            manager.release()
+            raise
+        return manager
+
+    def take(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
+        """A directory that cannot be made is offline; one that belongs to somebody else stops the start."""
+        try:
+            self.disk.make_directory(directory)
+        except StorageError as error:
+            self.mark_offline(directory, error)
+            return
+        self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
+        checkpoints.check_meta_properties(
+            self.disk, directory, broker_id=broker_id, cluster_id=cluster_id
+        )
+
+    def load(self, directory: str, config_of: Callable[[str], TopicConfig], now_ms: int) -> None:
+        disk = self.disk
+        mark = f"{directory}/{checkpoints.CLEAN_SHUTDOWN}"
+        clean = disk.exists(mark)
+        if clean:
+            # Gone for good before anything is written, or a crash from here on would pass for a clean stop.
+            disk.remove(mark)
+            disk.sync_now([], [directory])
+        recovery_points = self.read_checkpoint(directory, checkpoints.RECOVERY_POINT)
+        log_starts = self.read_checkpoint(directory, checkpoints.LOG_START)
+        high_watermarks = self.read_checkpoint(directory, checkpoints.HIGH_WATERMARK)
+        for name in disk.list(directory):
+            path = f"{directory}/{name}"
+            if not disk.is_directory(path):
+                continue
+            if name.endswith(DELETE):
+                self.doomed.append((now_ms, path))
+                continue
+            partition = parse_directory_name(name)
+            if partition is None:
+                logger.warning("directory is not a log, leaving it alone path=%s", path)
+                continue
+            if partition in self.logs:
+                raise StorageError(path, f"{partition} stands in another log directory, too")
+            log = open_log(
+                disk,
+                path,
+                config_of(partition.topic),
+                clean=clean,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=log_starts.get(partition, 0),
+                now_ms=now_ms,
+                producer_expiration_ms=self.producer_expiration_ms,
+            )
+            log.high_watermark = high_watermarks.get(partition, 0)
+            self.adopt(partition, log)
+        logger.info(
+            "loaded log directory path=%s logs=%d clean=%s", directory, len(self.logs), clean
+        )
+
+    def read_checkpoint(self, directory: str, name: str) -> dict[TopicPartition, int]:
+        return checkpoints.read_offsets(self.disk, f"{directory}/{name}")
+
+    def adopt(self, partition: TopicPartition, log: Log) -> None:
+        directory = parent(log.directory)
+        log.on_truncated = lambda: self.checkpoint_recovery_points([directory], sync=True)
+        self.logs[partition] = log
+
+    # ---- logs -------------------------------------------------------------------------------------------------
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        return self.logs.get(partition)
+
+    def create_log(
+        self, partition: TopicPartition, topic_id: UUID | None, config: TopicConfig, now_ms: int = 0
+    ) -> Log:
+        """The log of this partition; a new one goes where the fewest logs are."""
+        log = self.logs.get(partition)
+        if log is not None:
+            return log
+        online = [path for path in self.directories if path not in self.offline]
+        if not online:
+            raise StorageError(self.directories[0], "no log directory is online")
+        directory = online[0]
+        if len(online) > 1:
+            counts = dict.fromkeys(online, 0)
+            for other in self.logs.values():
+                counts[parent(other.directory)] += 1
+            directory = min(online, key=lambda path: counts[path])
+        with self.guarding(directory, silent=False):
+            log = Log.create(
+                self.disk,
+                f"{directory}/{partition}",
+                config,
+                topic_id=topic_id,
+                now_ms=now_ms,
+                producer_expiration_ms=self.producer_expiration_ms,
+            )
+        self.adopt(partition, log)
+        return log
+
+    def delete_log(self, partition: TopicPartition, now_ms: int) -> None:
+        """Out of sight now, off the disk when file.delete.delay.ms is over."""
+        log = self.logs.get(partition)
+        if log is not None:
+            path = self.move_away(partition, DELETE)
+            self.doomed.append((now_ms + log.config.file_delete_delay_ms, path))
+
+    def set_aside(self, partition: TopicPartition) -> None:
+        """Keep the files of a log that must not be served (its topic is gone, or has another id) for somebody to look
+        at. Nothing here touches them again."""
+        if partition in self.logs:
+            self.move_away(partition, "-stray")
+
+    def move_away(self, partition: TopicPartition, suffix: str) -> str:
+        log = self.logs.pop(partition)
+        log.close(clean=False)
+        directory = parent(log.directory)
+        tail = f"-{partition.partition}.{self.random.getrandbits(128):032x}{suffix}"
+        path = f"{directory}/{partition.topic[: NAME_MAX - len(tail)]}{tail}"
+        with self.guarding(directory, silent=False):
+            self.disk.rename(log.directory, path)
+        logger.info("moved log away from=%s to=%s", log.directory, path)
+        return path
+
+    def use_config(self, topic: str, config: TopicConfig) -> None:
+        for partition, log in self.logs.items():
+            if partition.topic == topic:
+                log.use_config(config)
+
+    def describe(self) -> list[LogDirInfo]:
+        infos = []
+        for path in self.directories:
+            error = self.offline.get(path)
+            total, usable = (-1, -1) if error else self.disk.space(path)
+            infos.append(
+                LogDirInfo(
+                    path=path,
+                    error=error,
+                    total_bytes=total,
+                    usable_bytes=usable,
+                    sizes=dict(self.sizes(path)),
+                )
+            )
+        return infos
+
+    def sizes(self, directory: str) -> list[tuple[TopicPartition, int]]:
+        return [(tp, log.size_bytes) for tp, log in self.logs_in(directory)]
+
+    def logs_in(self, directory: str) -> list[tuple[TopicPartition, Log]]:
+        return [(tp, log) for tp, log in self.logs.items() if parent(log.directory) == directory]
+
+    # ---- what is done again and again ---------------------------------------------------------------------------
+
+    def flush_due(self, now_ms: int) -> list[Log]:
+        """For each: `begin_flush`, fsync off the loop, `end_flush`."""
+        return [log for log in self.logs.values() if log.flush_due(now_ms)]
+
+    def run_retention(self, now_ms: int) -> int:
+        """Delete what the topics' settings no longer keep; the number of segments that went."""
+        removed = 0
+        for log in list(self.logs.values()):
+            with self.guarding(parent(log.directory)):
+                removed += log.delete_old_segments(now_ms)
+            log.expire_producers(now_ms)
+        return removed
+
+    def purge(self, now_ms: int) -> None:
+        """Remove from the disk what was deleted long enough ago."""
+        for log in list(self.logs.values()):
+            if log.deleted:
+                with self.guarding(parent(log.directory)):
+                    log.purge(now_ms)
+        due = [path for due_ms, path in self.doomed if due_ms <= now_ms]
+        self.doomed = [(due_ms, path) for due_ms, path in self.doomed if due_ms > now_ms]
+        for path in due:
+            with self.guarding(parent(path)):
+                self.disk.remove_tree(path)
+
+    def checkpoint_recovery_points(
+        self, directories: Iterable[str] | None = None, *, sync: bool = False
+    ) -> None:
+        """A recovery point may be stored late, never early: without `sync` a crash may leave an older one, and more is
+        checked than need be."""
+        self.checkpoint(
+            checkpoints.RECOVERY_POINT, lambda log: log.recovery_point, directories, sync
+        )
+
+    def checkpoint_high_watermarks(
+        self, directories: Iterable[str] | None = None, *, sync: bool = False
+    ) -> None:
+        self.checkpoint(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories, sync)
+
+    def checkpoint_log_starts(
+        self, directories: Iterable[str] | None = None, *, sync: bool = False
+    ) -> None:
+        self.checkpoint(checkpoints.LOG_START, lambda log: log.log_start_offset, directories, sync)
+
+    def checkpoint(
+        self,
+        name: str,
+        offset_of: Callable[[Log], int],
+        directories: Iterable[str] | None,
+        sync: bool,
+    ) -> None:
+        for directory in self.directories if directories is None else directories:
+            if directory not in self.offline:
+                offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory)}
+                data = checkpoints.encode_offsets(offsets)
+                with self.guarding(directory):
+                    self.disk.replace_bytes(f"{directory}/{name}", data, sync=sync)
+
+    # ---- failing and stopping -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def guarding(self, directory: str, *, silent: bool = True) -> Iterator[None]:
+        """If the disk refuses what is done here, the directory is offline; the caller hears of it unless `silent`."""
+        try:
+            yield
+        except StorageError as error:
+            self.mark_offline(directory, error)
+            if not silent:
+                raise
+
+    def mark_offline(self, directory: str, error: StorageError) -> list[TopicPartition]:
+        """Give up a directory; the partitions whose logs went with it."""
+        if directory in self.offline:
+            return []
+        logger.error("log directory is offline path=%s error=%s", directory, error)
+        self.offline[directory] = error
+        return self.let_go(directory)
+
+    def let_go(self, directory: str) -> list[TopicPartition]:
+        gone = self.logs_in(directory)
+        for partition, log in gone:
+            del self.logs[partition]
+            log.close(clean=False)
+        return [partition for partition, _ in gone]
+
+    def shutdown(self) -> None:
+        """Everything onto the disk, and the mark that says so where nothing failed."""
+        for directory in self.directories:
+            if directory not in self.offline:
+                with self.guarding(directory):
+                    self.stop(directory)
+        self.release()
+
+    def stop(self, directory: str) -> None:
+        for _, log in self.logs_in(directory):
+            log.close(clean=True)
+        self.checkpoint_recovery_points([directory], sync=True)
+        self.checkpoint_high_watermarks([directory], sync=True)
+        self.checkpoint_log_starts([directory], sync=True)
+        if directory not in self.offline:
+            self.disk.replace_bytes(f"{directory}/{checkpoints.CLEAN_SHUTDOWN}", CLEAN_MARK)
+
+    def release(self) -> None:
+        """Let go of files and locks and write nothing more: alone, it is what the end of the process would do."""
+        for directory in self.directories:
+            self.let_go(directory)
+        for lock in self.locks.values():
+            lock.release()
+        self.locks.clear()
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """`orders-eu-7` is partition 7 of orders-eu; None for what is not a log's directory."""
+    if name.endswith(SET_ASIDE):
+        return None
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not partition.isdecimal():
+        return None
+    return TopicPartition(topic, int(partition))

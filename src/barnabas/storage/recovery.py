@@ -1,0 +1,377 @@
+"""Opening a log that exists, whatever state a crash or a copy left it in.
+
+Goal: every batch that was fsynced is there, no invalid byte is, and indexes, epochs and producers agree with the
+batches.
+
+After a clean stop the tail of the log is looked at and the rest is believed. Otherwise everything from the segment that
+holds the recovery point on, so the active segment always, is read batch by batch with its checksums:
+
+    segment 0      segment 1          segment 2         segment 3
+    ▓▓▓▓▓▓▓▓▓▓▓    ▓▓▓▓▓▓|▓▓▓▓▓▓▓     ▓▓▓▓▓▓▒░░░        ▓▓▓
+    believed       read               cut here          removed
+                         recovery point
+
+The first torn, altered or missing byte ends the log: what stands behind it was never promised to anybody, and offsets
+with a hole between them would be believed by consumers. In a compacted log holes between segments are normal.
+
+Files in transit: `.deleted` and `.cleaned` go, `.swap` takes its place (a compaction had finished writing it).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from barnabas.config.topic import TopicConfig
+from barnabas.errors import CorruptBatch, StorageError
+from barnabas.storage import epochs as leader_epochs
+from barnabas.storage import snapshots
+from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.log import Log
+from barnabas.storage.producers import EXPIRATION_MS, Producers
+from barnabas.storage.segment import Segment
+from barnabas.wire.records import HEADER_SIZE, crc_is_valid, read_header
+from barnabas.world.ports import Disk
+
+logger = logging.getLogger(__name__)
+
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+TEMPORARY = ".tmp"
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What reading the unflushed part of a log brought to light."""
+
+    epochs: LeaderEpochs
+    producers: Producers
+    next_offset: int
+    written: list[str]
+    cut: bool = False
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    config: TopicConfig,
+    *,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+    now_ms: int,
+    producer_expiration_ms: int = EXPIRATION_MS,
+) -> Log:
+    """`recovery_point` and `log_start_offset` as checkpointed, 0 if they were not."""
+    finish_transit(disk, directory)
+    drop_orphan_indexes(disk, directory)
+    segments = list(find_segments(disk, directory, config, now_ms))
+    epochs, epochs_known = load_epochs(disk, directory)
+    if not epochs_known and any(segment.size for segment in segments):
+        epochs = epochs_from_batches(segments)
+    written: list[str] = []
+    producers: Producers | None = None
+    if segments and not (clean and tail_is_sound(segments[-1])):
+        recovered = recover(
+            disk,
+            directory,
+            segments,
+            epochs,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            holes_allowed="compact" in config.cleanup_policy,
+        )
+        producers, written, end = recovered.producers, recovered.written, recovered.next_offset
+    else:
+        end = segments[-1].next_offset() if segments else log_start_offset
+    if not segments or end < log_start_offset:
+        if segments:
+            logger.warning(
+                "log ends before its start, beginning anew log=%s end=%d start=%d",
+                directory,
+                end,
+                log_start_offset,
+            )
+        for segment in segments:
+            remove_segment(disk, segment)
+        segments[:] = [
+            Segment.create(
+                disk,
+                directory,
+                log_start_offset,
+                index_interval=config.index_interval_bytes,
+                now_ms=now_ms,
+            )
+        ]
+        end, producers = log_start_offset, Producers()
+        epochs.clear()
+    start = max(log_start_offset, segments[0].base_offset)
+    active = segments[-1]
+    active.hold_entries()
+    active.load_timestamps()
+    snapshots.drop(disk, directory, lambda offset: offset > end)
+    if producers is None:
+        producers = snapshots.rebuild(disk, directory, segments, log_start_offset=start, end=end)
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    log = Log(
+        disk,
+        directory,
+        config,
+        segments,
+        log_start_offset=start,
+        log_end_offset=end,
+        recovery_point=end if clean and not written else max(start, min(recovery_point, end)),
+        epochs=epochs,
+        producers=producers,
+        topic_id=load_topic_id(disk, directory),
+        producer_expiration_ms=producer_expiration_ms,
+    )
+    log.save_epochs()
+    if written:
+        log.unsynced_paths += written
+        log.directory_changes += 1
+        log.parent_synced = False
+        log.unflushed_since_ms = now_ms
+    elif clean:
+        log.saved_end = end
+    log.expire_producers(now_ms)
+    return log
+
+
+# ---- the unflushed part ---------------------------------------------------------------------------------------
+
+
+def recover(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    holes_allowed: bool,
+) -> Recovered:
+    """Read everything from the recovery point on, cut `segments` at the first thing that is wrong."""
+    first = first_unflushed(segments, recovery_point)
+    base = segments[first].base_offset
+    # What was taken behind this point tells of batches that may be gone.
+    snapshots.drop(disk, directory, lambda offset: offset > base)
+    start = max(log_start_offset, segments[0].base_offset)
+    state = Recovered(
+        epochs=epochs,
+        producers=snapshots.rebuild(
+            disk, directory, segments[:first], log_start_offset=min(start, base), end=base
+        ),
+        next_offset=base,
+        written=[],
+    )
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        expected = state.next_offset
+        misplaced = segment.base_offset < expected or (
+            segment.base_offset > expected and not holes_allowed
+        )
+        if at > first and (misplaced or state.cut):
+            logger.warning(
+                "removing what stands behind the cut log=%s offset=%d", directory, expected
+            )
+            for gone in segments[at:]:
+                remove_segment(disk, gone)
+            del segments[at:]
+            break
+        if at > first:
+            state.next_offset = segment.base_offset
+            state.written.append(
+                snapshots.take(disk, directory, segment.base_offset, state.producers)
+            )
+        recover_segment(segment, state)
+        if segment is not segments[-1]:
+            state.written += segment.write_indexes()
+            segment.forget_entries()
+        state.written.append(segment.log.path)
+    return state
+
+
+def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
+    """The segment that holds the recovery point; the active one if all others are flushed."""
+    for at in range(len(segments) - 1, -1, -1):
+        if segments[at].base_offset <= recovery_point:
+            return at
+    return 0
+
+
+def recover_segment(segment: Segment, state: Recovered) -> None:
+    refuse_old_format(segment)
+    segment.begin_rebuild()
+    valid = 0
+    for position, header, batch in segment.checked_batches(state.next_offset):
+        segment.index_batch(position, header)
+        if header.partition_leader_epoch > state.epochs.latest:
+            state.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            snapshots.record(state.producers, header, batch)
+        state.next_offset = header.next_offset
+        valid = position + header.size
+    if valid < segment.size:
+        logger.warning(
+            "cutting invalid bytes path=%s position=%d bytes=%d next_offset=%d",
+            segment.log.path,
+            valid,
+            segment.size - valid,
+            state.next_offset,
+        )
+        segment.log.truncate(valid)
+        segment.size = valid
+        state.cut = True
+
+
+def refuse_old_format(segment: Segment) -> None:
+    """Messages of before 2017 cannot be read here, and must not be taken for garbage and cut."""
+    head = segment.log.read(0, HEADER_SIZE)
+    if len(head) == HEADER_SIZE:
+        header = read_header(head)
+        if (
+            header.magic in (0, 1)
+            and header.base_offset >= segment.base_offset
+            and header.length > 0
+        ):
+            raise StorageError(
+                segment.log.path,
+                f"messages of format {header.magic} are not supported: rewrite the topic with Kafka 3 first",
+            )
+
+
+def tail_is_sound(segment: Segment) -> bool:
+    """After a clean stop: whole batches up to the end of the file, the last one with a valid checksum."""
+    try:
+        segment.hold_entries()
+        assert segment.offsets is not None
+        last = None
+        start = segment.offsets.positions[-1] if segment.offsets else 0
+        for position, header in segment.headers(start):
+            last = position, header
+        if last is None:
+            return segment.size == 0
+        batch = segment.log.read(last[0], last[1].size)
+        return crc_is_valid(memoryview(batch), 0, last[1])
+    except CorruptBatch as error:
+        logger.warning("log was not stopped as cleanly as it says error=%s", error)
+        return False
+
+
+# ---- files ----------------------------------------------------------------------------------------------------
+
+
+def find_segments(
+    disk: Disk, directory: str, config: TopicConfig, now_ms: int
+) -> Iterator[Segment]:
+    for name in disk.list(directory):
+        base = base_offset_of(name)
+        if name.endswith(".log") and base is not None:
+            path = f"{directory}/{name.removesuffix('.log')}"
+            yield Segment(
+                disk,
+                path,
+                disk.open(path + ".log"),
+                base_offset=base,
+                index_interval=config.index_interval_bytes,
+                now_ms=now_ms,
+            )
+
+
+def base_offset_of(name: str) -> int | None:
+    stem = name.partition(".")[0]
+    return int(stem) if len(stem) == 20 and stem.isdecimal() else None
+
+
+def finish_transit(disk: Disk, directory: str) -> None:
+    names = disk.list(directory)
+    cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED)]
+    oldest_cleaned = min((base for base in cleaned if base is not None), default=None)
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith((DELETED, CLEANED, TEMPORARY)):
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(SWAP):
+            base = base_offset_of(name)
+            # A compaction that still had something to clean at or before this one had not finished.
+            if base is None or (oldest_cleaned is not None and base >= oldest_cleaned):
+                disk.remove(f"{directory}/{name}")
+            else:
+                swaps.append(name)
+    if swaps:
+        finish_swap(disk, directory, swaps)
+
+
+def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
+    """The swap files replace every segment whose base offset lies in what they cover."""
+    low: int | None = None
+    high = 0
+    for name in swaps:
+        base = base_offset_of(name)
+        if name.endswith(".log" + SWAP) and base is not None:
+            path = f"{directory}/{name}"
+            segment = Segment(
+                disk, path, disk.open(path), base_offset=base, index_interval=0, now_ms=0
+            )
+            low = base if low is None else min(low, base)
+            for _, header in segment.headers():
+                high = max(high, header.next_offset)
+            segment.close()
+    if low is not None:
+        for name in disk.list(directory):
+            base = base_offset_of(name)
+            if not name.endswith(SWAP) and base is not None and low <= base < high:
+                disk.remove(f"{directory}/{name}")
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+
+
+def drop_orphan_indexes(disk: Disk, directory: str) -> None:
+    names = disk.list(directory)
+    logs = {name for name in names if name.endswith(".log")}
+    for name in names:
+        if name.endswith(INDEX_SUFFIXES) and f"{name.partition('.')[0]}.log" not in logs:
+            logger.warning("index without a log file, removing it path=%s/%s", directory, name)
+            disk.remove(f"{directory}/{name}")
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    segment.close()
+    for suffix in (".log", *INDEX_SUFFIXES, snapshots.SUFFIX):
+        disk.remove(segment.path + suffix)
+
+
+def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
+    """The history of leader epochs, and whether it is known: an empty or broken file tells nothing."""
+    path = f"{directory}/{leader_epochs.FILE_NAME}"
+    if disk.exists(path):
+        try:
+            epochs = leader_epochs.decode(disk.read_bytes(path))
+            return epochs, bool(epochs.epochs)
+        except ValueError as error:
+            logger.warning("leader epochs are unusable, rebuilding path=%s why=%s", path, error)
+    return LeaderEpochs(), False
+
+
+def epochs_from_batches(segments: list[Segment]) -> LeaderEpochs:
+    epochs = LeaderEpochs()
+    try:
+        for segment in segments:
+            for _, header in segment.headers():
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+    except CorruptBatch:
+        return epochs  # Reading stops here; what is behind is cut, or reported when it is read.
+    return epochs
+
+
+def load_topic_id(disk: Disk, directory: str) -> UUID | None:
+    path = f"{directory}/{PARTITION_METADATA}"
+    return decode_partition_metadata(disk.read_bytes(path)) if disk.exists(path) else None

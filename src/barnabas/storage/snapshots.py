@@ -1,0 +1,82 @@
+"""Producer snapshots in a log's directory: finding the newest good one, and going on from it through the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from barnabas.errors import StorageError
+from barnabas.storage import producers as producer_state
+from barnabas.storage.producers import Producers
+from barnabas.storage.segment import Segment, segment_path
+from barnabas.wire.records import BatchHeader, records
+from barnabas.world.ports import Disk
+
+logger = logging.getLogger(__name__)
+
+SUFFIX = ".snapshot"
+
+
+def take(disk: Disk, directory: str, offset: int, producers: Producers) -> str:
+    path = segment_path(directory, offset) + SUFFIX
+    disk.replace_bytes(path, producers.encode(), sync=False)
+    return path
+
+
+def drop(disk: Disk, directory: str, unneeded: Callable[[int], bool]) -> None:
+    for offset in offsets(disk, directory):
+        if unneeded(offset):
+            disk.remove(segment_path(directory, offset) + SUFFIX)
+
+
+def offsets(disk: Disk, directory: str) -> list[int]:
+    stems = [name.removesuffix(SUFFIX) for name in disk.list(directory) if name.endswith(SUFFIX)]
+    return [int(stem) for stem in stems if stem.isdecimal()]
+
+
+def rebuild(
+    disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, end: int
+) -> Producers:
+    """The producers as of offset `end`: what a good snapshot at or before it says, then the batches from there on."""
+    producers, start = newest(disk, directory, log_start_offset, end)
+    for segment in reversed(segments):
+        if segment.base_offset <= start:
+            first = segments.index(segment)
+            break
+    else:
+        first = 0
+    for segment in segments[first:]:
+        if segment.base_offset >= end or segment.size == 0:
+            continue
+        found = segment.find(start)
+        for position, header in segment.headers(found.position) if found else ():
+            if header.base_offset >= end:
+                break
+            if header.producer_id >= 0:
+                batch = segment.log.read(position, header.size) if header.is_control else b""
+                record(producers, header, memoryview(batch))
+    return producers
+
+
+def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
+    """The last snapshot within these offsets that can be read, and its offset. One that cannot is removed."""
+    for offset in sorted(offsets(disk, directory), reverse=True):
+        if low <= offset <= high:
+            path = segment_path(directory, offset) + SUFFIX
+            try:
+                return producer_state.decode(disk.read_bytes(path)), offset
+            except (ValueError, StorageError) as error:
+                logger.warning("producer snapshot is unusable path=%s why=%s", path, error)
+                disk.remove(path)
+    return Producers(), low
+
+
+def record(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
+    """A batch that stands in the log. `batch` is looked at only if it is a control batch."""
+    if not header.is_control:
+        producers.record(header, header.base_offset, header.max_timestamp)
+        return
+    # The value of a transaction marker: int16 version, int32 coordinator epoch.
+    for marker in records(batch):
+        value = marker.value or b""
+        producers.record_marker(header, int.from_bytes(value[2:6], "big", signed=True))

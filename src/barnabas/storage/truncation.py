@@ -1,0 +1,92 @@
+"""Cutting the end off a log: what a follower does when its leader tells that the two have parted.
+
+A cut is made durable at once: were a removed file to come back after a crash, its old records would stand beside the
+new ones. Cuts are rare, and nobody waits for a produce meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from barnabas.storage import snapshots
+
+if TYPE_CHECKING:
+    from barnabas.storage.log import Log
+    from barnabas.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
+    if offset >= log.log_end_offset:
+        # We may have noted an epoch of our own as leader without writing anything in it.
+        log.epochs.truncate_from_end(log.log_end_offset)
+        log.save_epochs()
+        return False
+    logger.info("truncating log=%s from=%d to=%d", log.directory, log.log_end_offset, offset)
+    if offset < log.bases[0]:
+        truncate_fully_and_start_at(log, offset, offset, now_ms)
+        return True
+    keep = bisect_right(log.bases, offset)
+    for segment in log.segments[keep:]:
+        remove_files(log, segment, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    del log.segments[keep:]
+    del log.bases[keep:]
+    log.active = log.segments[-1]
+    log.active.truncate(offset, now_ms)
+    remove_files(log, log.active, ".index", ".timeindex")
+    log.closed_bytes = sum(segment.size for segment in log.segments[:-1])
+    log.log_end_offset = log.active.next_offset()
+    log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
+    after_cut(log)
+    if log.producers.by_id:
+        log.producers = snapshots.rebuild(
+            log.disk,
+            log.directory,
+            log.segments,
+            log_start_offset=log.log_start_offset,
+            end=log.log_end_offset,
+        )
+    return True
+
+
+def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
+    for segment in log.segments:
+        remove_files(log, segment, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    log.active = log.new_segment(offset, now_ms)
+    log.segments = [log.active]
+    log.bases = [offset]
+    log.closed_bytes = 0
+    log.log_end_offset = offset
+    log.log_start_offset = log_start_offset
+    log.watermark = offset
+    log.epochs.clear()
+    log.producers.clear()
+    snapshots.drop(log.disk, log.directory, lambda _: True)
+    after_cut(log)
+
+
+def after_cut(log: Log) -> None:
+    end = log.log_end_offset
+    log.saved_end = -1
+    log.tail.clear()
+    log.bound_offset = -1
+    log.epochs.truncate_from_end(end)
+    log.save_epochs()
+    snapshots.drop(log.disk, log.directory, lambda offset: offset > end)
+    log.watermark = min(log.watermark, end)
+    lowered = log.recovery_point > end
+    log.recovery_point = min(log.recovery_point, end)
+    log.disk.sync_now([log.active.log], [log.directory])
+    if lowered and log.on_truncated is not None:
+        log.on_truncated()
+
+
+def remove_files(log: Log, segment: Segment, *suffixes: str) -> None:
+    segment.close_index_files()
+    if ".log" in suffixes:
+        segment.close()
+    for suffix in suffixes:
+        log.disk.remove(segment.path + suffix)
