@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from random import SystemRandom
 
 from barnabas.broker.broker import Broker
 from barnabas.config import BrokerConfig
 from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
-from barnabas.world.real import real_world
+from barnabas.world.disk import RealDisk
+from barnabas.world.network import SocketNetwork
+from barnabas.world.ports import Registry, World
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 FIRST_BROKER_ID = 1
@@ -78,3 +81,18 @@ class Cluster:
 
 def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def real_world(registry: Registry, config: BrokerConfig) -> World:
+    """All real doors. Socket buffers are the kernel's choice, which adapts, unless the operator wrote a size down."""
+    written = config.properties
+    return World(
+        clock=SystemClock(),
+        network=SocketNetwork(
+            config.socket_send_buffer_bytes if "socket.send.buffer.bytes" in written else -1,
+            config.socket_receive_buffer_bytes if "socket.receive.buffer.bytes" in written else -1,
+        ),
+        disk=RealDisk(),
+        registry=registry,
+        random=SystemRandom(),
+    )

@@ -60,24 +60,11 @@ class Broker:
         await registration.prepare(session)
         cluster_id = await registration.cluster_id(session, world.random)
 
-        logs = self.logs = LogManager(
-            world.disk,
-            config.log_dirs,
-            defaults=config.topic_defaults(),
-            broker_id=self.broker_id,
-            cluster_id=cluster_id,
-            producer_expiration_ms=config.producer_id_expiration_ms,
-            random=world.random,
-        )
-        logs.load(now_ms)
-
         metadata = MetadataCache(cluster_id)
-        replicas = ReplicaManager(self.broker_id, logs, world.disk, world.clock)
         controller_epoch = await registration.take_charge(session, self.broker_id, now_ms)
         topics = self.topics = Topics(
             world,
             session,
-            replicas,
             metadata,
             broker_id=self.broker_id,
             controller_epoch=controller_epoch,
@@ -85,7 +72,19 @@ class Broker:
             partitions_default=config.num_partitions,
             replication_factor_default=config.default_replication_factor,
         )
-        await topics.load()
+        await topics.read_overrides()
+        logs = self.logs = LogManager.open(
+            world.disk,
+            config.log_dirs,
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            config_of=topics.config_of,
+            random=world.random,
+            now_ms=now_ms,
+            producer_expiration_ms=config.producer_id_expiration_ms,
+        )
+        replicas = ReplicaManager(self.broker_id, logs, world.disk, world.clock)
+        await topics.load(replicas)
 
         parts = BrokerParts(
             config=config,
@@ -135,12 +134,16 @@ class Broker:
             self.listeners = None
         await self.tasks.stop()
         if self.logs is not None:
-            self.logs.close(clean=clean)
+            if clean:
+                self.logs.shutdown()
+            else:
+                self.logs.release()
             self.logs = None
         if self.session is not None:
             await self.session.close()
             self.session = None
-        logger.info("broker stopped id=%d clean=%s", self.broker_id, clean)
+        if clean:
+            logger.info("broker stopped id=%d", self.broker_id)
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:

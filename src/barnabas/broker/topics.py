@@ -64,7 +64,6 @@ class Topics:
         self,
         world: World,
         registry: RegistrySession,
-        replicas: ReplicaManager,
         metadata: MetadataCache,
         *,
         broker_id: BrokerId,
@@ -75,7 +74,6 @@ class Topics:
     ) -> None:
         self.world = world
         self.registry = registry
-        self.replicas = replicas
         self.metadata = metadata
         self.broker_id = broker_id
         self.controller_epoch = controller_epoch
@@ -83,39 +81,42 @@ class Topics:
         self.partitions_default = partitions_default
         self.replication_factor_default = replication_factor_default
         self.overrides: dict[str, Mapping[str, str]] = {}
+        """What each topic sets for itself, over the broker's defaults."""
         self.creating: dict[str, None] = {}
+        self.replicas: ReplicaManager
 
     # ---- bringing back
 
-    async def load(self) -> None:
+    async def read_overrides(self) -> None:
+        """Learn what topics set for themselves; the logs are opened with it."""
+        for name in await self.registry.children(znodes.TOPICS):
+            path = znodes.topic_config_path(name)
+            try:
+                data, _ = await self.registry.get(path)
+            except NoNode:
+                continue
+            self.overrides[name] = znodes.decode_config(path, data)
+
+    async def load(self, replicas: ReplicaManager) -> None:
         """Lead everything the registry says is ours; finish deletions that were interrupted."""
+        self.replicas = replicas
         for name in await self.registry.children(znodes.DELETE_TOPICS):
             await self.forget(name)
         for name in await self.registry.children(znodes.TOPICS):
             data, _ = await self.registry.get(znodes.topic_path(name))
             topic = znodes.decode_topic(name, data)
-            overrides = await self.read_overrides(name)
-            replicas = tuple(held.replicas for _, held in sorted(topic.partitions.items()))
-            config = self.usable_config(name, overrides)
+            assignment = tuple(held.replicas for _, held in sorted(topic.partitions.items()))
             assert topic.topic_id is not None
             states = [
                 await self.resume(TopicPartition(name, index), assigned)
-                for index, assigned in enumerate(replicas)
+                for index, assigned in enumerate(assignment)
             ]
-            self.open(name, topic.topic_id, replicas, states, overrides, config)
+            self.open(name, topic.topic_id, assignment, states, self.config_of(name))
 
-    async def read_overrides(self, name: str) -> dict[str, str]:
-        path = znodes.topic_config_path(name)
-        try:
-            data, _ = await self.registry.get(path)
-        except NoNode:
-            return {}
-        return znodes.decode_config(path, data)
-
-    def usable_config(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+    def config_of(self, name: str) -> TopicConfig:
         """A setting that was legal when it was written must not keep a broker from starting."""
         config = self.defaults
-        for key, value in overrides.items():
+        for key, value in self.overrides.get(name, {}).items():
             try:
                 config = config.with_overrides({key: value})
             except ConfigError as error:
@@ -166,7 +167,6 @@ class Topics:
         topic_id: UUID,
         replicas: tuple[tuple[BrokerId, ...], ...],
         states: list[LeaderAndIsr],
-        overrides: Mapping[str, str],
         config: TopicConfig,
     ) -> None:
         """Lead the partitions that are ours, then show the topic to clients."""
@@ -186,7 +186,6 @@ class Topics:
                 )
             except (ApiError, StorageError) as error:
                 logger.error("cannot open partition=%s error=%s", tp, error)
-        self.overrides[name] = overrides
         self.metadata.put_topic(
             TopicState(
                 name=name,
@@ -324,7 +323,8 @@ class Topics:
                     Create(path=znodes.state_path(tp), data=znodes.encode_state(state))
                 )
             await self.registry.multi(operations)
-            self.open(name, topic_id, topic.replicas, states, topic.overrides, topic.config)
+            self.overrides[name] = topic.overrides
+            self.open(name, topic_id, topic.replicas, states, topic.config)
         finally:
             del self.creating[name]
         logger.info("created topic=%s partitions=%d id=%s", name, len(topic.replicas), topic_id)
@@ -354,7 +354,7 @@ class Topics:
 
     async def forget(self, name: str) -> None:
         """Remove what the registry knows of a topic. The marker goes last."""
-        for tp in self.replicas.logs.partitions_of(name):
+        for tp in [tp for tp in self.replicas.logs.logs if tp.topic == name]:
             self.replicas.stop(tp, delete=True)
         operations: list[Delete] = []
         root = znodes.topic_path(name)

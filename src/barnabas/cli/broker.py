@@ -10,11 +10,11 @@ import click
 
 from barnabas.broker.broker import Broker
 from barnabas.cli.up import log_to_stderr, parse_settings, stop_on_signals
+from barnabas.cluster import real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
-from barnabas.world.real import real_world
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 logger = logging.getLogger("barnabas.broker")
@@ -67,6 +67,6 @@ async def run(settings: BrokerConfig) -> None:
 
 def read_file(path: Path) -> dict[str, str]:
     try:
-        return parse_properties(path.read_text(), str(path))
+        return parse_properties(path.read_text(encoding="iso-8859-1"), str(path))
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from uuid import UUID
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition, ZnodeVersion
 from barnabas.replication.partition import Partition
+from barnabas.storage.log import parent
 from barnabas.storage.log_manager import LogManager
 from barnabas.world.ports import Clock, Disk
-
-logger = logging.getLogger("barnabas.replication")
 
 
 class ReplicaManager:
@@ -48,7 +46,9 @@ class ReplicaManager:
         """Create the log if it is missing and become its leader."""
         partition = self.partitions.get(tp)
         if partition is None:
-            log = self.logs.get(tp) or self.logs.create_log(tp, topic_id, config)
+            log = self.logs.get(tp)
+            if log is None:
+                log = self.logs.create_log(tp, topic_id, config, self.clock.now_ms())
             if log.topic_id not in (None, topic_id):
                 raise ApiError(
                     ErrorCode.INCONSISTENT_TOPIC_ID,
@@ -68,7 +68,7 @@ class ReplicaManager:
             partition.leader = BrokerId(-1)
             partition.break_promises(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if delete and self.logs.get(tp) is not None:
-            self.logs.delete_log(tp, now_ms=self.clock.now_ms())
+            self.logs.delete_log(tp, self.clock.now_ms())
 
     # ---- durability
 
@@ -103,9 +103,8 @@ class ReplicaManager:
 
     def fail(self, partition: Partition, error: StorageError) -> None:
         """The disk refused: take every partition of that log directory offline."""
-        directory = self.logs.mark_offline(partition.log, error)
-        logger.error("log directory offline directory=%s error=%s", directory, error)
-        for other in self.partitions.values():
-            if self.logs.directory_of(other.log) == directory:
+        for tp in self.logs.mark_offline(parent(partition.log.directory), error):
+            other = self.partitions.get(tp)
+            if other is not None:
                 other.is_offline = True
                 other.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)

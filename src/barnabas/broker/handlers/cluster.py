@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.errors import ErrorCode, StorageError
+from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.cluster import (
     BROKER_ENDPOINTS,
@@ -51,37 +51,28 @@ def describe_cluster(
 def describe_log_dirs(
     parts: BrokerParts, request: DescribeLogDirsRequest, header: RequestHeader, _: Connection
 ) -> DescribeLogDirsResponse:
-    logs = parts.replicas.logs
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for directory in logs.directories:
+    for directory in parts.replicas.logs.describe():
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        total = usable = -1
-        code = ErrorCode.NONE
-        if directory in logs.offline:
-            code = ErrorCode.KAFKA_STORAGE_ERROR
-        else:
-            for tp, size in logs.sizes(directory):
-                if wanted is None or tp in wanted:
-                    topics.setdefault(tp.topic, []).append(
-                        DescribeLogDirsPartition(partition_index=tp.partition, partition_size=size)
-                    )
-            try:
-                total, usable = parts.replicas.disk.space(directory)
-            except StorageError:
-                code = ErrorCode.KAFKA_STORAGE_ERROR
+        for tp, size in directory.sizes.items():
+            if wanted is None or tp in wanted:
+                topics.setdefault(tp.topic, []).append(
+                    DescribeLogDirsPartition(partition_index=tp.partition, partition_size=size)
+                )
+        failed = directory.error is not None
         results.append(
             DescribeLogDirsResult(
-                error_code=code,
-                log_dir=directory,
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR if failed else ErrorCode.NONE,
+                log_dir=directory.path,
                 topics=tuple(
                     DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
                     for name, partitions in topics.items()
                 ),
-                total_bytes=total,
-                usable_bytes=usable,
+                total_bytes=directory.total_bytes,
+                usable_bytes=directory.usable_bytes,
             )
         )
     return DescribeLogDirsResponse(results=tuple(results))

@@ -83,6 +83,8 @@ class Writer:
                 store.commit(transactions)
             except StorageError as error:
                 self.failure = error
+            except Exception as error:  # noqa: BLE001 - a bug, and those who wait must hear of it
+                self.failure = StorageError(self.directory, f"a commit failed: {error!r}")
         self.on_committed(transactions[-1].zxid, self.failure)
 
 

@@ -1,0 +1,110 @@
+"""The folder tree is the architecture, and this is what holds it.
+
+Three shades. *Real* code stands in world/ and alone touches time, sockets, files and threads (the command line and the
+clusters that are started from it open these doors). *Driven* code is async, over a World that is handed to it: the list
+below is the whole concurrent surface. All the rest is *pure*.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "barnabas"
+MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
+
+OPENS_REAL_DOORS = ("world/", "cli/", "cluster.py", "local_cluster.py", "pytest_plugin.py")
+BLOCKING_SOCKET = "client/blocking.py"
+BLOCKING = ("socket", "selectors", "time")
+DRIVEN = (
+    "tasks.py",
+    "broker/broker.py",
+    "broker/connection.py",
+    "broker/listener.py",
+    "broker/router.py",
+    "broker/maintenance.py",
+    "broker/producer_ids.py",
+    "broker/topics.py",
+    "broker/handlers/coordinators.py",
+    "broker/handlers/fetch.py",
+    "broker/handlers/metadata.py",
+    "broker/handlers/produce.py",
+    "broker/handlers/topics.py",
+    "metadata/registration.py",
+    "replication/partition.py",
+    "replication/replica_manager.py",
+    "world/ports.py",
+)
+
+OUTSIDE = {
+    *("os", "time", "socket", "selectors", "select", "threading", "subprocess", "pathlib", "shutil"),
+    *("tempfile", "signal", "sqlite3", "fcntl", "mmap", "secrets", "kazoo", "multiprocessing"),
+}
+HARMLESS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
+
+# package → what it may import of the others; everybody may see model, errors and world/ports
+LAYERS = {
+    "wire": set(),
+    "config": set(),
+    "storage": {"wire", "config"},
+    "metadata": {"wire", "config"},
+    "replication": {"storage", "wire", "config"},
+    "broker": {"replication", "storage", "metadata", "wire", "config", "tasks"},
+    "client": {"wire"},
+    "world": set(),
+}
+FOR_EVERYBODY = {"model", "errors", "world.ports", "__version__"}
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse((SRC / module).read_text())
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+    """(module, name) for every import, those inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_says_what_it_is(module: str) -> None:
+    assert ast.get_docstring(tree_of(module)), f"{module} has no docstring"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(OPENS_REAL_DOORS)])
+def test_only_the_doors_touch_the_outside(module: str) -> None:
+    for name, what in imports(tree_of(module)):
+        root = name.split(".")[0]
+        if (root, what) in HARMLESS or (module == BLOCKING_SOCKET and root in BLOCKING):
+            continue
+        assert root not in OUTSIDE | {"random"}, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith(OPENS_REAL_DOORS)])
+def test_only_the_listed_modules_are_concurrent(module: str) -> None:
+    tree = tree_of(module)
+    waits = any(isinstance(node, ast.AsyncFunctionDef | ast.Await) for node in ast.walk(tree))
+    waits = waits or any(name.split(".")[0] == "asyncio" for name, _ in imports(tree))
+    assert waits == (module in DRIVEN), f"{module}: is it driven or pure? The list says otherwise"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.split("/")[0] in LAYERS])
+def test_imports_point_one_way(module: str) -> None:
+    package = module.split("/")[0]
+    for name, what in imports(tree_of(module)):
+        if not name.startswith("barnabas"):
+            continue
+        parts = name.split(".")[1:] or [what or ""]
+        allowed = parts[0] in LAYERS[package] | {package} or ".".join(parts) in FOR_EVERYBODY
+        assert allowed, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_file_is_one_sitting(module: str) -> None:
+    assert len((SRC / module).read_text().splitlines()) <= 600
