@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from barnabas.config import TopicConfig
@@ -103,8 +103,7 @@ class Topics:
         for name in await self.registry.children(znodes.DELETE_TOPICS):
             await self.forget(name)
         for name in await self.registry.children(znodes.TOPICS):
-            data, _ = await self.registry.get(znodes.topic_path(name))
-            topic = znodes.decode_topic(name, data)
+            topic = await self.read_topic(name)
             assignment = tuple(held.replicas for _, held in sorted(topic.partitions.items()))
             assert topic.topic_id is not None
             states = [
@@ -112,6 +111,19 @@ class Topics:
                 for index, assigned in enumerate(assignment)
             ]
             self.open(name, topic.topic_id, assignment, states, self.config_of(name))
+
+    async def read_topic(self, name: str) -> znodes.TopicAssignment:
+        """Topics written by old tools have no id yet; they get one, for good."""
+        path = znodes.topic_path(name)
+        data, stat = await self.registry.get(path)
+        topic = znodes.decode_topic(name, data)
+        if topic.topic_id is None:
+            topic = replace(topic, topic_id=self.new_topic_id())
+            await self.registry.set(path, znodes.encode_topic(topic), stat.version)
+        return topic
+
+    def new_topic_id(self) -> UUID:
+        return UUID(int=self.world.random.getrandbits(128), version=4)
 
     def config_of(self, name: str) -> TopicConfig:
         """A setting that was legal when it was written must not keep a broker from starting."""
@@ -299,7 +311,7 @@ class Topics:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
         self.creating[name] = None
         try:
-            topic_id = UUID(int=self.world.random.getrandbits(128), version=4)
+            topic_id = self.new_topic_id()
             assignment = znodes.TopicAssignment(
                 topic_id=topic_id,
                 partitions={

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
@@ -102,13 +103,22 @@ Barnabas is up: {len(cluster.brokers)} broker at {servers}, data in {cluster.dat
             producer = Producer({{"bootstrap.servers": "{servers}"}})
             producer.produce("{topic}", b"hello"); producer.flush()
 
-  PySpark   pyspark --packages org.apache.spark:spark-sql-kafka-0-10_2.13:$(python3 -c 'import pyspark; print(pyspark.__version__)')
-            spark.read.format("kafka").option("kafka.bootstrap.servers", "{servers}").option("subscribe", "{topic}").load().show()
+  PySpark   pyspark --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version()}
+            records = spark.read.format("kafka").option("kafka.bootstrap.servers", "{servers}")
+            records.option("subscribe", "{topic}").load().show()
 
   Barnabas  barnabas topics list -b {servers}
             barnabas registry ls /brokers/topics --data {cluster.data}
 
 Ctrl-C stops it; the data stays."""
+
+
+def spark_version() -> str:
+    """The connector must be of the same version as the PySpark that loads it."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return "4.0.0"
 
 
 def parse_topic(text: str) -> NewTopic:

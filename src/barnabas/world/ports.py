@@ -67,7 +67,7 @@ class DirectoryLock(Protocol):
 
 
 class Disk(Protocol):
-    """Files and directories. Paths are absolute strings. Every failure is a StorageError (OutOfSpace for a full disk)."""
+    """Files and directories. Paths are absolute strings. Failures are StorageErrors, OutOfSpace for a full disk."""
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
