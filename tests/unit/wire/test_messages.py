@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+import tracemalloc
 from contextlib import suppress
 from random import Random
 
@@ -8,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.errors import RemoteWireError
+from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message, decode, decode_from, encode
+from barnabas.wire.headers import decode_request_header
+from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.primitives import uvarint
 from tests.unit.wire.random_messages import ALL, CLASSES, name_of, random_message
 
 cases = st.sampled_from(ALL)
@@ -44,6 +50,32 @@ def test_random_bytes_are_a_message_or_are_refused(
     cls, version = case
     with suppress(RemoteWireError):
         decode(cls, version, data)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(cases, st.binary(max_size=100))
+def test_a_frame_of_random_bytes_is_a_request_or_is_refused(
+    case: tuple[type[Message], int], data: bytes
+) -> None:
+    cls, version = case
+    for frame in (data, struct.pack(">hh", cls.API_KEY, version) + data):
+        with suppress(RemoteWireError):
+            header, body = decode_request_header(memoryview(frame))
+            if header.known:
+                decode(APIS[header.api_key].request, header.api_version, frame, body)
+
+
+def test_memory_stays_in_proportion_to_the_bytes_received() -> None:
+    count = 50_000
+    frame = uvarint(count + 1) + b"\x01\x00" * count + bytes(4)  # topics without a name
+    tracemalloc.start()
+    try:
+        request = decode(MetadataRequest, 9, frame)
+        assert tracemalloc.get_traced_memory()[1] < 60 * len(frame)
+    finally:
+        tracemalloc.stop()
+    assert request.topics is not None
+    assert len(request.topics) == count
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=name_of)

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from barnabas.errors import DESCRIPTIONS, ErrorCode
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_code_says_what_happened_in_one_short_line(code: ErrorCode) -> None:
+    assert 0 < len(code.description) < 90
+    assert "\n" not in code.description
+
+
+def test_no_two_codes_say_the_same() -> None:
+    assert len(set(DESCRIPTIONS.values())) == len(ErrorCode)
+
+
+def test_codes_have_the_names_and_numbers_that_others_know() -> None:
+    theirs = {code.value: code for code in KioErrorCode}
+    known = [code for code in ErrorCode if code in theirs]
+    assert len(known) > 120
+    for code in known:
+        assert theirs[code].name.upper() == code.name
+        assert theirs[code].retriable == code.retriable
