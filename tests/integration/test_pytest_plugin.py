@@ -1,0 +1,102 @@
+"""The plugin as a user meets it: in a pytest of their own."""
+
+import re
+from importlib.metadata import entry_points
+
+import pytest
+
+from barnabas.pytest_plugin import TOPIC_NAME_MAX, topic_name
+from tests import child_process
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = "barnabas.pytest_plugin"
+INSTALLED = any(found.value == PLUGIN for found in entry_points(group="pytest11"))
+# Where Barnabas is installed its entry point loads the plugin, which must not be loaded twice.
+ARGUMENTS = ("-p", "no:cacheprovider", "-q", *(() if INSTALLED else ("-p", PLUGIN)))
+
+
+@pytest.fixture(autouse=True)
+def same_barnabas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", child_process.ENVIRONMENT["PYTHONPATH"])
+
+
+def test_each_test_gets_its_own_topic_on_one_cluster(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+        seen = {}
+
+        def test_first(barnabas_cluster, barnabas_topic):
+            seen["servers"], seen["topic"] = barnabas_cluster.bootstrap_servers, barnabas_topic
+            producer = KafkaProducer(bootstrap_servers=barnabas_cluster.bootstrap_servers)
+            producer.send(barnabas_topic, b"one order").get(20)
+            producer.close()
+            consumer = KafkaConsumer(
+                barnabas_topic,
+                bootstrap_servers=barnabas_cluster.bootstrap_servers,
+                auto_offset_reset="earliest",
+                consumer_timeout_ms=20_000,
+            )
+            assert next(consumer).value == b"one order"
+            consumer.close()
+
+        def test_second(barnabas_cluster, barnabas_topic):
+            assert barnabas_cluster.bootstrap_servers == seen["servers"]
+            assert barnabas_topic != seen["topic"]
+            admin = KafkaAdminClient(bootstrap_servers=barnabas_cluster.bootstrap_servers)
+            topics = admin.list_topics()
+            assert barnabas_topic in topics
+            assert seen["topic"] not in topics
+            admin.close()
+
+        def test_third_deletes_its_topic_itself(barnabas_cluster, barnabas_topic):
+            admin = KafkaAdminClient(bootstrap_servers=barnabas_cluster.bootstrap_servers)
+            admin.delete_topics([barnabas_topic])
+            admin.close()
+        """
+    )
+    pytester.runpytest_subprocess(*ARGUMENTS).assert_outcomes(passed=3)
+
+
+def test_the_cluster_is_gone_with_its_directory_after_the_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from pathlib import Path
+
+        def test_it(barnabas_cluster):
+            Path("where").write_text(str(barnabas_cluster.data))
+            assert barnabas_cluster.data.is_dir()
+        """
+    )
+    pytester.runpytest_subprocess(*ARGUMENTS).assert_outcomes(passed=1)
+    directory = (pytester.path / "where").read_text()
+    assert directory
+    assert not pytester.path.joinpath(directory).exists()
+
+
+def test_a_run_without_the_fixtures_loads_no_broker(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it():
+            loaded = sorted(name for name in sys.modules if name.startswith("barnabas"))
+            assert loaded == ["barnabas", "barnabas.pytest_plugin"]
+        """
+    )
+    pytester.runpytest_subprocess(*ARGUMENTS).assert_outcomes(passed=1)
+
+
+def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
+    shown = pytester.runpytest_subprocess(*ARGUMENTS, "--fixtures").stdout.str()
+    assert re.search(r"barnabas_cluster \[session scope\].*\n +A cluster of one broker", shown)
+    assert re.search(r"barnabas_topic .*\n +The name of a topic made for this test", shown)
+
+
+@pytest.mark.parametrize("test", ["test_sum[1-a b]", "test_" + "long" * 100, "test_ünïcode[漢字]"])
+def test_a_topic_is_named_after_its_test_as_far_as_kafka_allows(test: str) -> None:
+    name = topic_name(test, "5f3a9c01")
+    assert re.fullmatch(r"test_[A-Za-z0-9._-]*-5f3a9c01", name)
+    assert len(name) <= TOPIC_NAME_MAX
