@@ -88,8 +88,7 @@ class Store:
         with sqlite_errors(self.path):
             self.database.execute("BEGIN IMMEDIATE")
             try:
-                for transaction in transactions:
-                    write(self.database, transaction)
+                write(self.database, transactions)
                 self.database.execute("UPDATE state SET zxid = ?", (transactions[-1].zxid,))
                 self.database.execute(
                     "DELETE FROM change WHERE number <= (SELECT max(number) FROM change) - ?",
@@ -154,19 +153,24 @@ def read_tree(database: sqlite3.Connection, path: str, *, ephemerals: bool = Tru
     return Tree(nodes, zxid)
 
 
-def write(database: sqlite3.Connection, transaction: Transaction) -> None:
-    for path, node in transaction.touched.items():
-        if node is None:
-            database.execute("DELETE FROM znode WHERE path = ?", (path,))
-        else:
-            database.execute(
-                f"INSERT OR REPLACE INTO znode ({NODE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                (path, *node[:-1]),
-            )
+def write(database: sqlite3.Connection, transactions: Sequence[Transaction]) -> None:
+    # A parent is touched by every child created under it; only how it stands in the end is worth a row.
+    touched: dict[str, Node | None] = {}
+    for transaction in transactions:
+        touched.update(transaction.touched)
+    database.executemany(
+        "DELETE FROM znode WHERE path = ?",
+        [(path,) for path, node in touched.items() if node is None],
+    )
+    database.executemany(
+        f"INSERT OR REPLACE INTO znode ({NODE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
+        [(path, *node[:-1]) for path, node in touched.items() if node is not None],
+    )
     database.executemany(
         "INSERT INTO change (zxid, time_ms, kind, path) VALUES (?,?,?,?)",
         [
             (transaction.zxid, transaction.time_ms, str(change.kind), change.path)
+            for transaction in transactions
             for change in transaction.changes
         ],
     )
