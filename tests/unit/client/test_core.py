@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from barnabas.client.core import HELLO, Conversation, common_version, error_of, frame_size
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.wire.codec import encode
+from barnabas.wire.headers import decode_request_header
+from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+ALL_TOPICS = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
+def speaking(versions: dict[int, tuple[int, int]]) -> Conversation:
+    conversation = Conversation("me")
+    conversation.learn(
+        ApiVersionsResponse(
+            api_keys=tuple(
+                ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in versions.items()
+            )
+        )
+    )
+    return conversation
+
+
+def test_a_request_goes_out_framed_with_its_header() -> None:
+    sent = speaking({3: (0, 12)}).request(ALL_TOPICS, MetadataResponse)
+    (size,) = struct.unpack_from(">i", sent.data)
+    assert size == len(sent.data) - 4
+    header, _ = decode_request_header(memoryview(sent.data)[4:])
+    assert header == (3, 12, sent.correlation_id, "me")
+
+
+def test_the_first_question_is_asked_in_a_version_old_brokers_know() -> None:
+    sent = Conversation("me").request(HELLO, ApiVersionsResponse)
+    header, _ = decode_request_header(memoryview(sent.data)[4:])
+    assert (header.api_key, header.api_version) == (18, 3)
+
+
+def test_a_refused_version_of_the_first_question_is_answered_in_version_zero() -> None:
+    conversation = Conversation("me")
+    sent = conversation.request(HELLO, ApiVersionsResponse)
+    refusal = ApiVersionsResponse(
+        error_code=35, api_keys=(ApiVersion(api_key=18, min_version=0, max_version=2),)
+    )
+    frame = struct.pack(">i", sent.correlation_id) + encode(refusal, 0)
+    found, message = conversation.response(memoryview(frame))
+    assert found == sent.correlation_id
+    assert message == refusal
+
+
+def test_answers_are_matched_by_correlation_id_in_any_order() -> None:
+    conversation = speaking({3: (0, 8)})
+    first = conversation.request(ALL_TOPICS, MetadataResponse).correlation_id
+    second = conversation.request(ALL_TOPICS, MetadataResponse).correlation_id
+    for correlation_id in (second, first):
+        answer = MetadataResponse(controller_id=correlation_id)
+        frame = struct.pack(">i", correlation_id) + encode(answer, 8)
+        assert conversation.response(memoryview(frame)) == (correlation_id, answer)
+
+
+def test_an_answer_nobody_asked_for_is_refused() -> None:
+    conversation = speaking({3: (0, 8)})
+    with pytest.raises(RemoteWireError, match="never asked"):
+        conversation.response(memoryview(struct.pack(">i", 99)))
+    with pytest.raises(RemoteWireError):
+        conversation.response(memoryview(b"\0"))
+
+
+def test_the_highest_common_version_is_spoken() -> None:
+    assert common_version(MetadataRequest, {3: range(6)}) == 5
+    assert common_version(MetadataRequest, {3: range(4, 40)}) == MetadataRequest.VERSIONS[-1]
+    assert common_version(MetadataRequest, {3: range(40)}, at_most=7) == 7
+    assert common_version(ApiVersionsRequest, {}) == 3
+
+
+@pytest.mark.parametrize("versions", [{}, {3: range(30, 40)}])
+def test_without_a_common_version_the_error_names_the_api(versions: dict[int, range]) -> None:
+    with pytest.raises(ApiError, match="Metadata") as caught:
+        common_version(MetadataRequest, versions)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_size_no_broker_would_send_is_refused() -> None:
+    assert frame_size(struct.pack(">i", 100)) == 100
+    for size in (-1, 3, 0x1503_0300, 0x4854_5450):
+        with pytest.raises(RemoteWireError):
+            frame_size(struct.pack(">i", size))
+
+
+def test_a_code_newer_than_our_table_is_still_an_error() -> None:
+    assert error_of(0) is None
+    unknown = error_of(9_999, "well")
+    assert unknown is not None
+    assert unknown.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "9999" in unknown.message
+
+
+def test_correlation_ids_stay_positive() -> None:
+    conversation = speaking({3: (0, 8)})
+    conversation.last_correlation_id = 0x7FFF_FFFF
+    assert conversation.request(ALL_TOPICS, MetadataResponse).correlation_id == 1
