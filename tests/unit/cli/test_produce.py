@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from barnabas.cli.produce import Tally, parse_headers, pieces, splitter, tally_text
+from barnabas.client.producer import Sent
+from barnabas.errors import ConfigError
+from barnabas.model import TopicPartition
+
+
+class Slow(io.BytesIO):
+    """Input that arrives a few bytes at a time."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return super().read1(4)
+
+
+@pytest.mark.parametrize("source", [io.BytesIO, Slow])
+@pytest.mark.parametrize(
+    ("text", "end", "expected"),
+    [
+        (b"one\ntwo\n", b"\n", [b"one", b"two"]),
+        (b"one\n\ntwo", b"\n", [b"one", b"", b"two"]),
+        (b"a long first||second||", b"||", [b"a long first", b"second"]),
+        (b"", b"\n", []),
+    ],
+)
+def test_input_becomes_records_however_it_arrives(
+    source: type[io.BytesIO], text: bytes, end: bytes, expected: list[bytes]
+) -> None:
+    assert [record for found in pieces(source(text), end) for record in found] == expected
+
+
+def test_what_has_arrived_is_handed_on_before_more_is_waited_for() -> None:
+    assert next(pieces(Slow(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
+
+
+def test_keys_are_split_off_at_the_first_delimiter() -> None:
+    split = splitter(None, r"\t", False)
+    assert split(b"k\tv\tw") == (b"k", b"v\tw")
+    assert split(b"no key") == (None, b"no key")
+    assert split(b"\t") == (b"", b"")
+    assert splitter(None, ":", True)(b"k:") == (b"k", None)
+
+
+def test_one_key_serves_all_records() -> None:
+    assert splitter("k", None, False)(b"v") == (b"k", b"v")
+    assert splitter(None, None, False)(b"v") == (None, b"v")
+    assert splitter(None, None, True)(b"") == (None, None)
+
+
+def test_headers_are_pairs_and_a_name_alone_has_no_value() -> None:
+    assert parse_headers(("a=1=2", "b", "c=")) == (("a", b"1=2"), ("b", None), ("c", b""))
+    with pytest.raises(ConfigError):
+        parse_headers(("=1",))
+
+
+def test_an_empty_key_delimiter_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        splitter(None, "", False)
+
+
+def test_the_tally_tells_offsets_per_partition() -> None:
+    tally = Tally("orders", dry_run=False)
+    zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    tally.sent([Sent(zero, 10, 5), Sent(one, -1, 2), Sent(zero, 15, 1)])
+    assert tally.document() == {
+        "topic": "orders",
+        "dry_run": False,
+        "records": 8,
+        "partitions": [
+            {"partition": 0, "records": 6, "first_offset": 10, "last_offset": 15},
+            {"partition": 1, "records": 2, "first_offset": None, "last_offset": None},
+        ],
+    }
+    assert tally_text(tally.document()).startswith("wrote 8 records to orders")

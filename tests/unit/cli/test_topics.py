@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli.topics import (
+    created_text,
+    describe_text,
+    described_document,
+    list_text,
+    parse_assignment,
+    parse_configs,
+    summary,
+)
+from barnabas.client.admin import ConfigEntry
+from barnabas.client.view import PartitionView, TopicView
+from barnabas.errors import ConfigError
+from barnabas.model import NO_LEADER, BrokerId
+from barnabas.wire.messages.configs import ConfigSource
+
+ORDERS = TopicView(
+    name="orders",
+    partitions=(
+        PartitionView(
+            partition=0, leader=BrokerId(1), leader_epoch=4, replicas=(1, 2, 3), isr=(1, 3)
+        ),
+        PartitionView(partition=1, leader=NO_LEADER, leader_epoch=5, replicas=(2, 3, 1), isr=(2,)),
+    ),
+)
+CONFIGS = [
+    ConfigEntry(name="retention.ms", value="1000", source=ConfigSource.TOPIC_CONFIG),
+    ConfigEntry(name="cleanup.policy", value="delete", source=ConfigSource.DEFAULT_CONFIG),
+]
+
+
+def test_settings_are_pairs() -> None:
+    assert parse_configs(("a.b=1", "c=x=y")) == {"a.b": "1", "c": "x=y"}
+    for wrong in ("a", "=1"):
+        with pytest.raises(ConfigError, match="KEY=VALUE"):
+            parse_configs((wrong,))
+
+
+def test_an_assignment_names_brokers_per_partition() -> None:
+    assert parse_assignment("0:1:2,1:2:0") == ((0, 1, 2), (1, 2, 0))
+    for wrong in ("a", "0:,1", "0;1"):
+        with pytest.raises(ConfigError, match="0:1:2,1:2:0"):
+            parse_assignment(wrong)
+
+
+def test_a_list_shows_which_topics_are_not_whole() -> None:
+    whole = TopicView(name="whole", partitions=())
+    text = list_text({"topics": [summary(ORDERS), summary(whole)]})
+    assert "1 offline, 2 under-replicated" in text
+    assert text.splitlines()[-1].endswith("ok")
+    assert "create one" in list_text({"topics": []})
+
+
+def test_a_description_names_missing_replicas_and_own_settings_only() -> None:
+    document = {"topics": [described_document(ORDERS, CONFIGS, all_configs=False)]}
+    text = describe_text(document)
+    assert "retention.ms = 1000" in text
+    assert "cleanup.policy" not in text
+    assert text.splitlines()[-2:] == [
+        "        0  1       1,2,3     1,3  2",
+        "        1  none    2,3,1     2    3,1",
+    ]
+    everything = described_document(ORDERS, CONFIGS, all_configs=True)
+    assert everything["configs"] == {"cleanup.policy": "delete", "retention.ms": "1000"}
+    assert everything["partition_list"][1]["leader"] is None
+
+
+def test_what_was_created_is_told_with_its_shape() -> None:
+    document = {
+        "topic": "a",
+        "existed": False,
+        "dry_run": True,
+        "partitions": 1,
+        "replication_factor": 3,
+    }
+    assert created_text(document) == "would create topic a: 1 partition, replication factor 3"
+    assert created_text({**document, "dry_run": False, "partitions": None}) == "created topic a"
+    assert created_text({**document, "existed": True}) == "topic a exists already"
