@@ -55,33 +55,44 @@ from barnabas.wire.primitives import (
 # ---- the vocabulary of schemas --------------------------------------------------------------------------------
 
 
-class Fixed(NamedTuple):
+class Fixed:
     """A big-endian number of fixed width, as `struct` calls it."""
 
-    letter: str
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
 
 
-class Blob(NamedTuple):
+class Blob:
     """Opaque bytes behind a four-byte (or varint) size."""
 
 
-class Since(NamedTuple):
-    version: int
+class Mark:
+    """Equal to itself alone: `Annotated` keeps one object for all that compare equal, so as a tuple Since(3) could
+    come back as Until(3)."""
+
+    __match_args__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
-class Until(NamedTuple):
-    version: int
+class Since(Mark):
+    """The first version that has the field."""
 
 
-class NullableSince(NamedTuple):
-    version: int
+class Until(Mark):
+    """The last version that has the field."""
 
 
-class Tag(NamedTuple):
-    number: int
+class NullableSince(Mark):
+    """The first version in which it may be null."""
 
 
-class EssentialMark(NamedTuple):
+class Tag(Mark):
+    """The field is tagged with this number."""
+
+
+class EssentialMark:
     """Without this field the message would mean something else, so it is never dropped in silence."""
 
 

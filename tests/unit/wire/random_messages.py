@@ -45,9 +45,9 @@ def fields_in(cls: type[Any], version: int) -> list[tuple[str, Any, bool]]:
     for name in names:
         hint = hints[name]
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        since = next((mark.version for mark in marks if isinstance(mark, Since)), 0)
-        until = next((mark.version for mark in marks if isinstance(mark, Until)), version)
-        nullable = next((mark.version for mark in marks if isinstance(mark, NullableSince)), 0)
+        since = next((mark.number for mark in marks if isinstance(mark, Since)), 0)
+        until = next((mark.number for mark in marks if isinstance(mark, Until)), version)
+        nullable = next((mark.number for mark in marks if isinstance(mark, NullableSince)), 0)
         if since <= version <= until:
             found.append((name, hint, version >= nullable))
     return found

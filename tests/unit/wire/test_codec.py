@@ -252,6 +252,25 @@ def test_a_value_that_cannot_be_sent_is_our_error(value: Any, version: int) -> N
         encode(value, version)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameNumbers:
+    API_KEY: ClassVar[int] = 97
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    since: Annotated[str | None, Since(1)] = "s"
+    until: Annotated[str | None, Until(1)] = "u"
+    nullable: Annotated[str | None, NullableSince(1)] = "n"
+    tag: Annotated[str | None, Tag(1)] = "t"
+    raw: Annotated[Bytes, Since(1)] = b""
+
+
+def test_marks_with_the_same_number_are_told_apart() -> None:
+    assert encode(SameNumbers(raw=b"lost"), 0) == b"\x02u\x02n\x00"
+    assert encode(SameNumbers(), 1) == b"\x02s\x02u\x02n\x01\x00"
+    assert encode(SameNumbers(nullable=None), 2) == b"\x02s\x00\x01\x00"
+
+
 @given(st.integers(0, 0xFFFF_FFFF))
 def test_varints_come_back_as_they_went(number: int) -> None:
     data = memoryview(uvarint(number) + b"\xff")
