@@ -16,12 +16,25 @@ import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
-from barnabas.errors import ApiError, ErrorCode
+from barnabas.config import TopicConfig
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.storage.log import AppendInfo, Log
+from barnabas.wire.compression import Compression
+from barnabas.wire.recompress import recompress
 from barnabas.wire.records import BatchHeader
 
 Watcher = Callable[[], None]
+
+CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+PLAIN_BYTES_MAX = 100 << 20
+"""A batch that unpacks to more than a request may hold is a bomb."""
 
 
 class Partition:
@@ -127,6 +140,8 @@ class Partition:
                 f"{len(self.isr)} in sync, min.insync.replicas={self.effective_min_isr()}",
             )
         log = self.log
+        if log.config.compression_type != "producer":
+            batch, header = in_codec_of_topic(batch, header, log.config)
         info = log.append_as_leader(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if not info.duplicate:
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -193,3 +208,22 @@ class Partition:
         watchers, self.watchers = self.watchers, {}
         for watcher in watchers:
             watcher()
+
+
+def in_codec_of_topic(
+    batch: memoryview, header: BatchHeader, config: TopicConfig
+) -> tuple[memoryview, BatchHeader]:
+    """The batch as the topic's compression.type wants it; most already are."""
+    target, level = CODECS[config.compression_type], None
+    if header.compression == target:
+        return batch, header
+    if target is Compression.GZIP:
+        level = config.compression_gzip_level
+    elif target is Compression.LZ4:
+        level = config.compression_lz4_level
+    elif target is Compression.ZSTD:
+        level = config.compression_zstd_level
+    try:
+        return recompress(batch, header, target, level=level, limit=PLAIN_BYTES_MAX)
+    except RemoteWireError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
