@@ -54,6 +54,13 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
+    def invoke(self, ctx: click.Context) -> object:
+        # Caught here, within click, because click itself would make a failure of it.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(reader_gone()) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -106,8 +113,6 @@ def run(arguments: Sequence[str] | None) -> int:
 
         click.echo(explain(error), err=True)
         return REFUSED
-    except BrokenPipeError:
-        return reader_gone()
 
 
 def reader_gone() -> int:

@@ -3,8 +3,7 @@ r"""`barnabas produce`: lines (or other pieces) of standard input or of files be
     kcat's letters: -K splits key from value, -k is one key for all, -D ends a record, -H adds a header, -p names the
     partition, -z compresses, -Z writes an empty value as null. Delimiters may be written \t, \n, \x1f.
 
-It is a filter: what has arrived is sent as soon as the input pauses, nothing is printed to a pipe that was not asked
-for, and an interrupt sends what was read before it ends.
+It is a filter: what has arrived is sent as soon as the input pauses, and nothing is printed that was not asked for.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from barnabas.cli.options import (
     watch_option,
     yes_option,
 )
-from barnabas.cli.output import Output, plural, printable, show, table
+from barnabas.cli.output import Output, note, plural, printable, show, table
 from barnabas.client.admin import Admin, ConfigEntry, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import PartitionView, TopicView
@@ -369,7 +369,9 @@ def confirm(doomed: list[TopicView], yes: bool) -> None:
     listed = ", ".join(
         f"{topic.name} ({plural(len(topic.partitions), 'partition')})" for topic in doomed
     )
-    click.confirm(f"Delete {listed} with all records?", abort=True, err=True)
+    if not click.confirm(f"Delete {listed} with all records?", err=True):
+        note("nothing was deleted")
+        raise click.exceptions.Exit(1)
 
 
 def deleted_text(document: dict[str, Any]) -> str:

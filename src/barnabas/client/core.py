@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import barnabas
+from barnabas import __version__
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.wire.apis import api_name
 from barnabas.wire.codec import Message, decode, encode_parts
@@ -32,9 +32,7 @@ CORRELATION_MAX = 0x7FFF_FFFF
 FIRST_API_VERSIONS = 3
 """Known to every broker since Kafka 2.4, and it tells the broker our name."""
 
-HELLO = ApiVersionsRequest(
-    client_software_name=barnabas.__name__, client_software_version=barnabas.__version__
-)
+HELLO = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
 
 
 class Outgoing(NamedTuple):

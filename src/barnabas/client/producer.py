@@ -57,14 +57,17 @@ class Gathered:
     batches: list[list[Record]] = field(default_factory=lambda: [[]])
     last_batch_bytes: int = 0
 
-    def add(self, record: Record, size: int) -> bool:
+    def add(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, size: int
+    ) -> bool:
         """True if this began another batch."""
-        full = bool(self.batches[-1]) and self.last_batch_bytes + size > BATCH_BYTES
-        if full:
-            self.batches.append([])
-            self.last_batch_bytes = 0
         batch = self.batches[-1]
-        batch.append(record._replace(offset=len(batch)))
+        full = bool(batch) and self.last_batch_bytes + size > BATCH_BYTES
+        if full:
+            batch = []
+            self.batches.append(batch)
+            self.last_batch_bytes = 0
+        batch.append(Record(len(batch), timestamp, key, value, tuple(headers)))
         self.last_batch_bytes += size
         return full
 
@@ -113,10 +116,14 @@ class Producer:
     ) -> TopicPartition:
         """Gather one record; where it will go. Sends everything gathered when the buffer is full."""
         target = self.target(topic, key, partition)
-        record = Record(0, now_ms() if timestamp is None else timestamp, key, value, tuple(headers))
         size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-        size += sum(len(name) + len(content or b"") + 4 for name, content in headers)
-        began_another = self.gathered.setdefault(target, Gathered()).add(record, size)
+        for name, content in headers:
+            size += len(name) + len(content or b"") + 4
+        gathered = self.gathered.get(target)
+        if gathered is None:
+            gathered = self.gathered[target] = Gathered()
+        at = now_ms() if timestamp is None else timestamp
+        began_another = gathered.add(at, key, value, headers, size)
         if began_another and key is None and partition is None:
             self.sticky.move_on(topic, available(self.cluster.topic(topic)))
         self.gathered_bytes += size

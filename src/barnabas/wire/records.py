@@ -271,10 +271,11 @@ def read_record(
         raise RemoteWireError(f"offset delta {offset_delta} of {header.last_offset_delta}")
     key, at = read_bytes(body, at, end)
     value, at = read_bytes(body, at, end)
-    header_count, at = read_varint(body, at)
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    if header_count:
-        headers, at = read_record_headers(body, at, end, header_count)
+    if body[at]:
+        headers, at = read_record_headers(body, at, end)
+    else:
+        at += 1
     if at != end:
         raise RemoteWireError(f"a record says it ends at {end}, its fields end at {at}")
     timestamp = header.base_timestamp + timestamp_delta if appended_at is None else appended_at
@@ -282,8 +283,9 @@ def read_record(
 
 
 def read_record_headers(
-    body: bytes, at: int, end: int, count: int
+    body: bytes, at: int, end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, at = read_varint(body, at)
     # Two lengths at least stand for each header: a larger count is refused before anything is built from it.
     if not 0 <= count <= (end - at) // 2:
         raise RemoteWireError(f"{count} record headers in {end - at} bytes")
@@ -298,7 +300,11 @@ def read_record_headers(
 
 
 def read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = read_varint(body, at)
+    byte = body[at]
+    if byte < 0x80:
+        length, at = (byte >> 1) ^ -(byte & 1), at + 1
+    else:
+        length, at = read_varint(body, at)
     if length < 0:
         if length != -1:
             raise RemoteWireError(f"a field of {length} bytes")
@@ -394,30 +400,37 @@ def build_batch(
 
 
 def write_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
-    fields = bytearray(1)
-    write_varint(fields, record.timestamp - base_timestamp)
-    write_varint(fields, record.offset - base_offset)
-    write_bytes(fields, record.key)
-    write_bytes(fields, record.value)
-    write_varint(fields, len(record.headers))
-    for name, value in record.headers:
-        write_bytes(fields, name.encode())
-        write_bytes(fields, value)
-    write_varint(body, len(fields))
-    body += fields
+    offset, timestamp, key, value, headers = record
+    fields = [
+        b"\0",
+        varint(timestamp - base_timestamp),
+        varint(offset - base_offset),
+        b"\1" if key is None else varint(len(key)) + key,
+        b"\1" if value is None else varint(len(value)) + value,
+        varint(len(headers)),
+    ]
+    for name, content in headers:
+        raw = name.encode()
+        fields.append(varint(len(raw)) + raw)
+        fields.append(b"\1" if content is None else varint(len(content)) + content)
+    joined = b"".join(fields)
+    body += varint(len(joined))
+    body += joined
 
 
-def write_bytes(target: bytearray, value: bytes | None) -> None:
-    if value is None:
-        target.append(1)
-    else:
-        write_varint(target, len(value))
-        target += value
-
-
-def write_varint(target: bytearray, value: int) -> None:
+def varint(value: int) -> bytes:
+    """Zigzag: small numbers of either sign take few bytes."""
     rest = (value << 1) ^ (value >> 63)
+    return SMALL_VARINTS[rest] if rest < 1024 else write_uvarint(rest)
+
+
+def write_uvarint(rest: int) -> bytes:
+    target = bytearray()
     while rest > 0x7F:
         target.append(rest & 0x7F | 0x80)
         rest >>= 7
     target.append(rest)
+    return bytes(target)
+
+
+SMALL_VARINTS = tuple(write_uvarint(number) for number in range(1024))
