@@ -84,7 +84,7 @@ def play(messenger: Messenger) -> None:
     seconds = messenger.start()
     say(f"1  A broker is up at {messenger.servers} after {seconds:.2f} s. Its data: one directory.")
 
-    admin = AdminClient({"bootstrap.servers": messenger.servers})
+    admin = AdminClient({"bootstrap.servers": messenger.servers}, logger=QUIET)
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result()
     say(f"2  Topic '{TOPIC}' with {PARTITIONS} partitions, created by confluent-kafka's admin.")
 

@@ -246,6 +246,7 @@ class ForgetfulDisk:
 
     def sync_names(self, directory: str) -> None:
         self.check(directory)
+        directory = directory.rstrip("/")
         for path in [path for path in self.durable_entries if parent(path) == directory]:
             if path not in self.entries:
                 del self.durable_entries[path]

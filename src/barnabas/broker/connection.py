@@ -25,9 +25,12 @@ logger = logging.getLogger("barnabas.network")
 
 IDLE_BUFFER_BYTES = 16 * 1024
 BUSY_BUFFER_BYTES = 128 * 1024  # several pipelined requests in one read
+CONTROL_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_PER_TURN = 32
+PRODUCE = 0
 
 SIZE = Struct(">i")
+KEY = Struct(">h")
 
 Answer = list[Part] | None  # None: nothing is sent back (acks=0)
 
@@ -189,10 +192,22 @@ class Connection:
                 "(socket.request.max.bytes)"
             )
         if available - 4 < size:
+            if size > CONTROL_BYTES_MAX and available >= 6:
+                self.require_produce(start + 4, size)
             self.make_room(4 + size)
             return None
         self.start = start + 4 + size
         return self.view[start + 4 : start + 4 + size]
+
+    def require_produce(self, at: int, size: int) -> None:
+        """Only batches are large. Any other request of that size is made of many small things, and decoding those would
+        take a multiple of its bytes."""
+        api_key: int = KEY.unpack_from(self.data, at)[0]
+        if api_key != PRODUCE:
+            raise RemoteWireError(
+                f"request of {size} bytes with api key {api_key}; only Produce may have more than "
+                f"{CONTROL_BYTES_MAX}"
+            )
 
     def make_room(self, wanted: int) -> None:
         """So that the frame at `start`, of `wanted` bytes, can go on arriving."""

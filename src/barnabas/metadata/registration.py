@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from contextlib import suppress
 from random import Random
@@ -14,9 +15,13 @@ from barnabas.world.ports import Create, RegistrySession, SetData
 
 async def prepare(registry: RegistrySession) -> None:
     """Create the persistent paths; who comes first does not matter."""
-    for path in znodes.PERSISTENT_PATHS:
+
+    async def create(path: str) -> None:
         with suppress(NodeExists):
             await registry.create(path)
+
+    # Sent together, they share one write to the disk; parents stand before their children.
+    await asyncio.gather(*(create(path) for path in znodes.PERSISTENT_PATHS))
 
 
 async def cluster_id(registry: RegistrySession, random: Random) -> str:

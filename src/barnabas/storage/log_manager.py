@@ -103,7 +103,9 @@ class LogManager:
     def take(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
         """A directory that cannot be made is offline; one that belongs to somebody else stops the start."""
         try:
-            self.disk.make_directory(directory)
+            if not self.disk.exists(directory):
+                self.disk.make_directory(directory)
+                self.disk.sync_now([], [parent(directory) or "/"])
         except StorageError as error:
             self.mark_offline(directory, error)
             return

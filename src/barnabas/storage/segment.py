@@ -276,14 +276,6 @@ class Segment:
         if self.times is not None:
             timestamps = self.times.timestamps
             return (timestamps[-1], self.times.offsets[-1]) if timestamps else None
-        path = self.path + ".timeindex"
-        if self.time_file is None and self.disk.exists(path):
-            # Retention asks every segment; one entry is read, the file is not looked through for that.
-            file = self.disk.open(path)
-            entry = last_entry(file, TIME_ENTRY)
-            file.close()
-            if entry is not None and entry[0] > 0 and file.size() % TIME_ENTRY.size == 0:
-                return entry
         return last_entry(self.open_indexes()[1], TIME_ENTRY)
 
     def first_batch_timestamp(self) -> int:
@@ -386,8 +378,8 @@ class Segment:
                 if self.size:
                     logger.warning("index is missing or broken, rebuilding it path=%s", self.path)
                 self.rebuild_indexes()
-            elif self.disk.size(self.path + ".index") > 8 * len(entries[0]):
-                self.write_entries(*entries)
+            else:
+                self.cut_zero_tails(*entries)
             self.index_file = self.disk.open(self.path + ".index")
             self.time_file = self.disk.open(self.path + ".timeindex")
         return self.index_file, self.time_file
@@ -402,18 +394,33 @@ class Segment:
         if index is None or times is None:
             return None
         entries = OffsetEntries.decode(index), TimeEntries.decode(times)
-        if not offset_entries_are_sound(entries[0], self.size):
+        try:
+            return entries if self.entries_are_sound(*entries) else None
+        except CorruptBatch:
             return None
-        if not time_entries_are_sound(entries[1]):
-            return None
-        if self.size and not (entries[0] and entries[1]):
-            first = next(self.headers(), None)
-            if first is not None:
-                has_time = first[1].max_timestamp > NO_TIMESTAMP
-                needs_entry = first[1].size + 2 * self.index_interval < self.size
-                if (needs_entry and not entries[0]) or (has_time and not entries[1]):
-                    return None
-        return entries
+
+    def entries_are_sound(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
+        """As far as can be told from the entries and three batch headers."""
+        if not (offset_entries_are_sound(offsets, self.size) and time_entries_are_sound(times)):
+            return False
+        first = next(self.headers(), None)
+        if first is None:
+            return not times
+        if first[1].size + 2 * self.index_interval < self.size and not offsets:
+            return False
+        if not times:
+            return first[1].max_timestamp == NO_TIMESTAMP
+        last = self.base_offset + times.offsets[-1]
+        found = self.scan_to(last, offsets.floor_position(times.offsets[-1]))
+        return found is not None and found.header.max_timestamp == times.timestamps[-1]
+
+    def cut_zero_tails(self, offsets: OffsetEntries, times: TimeEntries) -> None:
+        for path, entries, size in (
+            (self.path + ".index", offsets, OFFSET_ENTRY.size),
+            (self.path + ".timeindex", times, TIME_ENTRY.size),
+        ):
+            if self.disk.size(path) > size * len(entries):
+                self.disk.replace_bytes(path, entries.encode(), sync=False)
 
     def close_index_files(self) -> None:
         for file in (self.index_file, self.time_file):
