@@ -1,0 +1,210 @@
+"""Load from prebuilt frames: the client's share is little more than the kernel's.
+
+Batches are built once, to exactly the size asked for, and the same bytes are sent again and again; every answer to them
+has the same length, so answers are counted and not decoded. Offsets of a fetch are known beforehand for the same
+reason. That every batch arrived is seen at the end, from the offsets of the logs.
+
+A produce request carries one batch of one partition, the partitions taking turns, as librdkafka sends them. A fetch
+asks for 1 MB of every partition, which is the default of consumers.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from uuid import UUID
+
+from barnabas.client.blocking import Connection, now_ms
+from barnabas.client.core import raise_if
+from barnabas.client.offsets import latest_offsets
+from barnabas.model import TopicPartition
+from barnabas.wire.codec import Message
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.wire.records import Record, build_batch
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.loads import MB, TOPIC, Cost, Load
+
+FETCH_BYTES = MB
+ANSWER_BYTES_MAX = 50 * MB
+TIMEOUT_S = 60
+
+
+class FrameDriver:
+    """One connection. First `produce`, then `fetch` what was produced."""
+
+    def __init__(self, broker: BrokerProcess, topic_id: UUID, load: Load) -> None:
+        self.load = load
+        self.topic_id = topic_id
+        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.records_per_batch, batch = exact_batch(load.batch_bytes, load.record_bytes)
+        requests = [produce_request(number, batch) for number in range(load.partitions)]
+        for request in requests:
+            answer = self.connection.exchange(request, ProduceResponse)
+            raise_if(answer.responses[0].partition_responses[0].error_code)
+        self.produced = load.partitions
+        self.produce_frames = [self.frame(request, ProduceResponse) for request in requests]
+        self.socket = plain(self.connection.stream)
+        self.buffer = memoryview(bytearray(MB))
+        self.socket.sendall(self.produce_frames[0])
+        self.acknowledgement_bytes = self.skip_answer()
+        for frame in self.produce_frames[1:]:
+            self.socket.sendall(frame)
+            self.skip_answer()
+        self.produced += load.partitions
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def produce(self, batches: int) -> None:
+        """Ahead of the answers by `in_flight` requests at most; returns when the last one is acknowledged."""
+        frames, partitions, in_flight = (
+            self.produce_frames,
+            self.load.partitions,
+            self.load.in_flight,
+        )
+        send, receive, buffer = self.socket.sendall, self.socket.recv_into, self.buffer
+        size = self.acknowledgement_bytes
+        sent = received_bytes = 0
+        while received_bytes < batches * size:
+            allowed = min(received_bytes // size + in_flight, batches)
+            while sent < allowed:
+                send(frames[sent % partitions])
+                sent += 1
+            received_bytes += some(receive(buffer))
+        self.produced += batches
+
+    def fetch_plan(self) -> tuple[list[bytes], int]:
+        """The frames that read everything once, and how many bytes of records their answers hold."""
+        load = self.load
+        per_request = max(1, FETCH_BYTES // load.batch_bytes)
+        turns = self.produced // load.partitions // per_request
+        frames = [
+            self.frame(self.fetch_request(turn * per_request), FetchResponse)
+            for turn in range(turns)
+        ]
+        return frames, turns * per_request * load.partitions * load.batch_bytes
+
+    def fetch(self, frames: list[bytes]) -> int:
+        """One after the other, as a consumer does; the bytes of all answers."""
+        total = 0
+        for frame in frames:
+            self.socket.sendall(frame)
+            total += self.skip_answer()
+        return total
+
+    def skip_answer(self) -> int:
+        """Its size, once all of it has been read into the one buffer."""
+        receive, buffer = self.socket.recv_into, self.buffer
+        received = some(receive(buffer))
+        size = 4 + int.from_bytes(buffer[:4], "big")
+        while received < size:
+            received += some(receive(buffer))
+        return size
+
+    def fetch_request(self, first_batch: int) -> FetchRequest:
+        offset = first_batch * self.records_per_batch
+        partitions = tuple(
+            FetchPartition(number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+            for number in range(self.load.partitions)
+        )
+        return FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=ANSWER_BYTES_MAX,
+            topics=(FetchTopic(topic_id=self.topic_id, partitions=partitions),),
+        )
+
+    def frame(self, request: Message, response: type[Message]) -> bytes:
+        return self.connection.conversation.request(request, response).data
+
+
+def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost]:
+    """Both directions of one load against a broker that has no topic of that name yet."""
+    driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
+    try:
+        return measure_produce(broker, driver), measure_fetch(broker, driver)
+    finally:
+        driver.close()
+
+
+def measure_produce(broker: BrokerProcess, driver: FrameDriver) -> Cost:
+    load = driver.load
+    driver.produce(load.warm_up_batches)
+    cpu_s, began = broker.cpu_s(), time.perf_counter()
+    driver.produce(load.batches)
+    wall_s = time.perf_counter() - began
+    cost = Cost(
+        data_bytes=load.batches * load.batch_bytes, wall_s=wall_s, cpu_s=broker.cpu_s() - cpu_s
+    )
+    check_all_arrived(broker, driver)
+    return cost
+
+
+def measure_fetch(broker: BrokerProcess, driver: FrameDriver) -> Cost:
+    frames, data_bytes = driver.fetch_plan()
+    driver.fetch(frames[: max(1, len(frames) // 20)])
+    cpu_s, began = broker.cpu_s(), time.perf_counter()
+    received_bytes = driver.fetch(frames)
+    wall_s = time.perf_counter() - began
+    if not data_bytes <= received_bytes < data_bytes * 1.05 + MB:
+        raise RuntimeError(f"{received_bytes} bytes came for {data_bytes} bytes of records")
+    return Cost(data_bytes=data_bytes, wall_s=wall_s, cpu_s=broker.cpu_s() - cpu_s)
+
+
+def check_all_arrived(broker: BrokerProcess, driver: FrameDriver) -> None:
+    load = driver.load
+    expected = driver.produced // load.partitions * driver.records_per_batch
+    partitions = [TopicPartition(TOPIC, number) for number in range(load.partitions)]
+    with broker.admin() as admin:
+        ends = set(latest_offsets(admin.cluster, partitions).values())
+    if ends != {expected}:
+        raise RuntimeError(f"the logs end at {sorted(ends)} and should end at {expected}")
+
+
+def produce_request(partition: int, batch: bytes, acks: int = 1) -> ProduceRequest:
+    data = (TopicProduceData(TOPIC, (PartitionProduceData(partition, batch),)),)
+    return ProduceRequest(acks=acks, timeout_ms=TIMEOUT_S * 1000, topic_data=data)
+
+
+def exact_batch(batch_bytes: int, record_bytes: int) -> tuple[int, bytes]:
+    """How many records, and a batch of exactly this size whose last record is shorter or longer than the others.
+
+    Exact sizes keep the parts of a fetch aligned: 64 batches of 16 KB are 1 MB and not one byte more.
+    """
+    value = bytes(range(256)) * (record_bytes // 256 + 1)
+    now = now_ms()
+
+    def built(count: int, last_bytes: int) -> bytes:
+        sizes = [record_bytes] * (count - 1) + [last_bytes]
+        return build_batch([Record(at, now, None, value[:size]) for at, size in enumerate(sizes)])
+
+    count = max(1, batch_bytes // record_bytes)
+    while count > 1 and len(built(count, 0)) > batch_bytes:
+        count -= 1
+    value *= batch_bytes // len(value) + 1
+    last_bytes = batch_bytes - len(built(count, 0))
+    # The length of a length is a step or two more for longer values.
+    while len(built(count, last_bytes)) > batch_bytes:
+        last_bytes -= 1
+    return count, built(count, last_bytes)
+
+
+def plain(stream: socket.socket) -> socket.socket:
+    """Timeouts by the kernel: Python's own cost a poll before each call."""
+    stream.settimeout(None)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        stream.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", TIMEOUT_S, 0))
+    return stream
+
+
+def some(count: int) -> int:
+    if not count:
+        raise ConnectionResetError("the broker closed the connection")
+    return count

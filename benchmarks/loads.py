@@ -1,0 +1,71 @@
+"""What is sent: so many bytes, in batches of this size, of records of that size, to so many partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KB = 1024
+MB = 1024 * KB
+GB = 1024 * MB
+
+TOPIC = "load"
+WARM_UP_PART = 20
+WARM_UP_BYTES_MIN = 4 * MB
+CLIENT_IN_FLIGHT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """`in_flight` is how many produce requests are sent ahead of their answers on one connection."""
+
+    batch_bytes: int
+    record_bytes: int = KB
+    partitions: int = 1
+    total_bytes: int = 512 * MB
+    in_flight: int = CLIENT_IN_FLIGHT
+
+    @property
+    def batches(self) -> int:
+        """As many for each partition."""
+        return max(1, self.total_bytes // self.batch_bytes // self.partitions) * self.partitions
+
+    @property
+    def warm_up_batches(self) -> int:
+        """Sent first and not counted, so that buffers have grown and Python has specialised its bytecode."""
+        size = max(WARM_UP_BYTES_MIN, self.total_bytes // WARM_UP_PART)
+        return max(1, size // self.batch_bytes // self.partitions) * self.partitions
+
+    def __str__(self) -> str:
+        return f"{short(self.record_bytes)} records, {short(self.batch_bytes)} batches, {self.partitions} p."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one run took: the clock, and the broker's CPU."""
+
+    data_bytes: int
+    wall_s: float
+    cpu_s: float
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.data_bytes / self.wall_s / 1e6
+
+    @property
+    def cpu_s_per_gb(self) -> float:
+        return self.cpu_s / (self.data_bytes / 1e9)
+
+
+def short(size: int) -> str:
+    """16384 → 16k"""
+    for unit, letter in ((GB, "g"), (MB, "m"), (KB, "k")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return str(size)
+
+
+def parse_size(text: str) -> int:
+    """16k → 16384"""
+    units = {"k": KB, "m": MB, "g": GB}
+    digits, unit = (text[:-1], units[text[-1].lower()]) if text[-1:].lower() in units else (text, 1)
+    return int(digits) * unit
