@@ -1,0 +1,42 @@
+"""What a broker wrote to its log directory, read without the broker: the witness against a client that silently sends
+something else than the test asked of it.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.wire.compression import Compression
+from barnabas.wire.records import BatchHeader, Record, batch_headers, crc_is_valid, records
+
+
+class StoredBatch(NamedTuple):
+    header: BatchHeader
+    records: tuple[Record, ...]
+
+
+class Files:
+    """The log directory of one broker."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def batches(self, topic: str, partition: int = 0) -> list[StoredBatch]:
+        found = []
+        for segment in sorted((self.directory / f"{topic}-{partition}").glob("*.log")):
+            data = memoryview(segment.read_bytes())
+            for at, header in batch_headers(data):
+                assert crc_is_valid(data, at, header), f"checksum of {segment} at {at}"
+                found.append(StoredBatch(header, tuple(records(data[at : at + header.size]))))
+        return found
+
+    def codecs(self, topic: str, partition: int = 0) -> set[str]:
+        """The names of all codecs in use, as clients spell them."""
+        return {
+            Compression(batch.header.compression).name.lower()
+            for batch in self.batches(topic, partition)
+        }
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        return [
+            record.value for batch in self.batches(topic, partition) for record in batch.records
+        ]

@@ -1,0 +1,229 @@
+"""A socket and our codec, and nothing that is clever: for what no client library can be made to send."""
+
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from barnabas.errors import ErrorCode
+from barnabas.model import ZERO_ID
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import Message, decode, encode
+from barnabas.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from barnabas.wire.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.records import Record, batch_headers, build_batch, records
+
+M = TypeVar("M", bound=Message)
+
+TIMEOUT_SECONDS = 20
+SIZE = struct.Struct(">i")
+TIMESTAMP = 1_700_000_000_000
+
+
+class Raw:
+    """One connection. A broker that closes it shows as ConnectionError."""
+
+    def __init__(self, servers: str) -> None:
+        host, _, port = servers.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
+        self.correlation_id = 0
+
+    # ---- bytes
+
+    def send(self, payload: bytes) -> None:
+        self.socket.sendall(SIZE.pack(len(payload)) + payload)
+
+    def receive(self) -> bytes:
+        return self.receive_exactly(SIZE.unpack(self.receive_exactly(4))[0])
+
+    def receive_exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            data += part
+        return bytes(data)
+
+    def is_closed(self) -> bool:
+        """Whether the broker closes this connection without another word."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    # ---- messages
+
+    def ask(self, request: Message, response: type[M], version: int | None = None) -> M:
+        return self.answer(self.begin(request, version), response)
+
+    def begin(self, request: Message, version: int | None = None) -> tuple[int, int]:
+        """Send and do not wait: (correlation id, version)."""
+        if version is None:
+            version = APIS[request.API_KEY].versions[-1]
+        self.correlation_id += 1
+        header = RequestHeader(request.API_KEY, version, self.correlation_id, "raw")
+        self.send(encode_request_header(header) + encode(request, version))
+        return self.correlation_id, version
+
+    def answer(self, begun: tuple[int, int], response: type[M]) -> M:
+        correlation_id, version = begun
+        frame = memoryview(self.receive())
+        found, at = decode_response_header(response.API_KEY, version, frame)
+        assert found == correlation_id
+        return decode(response, version, frame, at)
+
+    # ---- what most tests do
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> UUID:
+        wanted = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=tuple(CreatableTopicConfig(*pair) for pair in (configs or {}).items()),
+        )
+        answer = self.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
+        (result,) = answer.topics
+        assert result.error_code == ErrorCode.NONE, result
+        return result.topic_id
+
+    def topic_id(self, topic: str) -> UUID:
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+        (found,) = self.ask(request, MetadataResponse).topics
+        return found.topic_id
+
+    def produce(
+        self,
+        topic: str,
+        batch: bytes | None,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int | None = None,
+    ) -> PartitionProduceResponse:
+        request = produce_request(topic, batch, partition=partition, acks=acks)
+        answer = self.ask(request, ProduceResponse, version)
+        return answer.responses[0].partition_responses[0]
+
+    def fetch(
+        self, topic: str, offset: int, *, version: int = 12, **options: Any
+    ) -> PartitionData:
+        """One partition, at once."""
+        response = self.ask(fetch_request(topic, {0: offset}, **options), FetchResponse, version)
+        assert response.error_code == ErrorCode.NONE
+        return response.responses[0].partitions[0]
+
+    def list_offset(
+        self, topic: str, timestamp: int, *, version: int | None = None, count: int = 1, **more: int
+    ) -> ListOffsetsPartitionResponse:
+        wanted = ListOffsetsPartition(0, timestamp=timestamp, max_num_offsets=count, **more)
+        request = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, (wanted,)),))
+        return self.ask(request, ListOffsetsResponse, version).topics[0].partitions[0]
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def batch_of(*values: bytes | None, timestamp: int = TIMESTAMP, **options: Any) -> bytes:
+    """A batch as a producer sends it."""
+    return build_batch(
+        [Record(index, timestamp, None, value) for index, value in enumerate(values)], **options
+    )
+
+
+def produce_request(
+    topic: str, batch: bytes | None, *, partition: int = 0, acks: int = -1
+) -> ProduceRequest:
+    data = TopicProduceData(topic, (PartitionProduceData(partition, batch),))
+    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=(data,))
+
+
+def fetch_request(
+    topic: str,
+    offsets: Mapping[int, int],
+    *,
+    topic_id: UUID = ZERO_ID,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 50 << 20,
+    partition_max_bytes: int = 1 << 20,
+    session_id: int = 0,
+    session_epoch: int = -1,
+    forget: Sequence[int] = (),
+    isolation_level: int = 0,
+    current_leader_epoch: int = -1,
+) -> FetchRequest:
+    """Partitions of one topic from these offsets on, without a session unless one is asked for."""
+    partitions = tuple(
+        FetchPartition(
+            index,
+            fetch_offset=offset,
+            partition_max_bytes=partition_max_bytes,
+            current_leader_epoch=current_leader_epoch,
+        )
+        for index, offset in offsets.items()
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=(FetchTopic(topic, topic_id, partitions),) if partitions else (),
+        forgotten_topics_data=(ForgottenTopic(topic, topic_id, tuple(forget)),) if forget else (),
+    )
+
+
+def partitions_of(response: FetchResponse) -> dict[int, PartitionData]:
+    """Of a fetch that concerns one topic."""
+    topics: tuple[FetchableTopicResponse, ...] = response.responses
+    assert len(topics) <= 1
+    return {found.partition_index: found for topic in topics for found in topic.partitions}
+
+
+def values_in(fetched: PartitionData) -> list[bytes | None]:
+    data = memoryview(fetched.records or b"")
+    return [
+        record.value
+        for at, header in batch_headers(data)
+        for record in records(data[at : at + header.size])
+    ]
