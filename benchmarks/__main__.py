@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
+from typing import Any, Literal
 
 import click
 
-from benchmarks import frames
+from benchmarks import frames, profiling
 from benchmarks.broker_process import BrokerProcess
-from benchmarks.loads import KB, MB, Load, parse_size
+from benchmarks.loads import CLIENT_IN_FLIGHT, KB, MB, Load, parse_size
 
 
 class Size(click.ParamType[int]):
@@ -25,34 +27,45 @@ class Size(click.ParamType[int]):
             self.fail(f"'{value}' is no size, as 16k or 1m are", param, ctx)
 
 
-@click.group()
+def with_load(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that describe a load; the command receives it as `load`."""
+
+    def call(
+        batch: int, record: int, partitions: int, total: int, in_flight: int, **rest: Any
+    ) -> None:
+        command(
+            Load(
+                batch_bytes=batch,
+                record_bytes=record,
+                partitions=partitions,
+                total_bytes=total,
+                in_flight=in_flight,
+            ),
+            **rest,
+        )
+
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    for option in (
+        click.option("--in-flight", default=CLIENT_IN_FLIGHT, help="Requests ahead of answers."),
+        click.option("--total", type=Size(), default=512 * MB, help="Bytes to produce."),
+        click.option("--partitions", default=1),
+        click.option("--record", type=Size(), default=KB),
+        click.option("--batch", type=Size(), default=16 * KB),
+    ):
+        call = option(call)
+    return call
+
+
+@click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Measure a broker."""
 
 
-@cli.command("produce")
-@click.option("--batch", "batch_bytes", type=Size(), default=16 * KB)
-@click.option("--record", "record_bytes", type=Size(), default=KB)
-@click.option("--partitions", default=1)
-@click.option("--total", "total_bytes", type=Size(), default=512 * MB)
-@click.option("--in-flight", default=5)
+@cli.command()
 @click.option("--repeat", default=3)
-def one_load(
-    batch_bytes: int,
-    record_bytes: int,
-    partitions: int,
-    total_bytes: int,
-    in_flight: int,
-    repeat: int,
-) -> None:
+@with_load
+def produce(load: Load, repeat: int) -> None:
     """Produce prebuilt frames, then fetch them: MB/s and the broker's CPU-seconds per GB."""
-    load = Load(
-        batch_bytes=batch_bytes,
-        record_bytes=record_bytes,
-        partitions=partitions,
-        total_bytes=total_bytes,
-        in_flight=in_flight,
-    )
     runs = []
     for _ in range(repeat):
         with BrokerProcess() as broker:
@@ -64,6 +77,22 @@ def one_load(
             f"{name:8} {load}: {statistics.median(speed):6.0f} MB/s ({min(speed):.0f}–{max(speed):.0f}), "
             f"{statistics.median(cpu):.2f} CPU-s/GB ({min(cpu):.2f}–{max(cpu):.2f})"
         )
+
+
+@cli.command()
+@click.argument("direction", type=click.Choice(["produce", "fetch"]))
+@click.option("--by", type=click.Choice(["calls", "lines"]), default="lines")
+@click.option("--top", default=25)
+@with_load
+def profile(
+    load: Load,
+    direction: Literal["produce", "fetch"],
+    by: Literal["calls", "lines"],
+    top: int,
+) -> None:
+    """Where the broker spends one load's time: by samples of lines, or by counting calls (cProfile)."""
+    for line in profiling.lines_of(profiling.profile(direction, load, by), by, top):
+        click.echo(line)
 
 
 if __name__ == "__main__":

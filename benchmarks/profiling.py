@@ -1,0 +1,117 @@
+"""Where the broker spends the time of one load."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.frames import FrameDriver
+from benchmarks.loads import TOPIC, Load
+
+ROOT = Path(__file__).parents[1]
+DUMP_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`count` is calls or samples."""
+
+    where: str
+    function: str
+    count: int
+    own_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    requests: int
+    rows: list[Row]
+
+    @property
+    def total_s(self) -> float:
+        return sum(row.own_s for row in self.rows)
+
+    def by_function(self) -> list[Row]:
+        """Lines of one function put together, dearest first."""
+        own_s: Counter[tuple[str, str]] = Counter()
+        count: Counter[tuple[str, str]] = Counter()
+        for row in self.rows:
+            key = row.where.rpartition(":")[0], row.function
+            own_s[key] += row.own_s  # type: ignore[assignment]  # seconds are counted in fractions
+            count[key] += row.count
+        return [
+            Row(where=key[0], function=key[1], count=count[key], own_s=seconds)
+            for key, seconds in own_s.most_common()
+        ]
+
+
+def profile(
+    direction: Literal["produce", "fetch"], load: Load, by: Literal["calls", "lines"]
+) -> Profile:
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "profile.json"
+        command = (sys.executable, "-m", "benchmarks.profiled_broker", by, str(output))
+        with BrokerProcess(command=command) as broker:
+            driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
+            driver.produce(load.warm_up_batches)
+            if direction == "produce":
+                os.kill(broker.pid, signal.SIGUSR1)
+                driver.produce(load.batches)
+                requests = load.batches
+            else:
+                driver.produce(load.batches)
+                frames, _ = driver.fetch_plan()
+                os.kill(broker.pid, signal.SIGUSR1)
+                driver.fetch(frames)
+                requests = len(frames)
+            os.kill(broker.pid, signal.SIGUSR1)
+            deadline = time.monotonic() + DUMP_TIMEOUT_S
+            while not output.exists():
+                if time.monotonic() > deadline:
+                    raise RuntimeError("the broker wrote no profile")
+                time.sleep(0.01)
+            driver.close()
+            rows = json.loads(output.read_text())
+    return Profile(
+        requests=requests,
+        rows=[
+            Row(where=f"{shortened(file)}:{line}", function=function, count=count, own_s=own_s)
+            for file, line, function, count, own_s in rows
+        ],
+    )
+
+
+def shortened(file: str) -> str:
+    """Below the project: from src/barnabas on. Elsewhere: the last two parts."""
+    path = Path(file)
+    for base in (ROOT / "src" / "barnabas", ROOT):
+        if path.is_relative_to(base) and ".venv" not in path.parts:
+            return str(path.relative_to(base))
+    return "/".join(path.parts[-2:])
+
+
+def lines_of(found: Profile, by: Literal["calls", "lines"], top: int) -> list[str]:
+    counted = "calls" if by == "calls" else "samples"
+    out = [f"{'own s':>7} {'%':>5} {'µs/request':>10} {counted:>8}  where"]
+    out += [line_of(row, found) for row in found.by_function()[:top]]
+    if by == "lines":
+        out += ["", "by line"]
+        out += [line_of(row, found) for row in found.rows[:top]]
+    out.append(f"{found.total_s:7.3f} s in {found.requests} requests")
+    return out
+
+
+def line_of(row: Row, found: Profile) -> str:
+    return (
+        f"{row.own_s:7.3f} {row.own_s / found.total_s * 100:5.1f} "
+        f"{row.own_s / found.requests * 1e6:10.2f} {row.count:8}  {row.where} {row.function}"
+    )
