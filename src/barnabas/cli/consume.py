@@ -11,6 +11,7 @@ It is a filter: to a pipe, contents go as the bytes they are; to a terminal, con
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Callable, Iterator
 
@@ -20,7 +21,7 @@ from barnabas.cli.failure import unknown_topic
 from barnabas.cli.formats import Filter, Formatter, compile_filter, compile_format, document
 from barnabas.cli.offsets import parse_start
 from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
-from barnabas.cli.output import Output, to_yaml
+from barnabas.cli.output import Output, to_yaml, write_out
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
@@ -100,8 +101,7 @@ def consume(
         assigned = assignment(cluster, topic, partitions)
         consumer = Consumer(cluster, dict.fromkeys(assigned, start), reset=Beginning())
         for batch in batches(consumer, stop_at_end, count, wanted):
-            sys.stdout.buffer.write(b"".join([write(record) for record in batch]))
-            sys.stdout.buffer.flush()
+            write_out(b"".join([write(record) for record in batch]))
 
 
 def batches(
@@ -119,6 +119,16 @@ def batches(
             yield found
         if count == 0:
             return
+        raise_if_reader_gone()
+
+
+def raise_if_reader_gone() -> None:
+    """A quiet topic gives nothing to write, and nothing to fail on: so ask, as `tail -f` does."""
+    if hasattr(select, "poll"):
+        reader = select.poll()
+        reader.register(sys.stdout.fileno(), 0)
+        if any(event & select.POLLERR for _, event in reader.poll(0)):
+            raise BrokenPipeError
 
 
 def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.output import Output, render
+from barnabas.cli.output import Output, render, write_out
 from barnabas.client.cluster import Cluster
 from barnabas.errors import BarnabasError
 
@@ -91,7 +91,7 @@ def show_or_watch(
             page = CLEAR_SCREEN + page
         elif watch and output is Output.YAML:
             page = "---\n" + page
-        print(page, flush=True)
+        write_out(f"{page}\n".encode("utf-8", "backslashreplace"))
         if not watch:
             return
         time.sleep(WATCH_INTERVAL_S)

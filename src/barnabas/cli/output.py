@@ -25,7 +25,7 @@ class Output(StrEnum):
 
 
 def show(output: Output, document: Any, text: Callable[[], str]) -> None:
-    print(render(output, document, text))
+    write_out(f"{render(output, document, text)}\n".encode("utf-8", "backslashreplace"))
 
 
 def render(output: Output, document: Any, text: Callable[[], str]) -> str:
@@ -36,6 +36,17 @@ def render(output: Output, document: Any, text: Callable[[], str]) -> str:
             return json.dumps(document, indent=2, ensure_ascii=False)
         case Output.YAML:
             return to_yaml(document)
+
+
+def write_out(data: bytes) -> None:
+    """All of it, now. With PYTHONUNBUFFERED set the stream is a bare file, whose write may take a part only: printing
+    to a pipe would lose the rest without a word."""
+    sys.stdout.flush()
+    stream = sys.stdout.buffer
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
+    stream.flush()
 
 
 def note(message: str) -> None:
