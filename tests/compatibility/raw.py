@@ -137,9 +137,7 @@ class Raw:
         answer = self.ask(request, ProduceResponse, version)
         return answer.responses[0].partition_responses[0]
 
-    def fetch(
-        self, topic: str, offset: int, *, version: int = 12, **options: Any
-    ) -> PartitionData:
+    def fetch(self, topic: str, offset: int, *, version: int = 12, **options: Any) -> PartitionData:
         """One partition, at once."""
         response = self.ask(fetch_request(topic, {0: offset}, **options), FetchResponse, version)
         assert response.error_code == ErrorCode.NONE

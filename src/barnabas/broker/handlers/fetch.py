@@ -29,6 +29,7 @@ from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
 from barnabas.world.ports import FileSlice
 
+ONE_BATCH_SINCE = 3  # the first batch comes whole even if it is larger than the limits
 MAGIC_2_SINCE = 4  # older versions would need batches converted down
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
@@ -48,6 +49,8 @@ class Look(NamedTuple):
     entry: FetchEntry
     data: FetchedPartition
     partition: Partition | None
+    is_held_back: bool = False
+    """There is a batch, but what is left of the limits does not hold it."""
 
 
 def handle(
@@ -111,6 +114,9 @@ class Fetch:
             name = topic.topic_id if uses_topic_ids else topic.topic
             for index in topic.partitions:
                 session.remove((name, index))
+        if not session.partitions:
+            sessions.close(session.id)
+            return None
         return session
 
     def named_entries(
@@ -148,13 +154,13 @@ class Fetch:
         left = self.bytes_max
         is_first = True
         for entry in entries:
-            found = self.look_at(entry, left, is_first and self.version >= 3)
+            found = self.look_at(entry, left, is_first and self.version >= ONE_BATCH_SINCE)
             looks.append(found)
             size = found.data.size
             if size:
                 is_first = False
                 left = max(left - size, 0)
-            elif session is not None and found.partition is not None and left:
+            elif session is not None and found.partition is not None and not found.is_held_back:
                 session.fall_asleep(entry, found.partition)
         return looks
 
@@ -185,6 +191,7 @@ class Fetch:
         diverging = self.divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
+        is_held_back = False
         if diverging is NO_DIVERGENCE:
             bound = log.log_end_offset if from_follower else high_watermark
             found = log.read(
@@ -194,6 +201,10 @@ class Fetch:
                 at_least_one=at_least_one,
             )
             slices, size = found.slices, found.size
+            is_held_back = bytes_left <= 0 and entry.fetch_offset < bound
+            if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
+                # Part of a batch is of no use to a client that is promised a whole one in some later answer.
+                slices, size, is_held_back = (), 0, True
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
@@ -209,7 +220,7 @@ class Fetch:
             () if self.request.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
-        return Look(entry, data, partition)
+        return Look(entry, data, partition, is_held_back)
 
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:
@@ -235,7 +246,7 @@ class Fetch:
 
     def is_enough(self, looks: list[Look]) -> bool:
         size = 0
-        for _, data, _ in looks:
+        for _, data, *_ in looks:
             if data.error_code or data.diverging_epoch is not NO_DIVERGENCE:
                 return True
             size += data.size
@@ -295,14 +306,14 @@ class Fetch:
     def answer(self, looks: list[Look]) -> FetchAnswer:
         session = self.session
         if session is not None:
-            session.served([entry for entry, data, _ in looks if data.size])
+            session.served([entry for entry, data, *_ in looks if data.size])
             if self.is_incremental:
                 looks = [look for look in looks if is_news(look)]
-            for entry, data, _ in looks:
+            for entry, data, *_ in looks:
                 entry.sent_high_watermark = data.high_watermark
                 entry.sent_log_start_offset = data.log_start_offset
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
-        for entry, data, _ in looks:
+        for entry, data, *_ in looks:
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
         return FetchAnswer(
             error_code=0,
@@ -312,7 +323,7 @@ class Fetch:
 
 
 def is_news(look: Look) -> bool:
-    entry, data, _ = look
+    entry, data, *_ = look
     return bool(
         data.size
         or data.error_code

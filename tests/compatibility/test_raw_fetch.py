@@ -1,0 +1,201 @@
+"""Fetch: how much, how long, and which errors, in every version."""
+
+from collections.abc import Callable
+from time import monotonic
+from uuid import uuid4
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.wire.apis import APIS
+from barnabas.wire.compression import Compression
+from barnabas.wire.messages.fetch import FetchResponse
+from tests.compatibility.raw import (
+    Raw,
+    batch_of,
+    fetch_request,
+    partitions_of,
+    values_in,
+)
+
+NewTopic = Callable[..., str]
+VERSIONS = APIS[1].versions
+FIRST_WITH_BATCHES = 4
+FIRST_WITH_IDS = 13
+
+
+@pytest.mark.parametrize("version", VERSIONS[FIRST_WITH_BATCHES:])
+def test_every_version_since_4_reads_batches(raw: Raw, topic: str, version: int) -> None:
+    raw.produce(topic, batch_of(b"a", b"b"))
+    topic_id = raw.topic_id(topic)
+    request = fetch_request(topic, {0: 0}, topic_id=topic_id)
+    answer = raw.ask(request, FetchResponse, version)
+    assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, 0)
+    (found,) = answer.responses
+    if version < FIRST_WITH_IDS:
+        assert found.topic == topic
+    else:
+        assert found.topic_id == topic_id
+    (partition,) = found.partitions
+    assert (partition.error_code, partition.high_watermark) == (ErrorCode.NONE, 2)
+    assert partition.last_stable_offset == 2
+    if version >= 5:
+        assert partition.log_start_offset == 0
+    assert partition.aborted_transactions is None
+    assert values_in(partition) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("version", VERSIONS[:FIRST_WITH_BATCHES])
+def test_older_versions_would_need_an_older_format(raw: Raw, topic: str, version: int) -> None:
+    empty = raw.fetch(topic, 0, version=version)
+    assert (empty.error_code, empty.high_watermark) == (ErrorCode.NONE, 0)
+    raw.produce(topic, batch_of(b"a"))
+    refused = raw.fetch(topic, 0, version=version)
+    assert refused.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_read_committed_reads_everything(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"a", b"b"))
+    found = raw.fetch(topic, 0, isolation_level=1)
+    assert values_in(found) == [b"a", b"b"]
+    assert found.last_stable_offset == 2
+    assert found.aborted_transactions == ()
+
+
+def test_a_fetch_in_the_middle_of_a_batch_gets_the_whole_batch(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"a"))
+    raw.produce(topic, batch_of(b"b", b"c", b"d"))
+    assert values_in(raw.fetch(topic, 2)) == [b"b", b"c", b"d"]
+
+
+# ---- which errors
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 2**62])
+def test_an_offset_outside_the_log_is_out_of_range(raw: Raw, topic: str, offset: int) -> None:
+    raw.produce(topic, batch_of(b"a", b"b"))
+    found = raw.fetch(topic, offset)
+    assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (found.high_watermark, values_in(found)) == (-1, [])
+
+
+def test_at_the_end_there_is_nothing_and_no_error(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"a", b"b"))
+    found = raw.fetch(topic, 2)
+    assert (found.error_code, found.high_watermark, values_in(found)) == (0, 2, [])
+
+
+def test_an_unknown_topic_or_partition_has_its_error(raw: Raw, topic: str) -> None:
+    assert raw.fetch("nowhere", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = raw.ask(fetch_request(topic, {5: 0}), FetchResponse, 12)
+    assert partitions_of(answer)[5].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_unknown_topic_id_has_its_error(raw: Raw) -> None:
+    answer = raw.ask(fetch_request("", {0: 0}, topic_id=uuid4()), FetchResponse, 13)
+    assert answer.error_code == ErrorCode.NONE
+    assert partitions_of(answer)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_who_believes_in_another_leader_epoch_is_told_so(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"a"))
+    assert raw.fetch(topic, 0, current_leader_epoch=0).error_code == ErrorCode.NONE
+    newer = raw.fetch(topic, 0, current_leader_epoch=1)
+    assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_topic_of_zstd_is_not_for_versions_below_10(raw: Raw, new_topic: NewTopic) -> None:
+    topic = new_topic(**{"compression.type": "zstd"})
+    raw.produce(topic, batch_of(b"a" * 500, compression=Compression.ZSTD))
+    refused = raw.fetch(topic, 0, version=9)
+    assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert values_in(raw.fetch(topic, 0, version=10)) == [b"a" * 500]
+
+
+# ---- how much
+
+
+def test_one_batch_comes_even_if_it_is_larger_than_every_limit(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"a" * 5000))
+    raw.produce(topic, batch_of(b"b" * 5000))
+    found = raw.fetch(topic, 0, max_bytes=1, partition_max_bytes=1)
+    assert values_in(found) == [b"a" * 5000]
+
+
+def test_the_limit_of_a_partition_holds_for_that_partition(raw: Raw, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=2)
+    for partition in (0, 1):
+        for value in (b"a", b"b", b"c"):
+            raw.produce(topic, batch_of(value * 1000), partition=partition)
+    request = fetch_request(topic, {0: 0, 1: 0}, partition_max_bytes=2500)
+    found = partitions_of(raw.ask(request, FetchResponse, 12))
+    for partition in (0, 1):
+        assert len(found[partition].records or b"") <= 2500
+        assert values_in(found[partition]) == [b"a" * 1000, b"b" * 1000]
+
+
+def test_the_limit_of_the_whole_answer_is_shared_in_the_order_of_the_request(
+    raw: Raw, new_topic: NewTopic
+) -> None:
+    topic = new_topic(partitions=3)
+    for partition in range(3):
+        raw.produce(topic, batch_of(b"x" * 1000), partition=partition)
+    request = fetch_request(topic, {2: 0, 0: 0, 1: 0}, max_bytes=2500)
+    found = partitions_of(raw.ask(request, FetchResponse, 12))
+    assert values_in(found[2]) == values_in(found[0]) == [b"x" * 1000]
+    # What is left does not hold a batch, and only the first one may exceed the limit.
+    assert not found[1].records
+    assert (found[1].error_code, found[1].high_watermark) == (0, 1)
+
+
+def test_a_fetch_spans_segments_one_answer_at_a_time(raw: Raw, new_topic: NewTopic) -> None:
+    topic = new_topic(**{"segment.bytes": "3000"})
+    for number in range(12):
+        raw.produce(topic, batch_of(f"{number}".encode() + bytes(700)))
+    found: list[bytes] = []
+    while len(found) < 12:
+        part = values_in(raw.fetch(topic, len(found)))
+        assert part
+        found += [value.rstrip(b"\0") for value in part if value is not None]
+    assert found == [f"{number}".encode() for number in range(12)]
+
+
+# ---- how long
+
+
+def test_a_fetch_waits_for_data_and_returns_with_it(raw: Raw, servers: str, topic: str) -> None:
+    with Raw(servers) as reader:
+        began = monotonic()
+        begun = reader.begin(fetch_request(topic, {0: 0}, max_wait_ms=15_000), 12)
+        raw.produce(topic, batch_of(b"at last"))
+        answer = reader.answer(begun, FetchResponse)
+        assert values_in(partitions_of(answer)[0]) == [b"at last"]
+        assert monotonic() - began < 10
+
+
+def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_asked_for(
+    raw: Raw, servers: str, topic: str
+) -> None:
+    batch = batch_of(b"x" * 100)
+    with Raw(servers) as reader:
+        request = fetch_request(topic, {0: 0}, max_wait_ms=15_000, min_bytes=3 * len(batch))
+        begun = reader.begin(request, 12)
+        for _ in range(3):
+            raw.produce(topic, batch)
+        answer = reader.answer(begun, FetchResponse)
+        assert values_in(partitions_of(answer)[0]) == [b"x" * 100] * 3
+
+
+def test_a_fetch_returns_what_there_is_when_its_time_is_over(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"a"))
+    began = monotonic()
+    found = raw.fetch(topic, 0, max_wait_ms=200, min_bytes=10_000)
+    assert monotonic() - began >= 0.2
+    assert values_in(found) == [b"a"]
+
+
+def test_an_error_does_not_wait(raw: Raw) -> None:
+    began = monotonic()
+    found = raw.fetch("nowhere", 0, max_wait_ms=15_000)
+    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert monotonic() - began < 10
