@@ -25,5 +25,7 @@ SAMPLES = (
     Sample(b"compresses well", b"barnabas " * 500),
 )
 
-BIG_VALUE = bytes(range(256)) * 4000  # 1 024 000 bytes; with its batch it stays below max.message.bytes
+BIG_VALUE = (
+    bytes(range(256)) * 4000
+)  # 1 024 000 bytes; with its batch it stays below max.message.bytes
 TOO_BIG_VALUE = bytes(1_100_000)

@@ -34,7 +34,7 @@ NewTopic = Callable[..., str]
 
 
 def produce(
-    servers: str, topic: str, samples: Sequence[Sample], partition: int = 0, **settings: Any
+    servers: str, topic: str, samples: Sequence[Sample], **settings: Any
 ) -> list[Message]:
     """All in one go; the messages as the producer was told of them."""
     delivered: list[Message] = []
@@ -52,7 +52,7 @@ def produce(
             topic,
             sample.value,
             sample.key,
-            partition=partition,
+            partition=0,
             timestamp=sample.timestamp,
             headers=list(sample.headers),
             on_delivery=on_delivery,
@@ -122,9 +122,7 @@ def test_every_kind_of_acknowledgement(
     assert [as_sample(message) for message in take(consumer, len(SAMPLES))] == list(SAMPLES)
 
 
-def test_an_idempotent_producer_numbers_its_batches(
-    servers: str, topic: str, files: Files
-) -> None:
+def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
     settings = {"enable.idempotence": True, "batch.num.messages": 10}
     produce(servers, topic, values(*map(str, range(100))), **settings)
     headers = [batch.header for batch in files.batches(topic)]
