@@ -1,11 +1,13 @@
 """A disk in memory that forgets what was not fsynced.
 
-What the running broker sees is `entries` (name → node) and each node's `data`; what would survive a power cut is
-`durable_entries` and each node's `durable`. fsync of a file moves its data over, fsync of a directory the names in it:
-a created, renamed or removed file is not safe before its directory was synced, as on a real file system.
+Every directory has the names the running broker sees and the ones that would survive a power cut, every file its bytes
+in the same two versions. fsync of a file makes its bytes safe, fsync of a directory the names in it: a created,
+renamed or removed file is not safe before its directory was synced.
 
 `crash()` gives the disk as the next start finds it. Without a Random everything unsynced is gone; with one, each
-unsynced name and a random beginning of each file's unsynced bytes may have made it: torn writes, resurrected files.
+unsynced name and a random beginning of each file's unsynced bytes may have made it: torn writes, files that come back.
+No order is kept between them, which is harsher than any file system in use.
+
 `capacity_bytes` makes it full, `fails` makes it break.
 """
 
@@ -20,34 +22,54 @@ from barnabas.world.ports import Buffer, DirectoryLock, File
 
 
 class Node:
-    """What stands behind a name."""
+    """The bytes of a file."""
 
     __slots__ = ("data", "durable", "modified_ms", "unsynced_from")
 
-    def __init__(self) -> None:
-        self.data = bytearray()
+    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
+        self.data = bytearray(data)
         self.durable = b""
-        self.modified_ms = 0
+        self.modified_ms = modified_ms
         self.unsynced_from = 0
         """Everything before this position is the same in `data` and `durable`."""
 
     def sync(self) -> None:
-        if self.unsynced_from < len(self.durable) or len(self.durable) != len(self.data):
-            self.durable = self.durable[: self.unsynced_from] + bytes(
-                memoryview(self.data)[self.unsynced_from :]
-            )
+        rest = bytes(memoryview(self.data)[self.unsynced_from :])
+        if rest or self.unsynced_from != len(self.durable):
+            self.durable = self.durable[: self.unsynced_from] + rest
         self.unsynced_from = len(self.data)
 
-    def after_crash(self, random: Random | None) -> bytes:
-        if random is None or random.random() < 0.3:
-            return self.durable
-        kept = random.randint(self.unsynced_from, len(self.data))
-        torn = bytes(memoryview(self.data)[:kept])
-        if random.random() < 0.2 and kept < len(self.data):
-            torn += bytes(
-                random.randint(1, min(64, len(self.data) - kept))
-            )  # blocks not yet written
-        return torn
+    def after_crash(self, random: Random | None) -> Node:
+        data = self.durable
+        if random is not None and random.random() < 0.7:
+            kept = random.randint(self.unsynced_from, len(self.data))
+            data = bytes(memoryview(self.data)[:kept])
+            if random.random() < 0.2 and kept < len(self.data):
+                data += bytes(random.randint(1, min(64, len(self.data) - kept)))  # never written
+        node = Node(data, self.modified_ms)
+        node.sync()
+        return node
+
+
+class Directory:
+    __slots__ = ("durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Node | Directory] = {}
+        self.durable: dict[str, Node | Directory] = {}
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+
+    def after_crash(self, random: Random | None) -> Directory:
+        after = Directory()
+        for name in sorted(self.names.keys() | self.durable.keys()):
+            survives = self.names if random is not None and random.random() < 0.5 else self.durable
+            kept = survives.get(name)
+            if kept is not None:
+                after.names[name] = kept.after_crash(random)
+        after.sync()
+        return after
 
 
 class ForgetfulFile:
@@ -112,10 +134,8 @@ class ForgetfulDisk:
         self.capacity_bytes = capacity_bytes
         self.sync_seconds = sync_seconds
         self.fails: str | None = None
-        """A path beginning with this is broken."""
-        self.entries: dict[str, Node | None] = {}
-        """None is a directory."""
-        self.durable_entries: dict[str, Node | None] = {}
+        """A path that begins with this is broken."""
+        self.root = Directory()
         self.locks: set[str] = set()
         self.syncs = 0
 
@@ -123,109 +143,83 @@ class ForgetfulDisk:
         after = ForgetfulDisk(
             now_ms=self.now_ms, capacity_bytes=self.capacity_bytes, sync_seconds=self.sync_seconds
         )
-        contents: dict[int, Node] = {}
-        for path in sorted(self.entries.keys() | self.durable_entries.keys()):
-            now, then = self.entries.get(path, MISSING), self.durable_entries.get(path, MISSING)
-            kept = now if random is not None and random.random() < 0.5 else then
-            if kept is MISSING or (parent(path) not in after.entries and parent(path) != ""):
-                continue
-            if isinstance(kept, Node):
-                node = contents.get(id(kept))
-                if node is None:
-                    node = contents[id(kept)] = Node()
-                    node.data += kept.after_crash(random)
-                    node.modified_ms = kept.modified_ms
-                    node.durable = bytes(node.data)
-                    node.unsynced_from = len(node.data)
-                after.entries[path] = after.durable_entries[path] = node
-            else:
-                after.entries[path] = after.durable_entries[path] = None
+        after.root = self.root.after_crash(random)
         return after
 
     # ---- the port ---------------------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> File:
         self.check(path)
-        if path not in self.entries and create:
+        node = self.find(path)
+        if node is None and create:
             self.before_write(path, 0)
-            if self.entries.get(parent(path), MISSING) is not None:
-                raise StorageError(path, "no such directory")
-            node = self.entries[path] = Node()
-            node.modified_ms = self.now_ms()
-        return ForgetfulFile(self, path, self.node(path))
-
-    def node(self, path: str) -> Node:
-        self.check(path)
-        node = self.entries.get(path)
-        if node is None:
+            directory, name = self.parent_of(path)
+            node = directory.names[name] = Node(b"", self.now_ms())
+        if not isinstance(node, Node):
             raise StorageError(path, "no such file")
-        return node
+        return ForgetfulFile(self, path, node)
 
     def exists(self, path: str) -> bool:
-        return path in self.entries
+        return self.find(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        return self.entries.get(path, MISSING) is None
+        return isinstance(self.find(path), Directory)
 
     def list(self, path: str) -> list[str]:
-        self.check(path)
-        if not self.is_directory(path):
-            raise StorageError(path, "no such directory")
-        return sorted(child.rpartition("/")[2] for child in self.entries if parent(child) == path)
+        return sorted(self.directory(path).names)
 
     def size(self, path: str) -> int:
-        return len(self.node(path).data)
+        return len(self.file(path).data)
 
     def modified_ms(self, path: str) -> int:
-        return self.node(path).modified_ms
+        return self.file(path).modified_ms
 
     def read_bytes(self, path: str) -> bytes:
-        return bytes(self.node(path).data)
+        return bytes(self.file(path).data)
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self.before_write(path, len(data))
-        node = Node()
-        node.data += data
-        node.modified_ms = self.now_ms()
-        self.entries[path] = node
+        directory, name = self.parent_of(path)
+        node = directory.names[name] = Node(data, self.now_ms())
         if sync:
             node.sync()
-            self.sync_names(parent(path))
+            directory.sync()
 
     def make_directory(self, path: str) -> None:
         self.check(path)
-        while path and path not in self.entries:
-            self.entries[path] = None
-            path = parent(path)
+        directory = self.root
+        for name in names_in(path):
+            child = directory.names.setdefault(name, Directory())
+            if not isinstance(child, Directory):
+                raise StorageError(path, "a file is in the way")
+            directory = child
 
     def rename(self, source: str, target: str) -> None:
         self.check(source)
-        if source not in self.entries:
+        directory, name = self.parent_of(source)
+        if name not in directory.names:
             raise StorageError(source, "no such file or directory")
-        for path in [path for path in self.entries if path == source or is_under(path, source)]:
-            self.entries[target + path[len(source) :]] = self.entries.pop(path)
-        # A directory that is renamed takes its durable names along: they belong to it, not to the path.
-        for path in [path for path in self.durable_entries if is_under(path, source)]:
-            self.durable_entries[target + path[len(source) :]] = self.durable_entries[path]
+        new_directory, new_name = self.parent_of(target)
+        new_directory.names[new_name] = directory.names.pop(name)
 
     def remove(self, path: str) -> None:
         self.check(path)
-        self.entries.pop(path, None)
+        if self.exists(path):
+            directory, name = self.parent_of(path)
+            del directory.names[name]
 
     def remove_tree(self, path: str) -> None:
-        self.check(path)
-        for gone in [name for name in self.entries if name == path or is_under(name, path)]:
-            del self.entries[gone]
+        self.remove(path)
 
     def lock(self, path: str) -> DirectoryLock:
         if path in self.locks:
-            raise DirectoryLocked(path, "another broker is using this directory")
-        if path not in self.entries:
-            self.entries[path] = Node()
+            raise DirectoryLocked(path, "another broker is using this directory: stop it first")
+        self.open(path, create=True)
         self.locks.add(path)
         return ForgetfulLock(self, path)
 
     def space(self, path: str) -> tuple[int, int]:
+        self.check(path)
         total = self.capacity_bytes if self.capacity_bytes is not None else 1 << 40
         return total, max(0, total - self.used_bytes())
 
@@ -235,24 +229,38 @@ class ForgetfulDisk:
             self.check(file.path)
             assert isinstance(file, ForgetfulFile)
             file.node.sync()
-        for directory in directories:
-            self.sync_names(directory)
+        for path in directories:
+            self.directory(path).sync()
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         await asyncio.sleep(self.sync_seconds)
         self.sync_now(files, directories)
 
-    # ---- what makes it simulated --------------------------------------------------------------------------------
+    # ---- inside -------------------------------------------------------------------------------------------------
 
-    def sync_names(self, directory: str) -> None:
-        self.check(directory)
-        directory = directory.rstrip("/")
-        for path in [path for path in self.durable_entries if parent(path) == directory]:
-            if path not in self.entries:
-                del self.durable_entries[path]
-        for path, node in self.entries.items():
-            if parent(path) == directory:
-                self.durable_entries[path] = node
+    def find(self, path: str) -> Node | Directory | None:
+        node: Node | Directory | None = self.root
+        for name in names_in(path):
+            node = node.names.get(name) if isinstance(node, Directory) else None
+        return node
+
+    def file(self, path: str) -> Node:
+        self.check(path)
+        node = self.find(path)
+        if not isinstance(node, Node):
+            raise StorageError(path, "no such file")
+        return node
+
+    def directory(self, path: str) -> Directory:
+        self.check(path)
+        node = self.find(path)
+        if not isinstance(node, Directory):
+            raise StorageError(path, "no such directory")
+        return node
+
+    def parent_of(self, path: str) -> tuple[Directory, str]:
+        directory, _, name = path.rpartition("/")
+        return self.directory(directory), name
 
     def check(self, path: str) -> None:
         if self.fails is not None and path.startswith(self.fails):
@@ -264,16 +272,16 @@ class ForgetfulDisk:
             raise OutOfSpace(path, "no space left on the volume")
 
     def used_bytes(self) -> int:
-        return sum(len(node.data) for node in self.entries.values() if node is not None)
+        used = 0
+        waiting: list[Directory] = [self.root]
+        while waiting:
+            for node in waiting.pop().names.values():
+                if isinstance(node, Directory):
+                    waiting.append(node)
+                else:
+                    used += len(node.data)
+        return used
 
 
-MISSING = Node()
-"""Stands for a name that is not there, where None already means a directory."""
-
-
-def parent(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-def is_under(path: str, directory: str) -> bool:
-    return path.startswith(directory + "/")
+def names_in(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]

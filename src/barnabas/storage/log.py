@@ -88,6 +88,7 @@ class Log:
         "bases",
         "bound_at",
         "bound_offset",
+        "checkpointed_start",
         "closed_bytes",
         "config",
         "deleted",
@@ -163,7 +164,9 @@ class Log:
         self.parent_synced = True
         self.saved_end = -1
         """The log end for which the active segment's indexes and the producers stand in their files."""
-        self.deleted: list[tuple[int, list[str]]] = []
+        self.deleted: list[tuple[int, int, Segment]] = []
+        """By the time their files may go, with the offset behind them."""
+        self.checkpointed_start = 0
         self.use_config(config)
 
     @classmethod
@@ -559,9 +562,7 @@ class Log:
 
     def purge(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose delay is over."""
-        while self.deleted and self.deleted[0][0] <= now_ms:
-            for path in self.deleted.pop(0)[1]:
-                self.disk.remove(path)
+        retention.purge(self, now_ms)
 
     def expire_producers(self, now_ms: int) -> None:
         self.producers.expire(now_ms, self.producer_expiration_ms)
@@ -579,6 +580,8 @@ class Log:
                 self.disk.sync_now(flush.files, flush.directories)
             self.end_flush(flush)
         for segment in self.segments:
+            segment.close()
+        for _, _, segment in self.deleted:
             segment.close()
 
     def save_active(self) -> None:

@@ -14,7 +14,7 @@ no directory to use, one that somebody else holds, or one of another broker fail
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -263,10 +263,12 @@ class LogManager:
 
     def purge(self, now_ms: int) -> None:
         """Remove from the disk what was deleted long enough ago."""
-        for log in list(self.logs.values()):
-            if log.deleted:
-                with self.guarding(parent(log.directory)):
-                    log.purge(now_ms)
+        logs = [log for log in self.logs.values() if log.deleted and log.deleted[0][0] <= now_ms]
+        if logs:
+            self.checkpoint_log_starts({parent(log.directory) for log in logs}, sync=True)
+        for log in logs:
+            with self.guarding(parent(log.directory)):
+                log.purge(now_ms)
         due = [path for due_ms, path in self.doomed if due_ms <= now_ms]
         self.doomed = [(due_ms, path) for due_ms, path in self.doomed if due_ms > now_ms]
         for path in due:
@@ -274,7 +276,7 @@ class LogManager:
                 self.disk.remove_tree(path)
 
     def checkpoint_recovery_points(
-        self, directories: Iterable[str] | None = None, *, sync: bool = False
+        self, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
         """A recovery point may be stored late, never early: without `sync` a crash may leave an older one, and more is
         checked than need be."""
@@ -283,24 +285,28 @@ class LogManager:
         )
 
     def checkpoint_high_watermarks(
-        self, directories: Iterable[str] | None = None, *, sync: bool = False
+        self, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
         self.checkpoint(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories, sync)
 
     def checkpoint_log_starts(
-        self, directories: Iterable[str] | None = None, *, sync: bool = False
+        self, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
         self.checkpoint(checkpoints.LOG_START, lambda log: log.log_start_offset, directories, sync)
+        if sync:
+            for log in self.logs.values():
+                if directories is None or parent(log.directory) in directories:
+                    log.checkpointed_start = log.log_start_offset
 
     def checkpoint(
         self,
         name: str,
         offset_of: Callable[[Log], int],
-        directories: Iterable[str] | None,
+        directories: Collection[str] | None,
         sync: bool,
     ) -> None:
-        for directory in self.directories if directories is None else directories:
-            if directory not in self.offline:
+        for directory in self.directories:
+            if directory not in self.offline and (directories is None or directory in directories):
                 offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory)}
                 data = checkpoints.encode_offsets(offsets)
                 with self.guarding(directory):

@@ -22,7 +22,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
 from uuid import UUID
+from zlib import crc32
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError
@@ -33,7 +35,7 @@ from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.log import Log
 from barnabas.storage.producers import EXPIRATION_MS, Producers
 from barnabas.storage.segment import Segment
-from barnabas.wire.records import HEADER_SIZE, crc_is_valid, read_header
+from barnabas.wire.records import crc_is_valid
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TEMPORARY = ".tmp"
+OLD_HEAD = Struct(">qiIb")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
@@ -71,6 +74,7 @@ def open_log(
     finish_transit(disk, directory)
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
+    drop_deleted(segments, log_start_offset)
     epochs, epochs_known = load_epochs(disk, directory)
     if not epochs_known and any(segment.size for segment in segments):
         epochs = epochs_from_batches(segments)
@@ -98,7 +102,7 @@ def open_log(
                 log_start_offset,
             )
         for segment in segments:
-            remove_segment(disk, segment)
+            segment.remove_files()
         segments[:] = [
             Segment.create(
                 disk,
@@ -132,6 +136,7 @@ def open_log(
         topic_id=load_topic_id(disk, directory),
         producer_expiration_ms=producer_expiration_ms,
     )
+    log.checkpointed_start = log_start_offset
     log.save_epochs()
     if written:
         log.unsynced_paths += written
@@ -182,8 +187,9 @@ def recover(
                 "removing what stands behind the cut log=%s offset=%d", directory, expected
             )
             for gone in segments[at:]:
-                remove_segment(disk, gone)
+                gone.remove_files()
             del segments[at:]
+            state.cut = True
             break
         if at > first:
             state.next_offset = segment.base_offset
@@ -195,6 +201,9 @@ def recover(
             state.written += segment.write_indexes()
             segment.forget_entries()
         state.written.append(segment.log.path)
+    if state.cut:
+        # Else the cut bytes could come back behind a recovery point that has passed them meanwhile.
+        disk.sync_now([segments[-1].log], [directory])
     return state
 
 
@@ -232,19 +241,19 @@ def recover_segment(segment: Segment, state: Recovered) -> None:
 
 
 def refuse_old_format(segment: Segment) -> None:
-    """Messages of before 2017 cannot be read here, and must not be taken for garbage and cut."""
-    head = segment.log.read(0, HEADER_SIZE)
-    if len(head) == HEADER_SIZE:
-        header = read_header(head)
-        if (
-            header.magic in (0, 1)
-            and header.base_offset >= segment.base_offset
-            and header.length > 0
-        ):
-            raise StorageError(
-                segment.log.path,
-                f"messages of format {header.magic} are not supported: rewrite the topic with Kafka 3 first",
-            )
+    """Messages of before 2017 cannot be read here, and must not be taken for garbage and cut. They begin with int64
+    offset, int32 size, crc32 of all that follows, int8 magic."""
+    head = segment.log.read(0, OLD_HEAD.size)
+    if len(head) < OLD_HEAD.size:
+        return
+    offset, size, checksum, magic = OLD_HEAD.unpack(head)
+    if magic not in (0, 1) or offset < segment.base_offset or not 0 < size <= segment.size - 12:
+        return
+    if crc32(segment.log.read(16, size - 4)) == checksum:
+        raise StorageError(
+            segment.log.path,
+            f"messages of format {magic} are not supported: rewrite the topic with Kafka 3 first",
+        )
 
 
 def tail_is_sound(segment: Segment) -> bool:
@@ -333,6 +342,12 @@ def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
+def drop_deleted(segments: list[Segment], log_start_offset: int) -> None:
+    """Segments wholly below the log start were deleted; some of their files may be gone already and others not."""
+    while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
+        segments.pop(0).remove_files()
+
+
 def drop_orphan_indexes(disk: Disk, directory: str) -> None:
     names = disk.list(directory)
     logs = {name for name in names if name.endswith(".log")}
@@ -340,12 +355,6 @@ def drop_orphan_indexes(disk: Disk, directory: str) -> None:
         if name.endswith(INDEX_SUFFIXES) and f"{name.partition('.')[0]}.log" not in logs:
             logger.warning("index without a log file, removing it path=%s/%s", directory, name)
             disk.remove(f"{directory}/{name}")
-
-
-def remove_segment(disk: Disk, segment: Segment) -> None:
-    segment.close()
-    for suffix in (".log", *INDEX_SUFFIXES, snapshots.SUFFIX):
-        disk.remove(segment.path + suffix)
 
 
 def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:

@@ -2,6 +2,9 @@
 
 Oldest first, and the first segment that must stay ends the walk. Never one that reaches beyond the high watermark. The
 active segment may go as well if it holds records: an empty one takes its place first.
+
+A deleted segment is out of the log at once and on the disk a while longer (file.delete.delay.ms), for readers that are
+still sending from it.
 """
 
 from __future__ import annotations
@@ -65,12 +68,12 @@ def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
         return 0
     if count == len(log.segments):
         log.roll(now_ms)
-    gone = log.segments[:count]
+    gone, gone_bases = log.segments[:count], log.bases[:count]
     log.advance_log_start(log.segments[count].base_offset)
     del log.segments[:count]
     del log.bases[:count]
     due = now_ms + log.config.file_delete_delay_ms
-    for segment in gone:
+    for segment, next_base in zip(gone, [*gone_bases[1:], log.bases[0]], strict=True):
         logger.info(
             "deleting segment log=%s base_offset=%d bytes=%d reason=%s",
             log.directory,
@@ -79,7 +82,17 @@ def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
             reason,
         )
         log.closed_bytes -= segment.size
-        log.deleted.append((due, segment.mark_deleted()))
+        log.deleted.append((due, next_base, segment))
     log.bound_offset = -1
-    log.directory_changes += 1
     return count
+
+
+def purge(log: Log, now_ms: int) -> None:
+    """Remove the files of deleted segments whose delay is over, unless a crash could still bring back some of them and
+    not others: they stay until the log start that lies behind them is safe on the disk (`checkpointed_start`)."""
+    while log.deleted and log.deleted[0][0] <= now_ms:
+        _, next_base, segment = log.deleted[0]
+        if next_base > log.checkpointed_start:
+            return
+        segment.remove_files()
+        del log.deleted[0]

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 NOT_LOADED = -2
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 HEADER_WINDOW = 4096
 CHECK_WINDOW = 4 << 20
 
@@ -432,16 +433,10 @@ class Segment:
         self.close_index_files()
         self.log.close()
 
-    def mark_deleted(self) -> list[str]:
-        """Rename the files out of the log's sight; a reader that still holds a slice of them goes on reading."""
-        self.close_index_files()
-        marked = [self.path + ".log.deleted"]
-        self.log.rename(marked[0])
-        for suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
-            if self.disk.exists(self.path + suffix):
-                marked.append(self.path + suffix + ".deleted")
-                self.disk.rename(self.path + suffix, marked[-1])
-        return marked
+    def remove_files(self) -> None:
+        self.close()
+        for suffix in SUFFIXES:
+            self.disk.remove(self.path + suffix)
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:

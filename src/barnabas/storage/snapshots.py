@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from barnabas.errors import StorageError
+from barnabas.errors import CorruptBatch, StorageError
 from barnabas.storage import producers as producer_state
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import Segment, segment_path
@@ -48,14 +48,21 @@ def rebuild(
     for segment in segments[first:]:
         if segment.base_offset >= end or segment.size == 0:
             continue
-        found = segment.find(start)
-        for position, header in segment.headers(found.position) if found else ():
-            if header.base_offset >= end:
-                break
-            if header.producer_id >= 0:
-                batch = segment.log.read(position, header.size) if header.is_control else b""
-                record(producers, header, memoryview(batch))
+        try:
+            replay(producers, segment, start, end)
+        except CorruptBatch as error:
+            logger.error("segment is broken, producers in it may be unknown error=%s", error)
     return producers
+
+
+def replay(producers: Producers, segment: Segment, start: int, end: int) -> None:
+    found = segment.find(start)
+    for position, header in segment.headers(found.position) if found else ():
+        if header.base_offset >= end:
+            break
+        if header.producer_id >= 0:
+            batch = segment.log.read(position, header.size) if header.is_control else b""
+            record(producers, header, memoryview(batch))
 
 
 def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:

@@ -14,7 +14,6 @@ from barnabas.storage import snapshots
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
-    from barnabas.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +30,14 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         return True
     keep = bisect_right(log.bases, offset)
     for segment in log.segments[keep:]:
-        remove_files(log, segment, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+        segment.remove_files()
     del log.segments[keep:]
     del log.bases[keep:]
     log.active = log.segments[-1]
     log.active.truncate(offset, now_ms)
-    remove_files(log, log.active, ".index", ".timeindex")
+    log.active.close_index_files()
+    for suffix in (".index", ".timeindex"):
+        log.disk.remove(log.active.path + suffix)
     log.closed_bytes = sum(segment.size for segment in log.segments[:-1])
     log.log_end_offset = log.active.next_offset()
     log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
@@ -53,8 +54,9 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
-    for segment in log.segments:
-        remove_files(log, segment, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    for segment in [*log.segments, *(segment for _, _, segment in log.deleted)]:
+        segment.remove_files()
+    log.deleted.clear()
     log.active = log.new_segment(offset, now_ms)
     log.segments = [log.active]
     log.bases = [offset]
@@ -82,11 +84,3 @@ def after_cut(log: Log) -> None:
     log.disk.sync_now([log.active.log], [log.directory])
     if lowered and log.on_truncated is not None:
         log.on_truncated()
-
-
-def remove_files(log: Log, segment: Segment, *suffixes: str) -> None:
-    segment.close_index_files()
-    if ".log" in suffixes:
-        segment.close()
-    for suffix in suffixes:
-        log.disk.remove(segment.path + suffix)

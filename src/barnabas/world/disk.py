@@ -43,7 +43,7 @@ class RealFile:
         self.name = path
         self.descriptor = descriptor
         self.bytes_long = size
-        self.touched = True
+        self.touched = False
 
     @property
     def path(self) -> str:

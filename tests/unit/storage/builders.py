@@ -1,0 +1,117 @@
+"""Batches and logs for tests, in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from barnabas.config.topic import TopicConfig
+from barnabas.storage.log import AppendInfo, Log
+from barnabas.storage.recovery import open_log
+from barnabas.wire.records import Record, batch_headers, build_batch, read_header, records
+from barnabas.world.ports import Disk
+from simulator.disk import ForgetfulDisk
+
+TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+DIRECTORY = "/data/orders-0"
+NOW_MS = 1_700_000_000_000
+
+
+def forgetful_disk(now_ms: Callable[[], int] = lambda: NOW_MS) -> ForgetfulDisk:
+    """With /data on it for good."""
+    disk = ForgetfulDisk(now_ms=now_ms)
+    disk.make_directory("/data")
+    disk.sync_now([], [""])
+    return disk
+
+
+def settings(**changes: Any) -> TopicConfig:
+    return replace(TopicConfig(), **changes)
+
+
+def new_log(disk: Disk, config: TopicConfig | None = None, directory: str = DIRECTORY) -> Log:
+    return Log.create(disk, directory, config or TopicConfig(), topic_id=TOPIC_ID, now_ms=NOW_MS)
+
+
+def reopened(
+    log: Log,
+    *,
+    clean: bool = False,
+    disk: Disk | None = None,
+    recovery_point: int = 0,
+    log_start_offset: int | None = None,
+) -> Log:
+    """The log as the next start of the broker finds it."""
+    return open_log(
+        disk or log.disk,
+        log.directory,
+        log.config,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log.log_start_offset if log_start_offset is None else log_start_offset,
+        now_ms=NOW_MS,
+    )
+
+
+def batch(
+    values: Sequence[bytes | None],
+    *,
+    timestamps: Sequence[int] | None = None,
+    key: bytes | None = b"key",
+    **fields: Any,
+) -> memoryview:
+    times = timestamps or [NOW_MS] * len(values)
+    rows = [Record(at, times[at], key, value) for at, value in enumerate(values)]
+    return memoryview(bytearray(build_batch(rows, **fields)))
+
+
+def append(
+    log: Log, *values: bytes | None, epoch: int = 0, now_ms: int = NOW_MS, **fields: Any
+) -> AppendInfo:
+    data = batch(values, **fields)
+    return log.append_as_leader(data, read_header(data), leader_epoch=epoch, now_ms=now_ms)
+
+
+def produce(
+    log: Log, sequence: int, *values: bytes, producer: int = 7, producer_epoch: int = 0
+) -> AppendInfo:
+    """As an idempotent producer."""
+    return append(
+        log,
+        *values,
+        epoch=max(0, log.epochs.latest),
+        producer_id=producer,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+    )
+
+
+def contents(
+    log: Log, start: int | None = None, bound: int | None = None
+) -> dict[int, bytes | None]:
+    """Every record a reader gets, by offset, fetched as a consumer does."""
+    offset = log.log_start_offset if start is None else start
+    limit = log.log_end_offset if bound is None else bound
+    found: dict[int, bytes | None] = {}
+    while offset < limit:
+        read = log.read(offset, 300, limit, True)
+        data = memoryview(b"".join(s.file.read(s.position, s.size) for s in read.slices))
+        if not data:
+            break
+        following = offset
+        for position, header in batch_headers(data):
+            for record in records(data[position : position + header.size]):
+                if record.offset >= offset:
+                    found[record.offset] = record.value
+            following = header.next_offset
+        assert following > offset
+        offset = following
+    return found
+
+
+def flush(log: Log) -> None:
+    pending = log.begin_flush()
+    log.disk.sync_now(pending.files, pending.directories)
+    log.end_flush(pending)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from barnabas.errors import StorageError
+from barnabas.model import TopicPartition
+from barnabas.storage.checkpoints import (
+    check_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_offsets,
+    encode_partition_metadata,
+    read_offsets,
+)
+from tests.unit.storage.builders import forgetful_disk
+
+OFFSETS = {TopicPartition("orders", 1): 42, TopicPartition("a.b-c_d", 0): 0}
+
+
+def test_offset_checkpoints_are_kafkas() -> None:
+    assert encode_offsets(OFFSETS) == b"0\n2\na.b-c_d 0 0\norders 1 42\n"
+    assert decode_offsets(encode_offsets(OFFSETS)) == OFFSETS
+    assert decode_offsets(b"") == {}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"1\n0\n",
+        b"0\n",
+        b"0\n3\norders 1 42\n",
+        b"0\n1\norders 1\n",
+        b"0\n1\norders 1 x\n",
+        b"0\n1\norders 1 -5\n",
+        b"\xff\xfe\0",
+    ],
+)
+def test_a_broken_checkpoint_is_a_warning_and_nothing_known(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = forgetful_disk()
+    disk.replace_bytes("/data/checkpoint", data)
+    assert read_offsets(disk, "/data/checkpoint") == {}
+    assert "/data/checkpoint" in caplog.text
+    assert read_offsets(disk, "/data/missing") == {}
+
+
+def test_a_new_directory_is_signed_and_then_recognised() -> None:
+    disk = forgetful_disk()
+    check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-1")
+    text = disk.read_bytes("/data/meta.properties").decode()
+    assert {"version=0", "broker.id=3", "cluster.id=c-1"} <= set(text.splitlines())
+    check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-1")
+    assert disk.read_bytes("/data/meta.properties").decode() == text
+
+
+@pytest.mark.parametrize(("broker_id", "cluster_id"), [(4, "c-1"), (3, "c-2")])
+def test_a_directory_of_somebody_else_is_refused_in_one_line(
+    broker_id: int, cluster_id: str
+) -> None:
+    disk = forgetful_disk()
+    check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-1")
+    with pytest.raises(StorageError) as caught:
+        check_meta_properties(disk, "/data", broker_id=broker_id, cluster_id=cluster_id)
+    assert "\n" not in str(caught.value)
+    assert "log.dirs" in str(caught.value)
+
+
+def test_the_topic_id_is_written_as_kafka_writes_it() -> None:
+    topic_id = UUID(bytes=bytes(range(16)))
+    data = encode_partition_metadata(topic_id)
+    assert data == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n"
+    assert decode_partition_metadata(data) == topic_id
+    assert decode_partition_metadata(b"version: 0\n") is None
+    assert decode_partition_metadata(b"topic_id: !!\n") is None

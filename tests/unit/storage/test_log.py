@@ -1,0 +1,523 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
+from barnabas.storage.segment import Segment
+from barnabas.wire.records import read_header, records
+from barnabas.world.ports import FileSlice
+from simulator.disk import ForgetfulDisk
+from tests.unit.storage.builders import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    batch,
+    contents,
+    flush,
+    forgetful_disk,
+    new_log,
+    produce,
+    reopened,
+    settings,
+)
+
+
+@pytest.fixture
+def disk() -> ForgetfulDisk:
+    return forgetful_disk()
+
+
+def refused(code: ErrorCode, act: object, *arguments: object, **named: object) -> None:
+    assert callable(act)
+    with pytest.raises(ApiError) as caught:
+        act(*arguments, **named)
+    assert caught.value.code == code
+
+
+# ---- append -------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_are_given_in_order_and_stamped_with_the_leader_epoch(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    assert append(log, b"a", b"b", epoch=3)[:2] == (0, 1)
+    assert append(log, b"c", epoch=3)[:2] == (2, 2)
+    assert log.log_end_offset == 3
+    slice_ = log.read(2, 1000, 3).slices[0]
+    header = read_header(slice_.file.read(slice_.position, slice_.size))
+    assert (header.base_offset, header.partition_leader_epoch) == (2, 3)
+    assert contents(log) == {0: b"a", 1: b"b", 2: b"c"}
+    assert log.epochs.entries == [(3, 0)]
+
+
+def test_a_batch_above_the_limits_is_refused_and_nothing_is_written(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(max_message_bytes=500))
+    refused(ErrorCode.MESSAGE_TOO_LARGE, append, log, b"x" * 500)
+    log.use_config(settings(segment_bytes=500))
+    refused(ErrorCode.RECORD_LIST_TOO_LARGE, append, log, b"x" * 500)
+    assert log.log_end_offset == 0
+    assert log.size_bytes == 0
+
+
+def test_timestamps_outside_the_bounds_are_refused(disk: ForgetfulDisk) -> None:
+    bounds = settings(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=2000)
+    log = new_log(disk, bounds)
+    refused(ErrorCode.INVALID_TIMESTAMP, append, log, b"late", timestamps=[NOW_MS + 2001])
+    refused(ErrorCode.INVALID_TIMESTAMP, append, log, b"old", timestamps=[NOW_MS - 1001])
+    both = [NOW_MS, NOW_MS - 1001]
+    refused(ErrorCode.INVALID_TIMESTAMP, append, log, b"a", b"b", timestamps=both)
+    append(log, b"a", b"b", timestamps=[NOW_MS - 1000, NOW_MS + 2000])
+    append(log, b"none", timestamps=[-1])
+    assert log.log_end_offset == 3
+
+
+def test_log_append_time_replaces_the_producers_time(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(message_timestamp_type="LogAppendTime"))
+    info = append(log, b"a", timestamps=[5], now_ms=NOW_MS + 1)
+    assert info.log_append_time == NOW_MS + 1
+    (slice_,) = log.read(0, 1000, 1).slices
+    data = memoryview(slice_.file.read(slice_.position, slice_.size))
+    assert [record.timestamp for record in records(data)] == [NOW_MS + 1]
+    assert reopened(log).log_end_offset == 1, "its checksum is right"
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(cleanup_policy=("compact",)))
+    refused(ErrorCode.INVALID_RECORD, append, log, b"a", key=None)
+    append(log, b"a")
+
+
+def test_a_full_disk_leaves_the_log_readable_and_appendable_when_space_returns() -> None:
+    disk = forgetful_disk()
+    log = new_log(disk, settings(segment_bytes=1000))
+    written = {}
+    disk.capacity_bytes = 3000
+    for at in range(100):
+        try:
+            written[append(log, b"%d" % at * 50).first_offset] = b"%d" % at * 50
+        except OutOfSpace:
+            assert contents(log) == written
+    assert 0 < len(written) < 100
+    disk.capacity_bytes = None
+    written[append(log, b"after").first_offset] = b"after"
+    assert contents(log) == written
+    assert contents(reopened(log)) == written
+
+
+# ---- read ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_read_ends_at_the_bound_and_at_the_size_but_brings_one_whole_batch(
+    disk: ForgetfulDisk,
+) -> None:
+    log = new_log(disk)
+    for value in (b"a" * 100, b"b" * 100, b"c" * 100):
+        append(log, value)
+    size = log.size_bytes // 3
+    assert log.read(0, 10_000, 2).size == 2 * size
+    assert log.read(1, 10_000, 2).slices == (FileSlice(log.active.log, size, size),)
+    assert log.read(0, 1, 3, at_least_one=True).size == size
+    cut = log.read(0, 1, 3, at_least_one=False)
+    assert (cut.size, cut.first_incomplete) == (1, True)
+    assert log.read(0, size + 1, 3).size == size + 1
+    assert log.read(2, 100, 2).slices == ()
+    assert log.read(3, 100, 3).slices == ()
+
+
+def test_an_offset_outside_the_log_is_out_of_range(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    append(log, b"a", b"b", b"c")
+    log.high_watermark = 3
+    log.advance_log_start(1)
+    refused(ErrorCode.OFFSET_OUT_OF_RANGE, log.read, 0, 100, 3)
+    refused(ErrorCode.OFFSET_OUT_OF_RANGE, log.read, 4, 100, 3)
+    assert contents(log) == {1: b"b", 2: b"c"}
+
+
+def test_every_offset_is_found_with_and_without_the_tail_in_memory(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=3000, index_interval_bytes=200))
+    expected: dict[int, bytes | None] = {}
+    for at in range(300):
+        values = [b"%d/%d" % (at, n) for n in range(at % 3 + 1)]
+        first = append(log, *values).first_offset
+        expected.update({first + n: value for n, value in enumerate(values)})
+    assert len(log.segments) > 5
+    for start in range(0, log.log_end_offset, 7):
+        assert contents(log, start) == {o: v for o, v in expected.items() if o >= start}
+    log.tail.clear()
+    for bound in range(1, log.log_end_offset, 11):
+        found = contents(log, 0, bound)
+        assert set(found) <= set(range(bound))
+        assert len(found) >= bound - 2, "all but a batch that reaches beyond the bound"
+
+
+def test_a_reader_at_the_tail_costs_no_look_at_the_disk(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    for at in range(500):
+        append(log, b"%d" % at)
+        disk.fails = "/data"
+        assert log.read(at, 1000, at + 1).size > 0
+        if at:
+            assert log.read(at - 1, 1000, at).size > 0, "the high watermark may lag behind"
+        disk.fails = None
+
+
+# ---- roll ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_is_rolled_by_size_age_and_full_index(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=1000))
+    for _ in range(30):
+        append(log, b"x" * 100)
+    assert len(log.segments) == 6
+    assert all(segment.size <= 1000 for segment in log.segments)
+
+    log = new_log(disk, settings(segment_ms=1000), "/data/by-age-0")
+    append(log, b"a", timestamps=[5000])
+    append(log, b"b", timestamps=[6000])
+    assert len(log.segments) == 1
+    append(log, b"c", timestamps=[6001])
+    assert log.bases == [0, 2]
+
+    log = new_log(disk, settings(segment_ms=1000), "/data/by-clock-0")
+    append(log, b"a", timestamps=[-1])
+    append(log, b"b", timestamps=[-1], now_ms=NOW_MS + 1001)
+    assert log.bases == [0, 1]
+
+    tiny = settings(segment_index_bytes=48, index_interval_bytes=0)
+    log = new_log(disk, tiny, "/data/by-index-0")
+    for _ in range(10):
+        append(log, b"a")
+    assert len(log.segments) > 1
+
+
+def test_offsets_too_far_from_the_base_begin_a_new_segment(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    log.append_as_follower(batch([b"a"], base_offset=0))
+    far = 2**31 + 5
+    log.append_as_follower(memoryview(bytes(far.to_bytes(8, "big")) + bytes(batch([b"b"])[8:])))
+    assert log.bases == [0, far]
+    assert contents(log) == {0: b"a", far: b"b"}, "the gap is jumped"
+
+
+# ---- follower -----------------------------------------------------------------------------------------------------
+
+
+def fetched(*logs_batches: bytes) -> memoryview:
+    return memoryview(b"".join(logs_batches))
+
+
+def test_a_follower_becomes_byte_for_byte_its_leader(disk: ForgetfulDisk) -> None:
+    leader = new_log(disk, settings(segment_bytes=2000))
+    follower = new_log(disk, settings(segment_bytes=900), "/data/copy-0")
+    for at in range(60):
+        produce(leader, at, b"%d" % at * 20)
+        if at == 30:
+            leader.assign_epoch(4, leader.log_end_offset)
+    while follower.log_end_offset < leader.log_end_offset:
+        (part,) = leader.read(follower.log_end_offset, 1500, leader.log_end_offset).slices
+        taken = follower.append_as_follower(memoryview(part.file.read(part.position, part.size)))
+        assert taken.last_offset == follower.log_end_offset - 1
+    assert contents(follower) == contents(leader)
+    assert all_bytes(follower.segments) == all_bytes(leader.segments)
+    assert follower.producers.encode() == leader.producers.encode()
+    assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (4, 31)]
+
+
+def all_bytes(segments: list[Segment]) -> bytes:
+    return b"".join(segment.log.read(0, segment.size) for segment in segments)
+
+
+def test_a_follower_refuses_altered_bytes_and_old_offsets(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    good = bytes(batch([b"a", b"b"]))
+    altered = bytearray(good)
+    altered[-1] ^= 1
+    refused(ErrorCode.CORRUPT_MESSAGE, log.append_as_follower, memoryview(altered))
+    log.append_as_follower(memoryview(good))
+    refused(ErrorCode.UNKNOWN_SERVER_ERROR, log.append_as_follower, memoryview(good))
+    assert log.append_as_follower(memoryview(good)[:30]).size == 0, "cut short: nothing to take"
+    assert log.log_end_offset == 2
+
+
+def test_a_follower_may_begin_inside_a_batch(disk: ForgetfulDisk) -> None:
+    """The leader's log start moved into the batch 0..2; an empty follower fetches from there and gets it whole."""
+    log = new_log(disk)
+    log.truncate_fully_and_start_at(2)
+    log.append_as_follower(batch([b"a", b"b", b"c"]))
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    assert contents(log) == {2: b"c"}
+
+
+# ---- cutting ------------------------------------------------------------------------------------------------------
+
+
+def test_truncation_drops_the_end_and_all_that_tells_of_it(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=600, index_interval_bytes=100))
+    for at in range(40):
+        produce(log, at, b"%d" % at * 20, producer=at % 3) if at < 3 else append(
+            log, b"%d" % at * 20, epoch=at // 10
+        )
+    log.high_watermark = 40
+    before = contents(log)
+    flush(log)
+    told: list[int] = []
+    log.on_truncated = lambda: told.append(log.recovery_point)
+    assert log.truncate_to(25)
+    assert contents(log) == {o: v for o, v in before.items() if o < 25}
+    assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (25, 25, 25)
+    assert told == [25]
+    assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
+    assert append(log, b"new", epoch=7).first_offset == 25
+    assert contents(reopened(log)) == contents(log)
+    assert not log.truncate_to(99)
+    assert log.truncate_to(0)
+    assert contents(log) == {}
+    assert not log.producers.by_id
+
+
+def test_truncation_cuts_a_batch_as_a_whole(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    append(log, b"a")
+    append(log, b"b", b"c", b"d")
+    log.truncate_to(2)
+    assert log.log_end_offset == 1
+
+
+def test_truncation_of_closed_segments_survives_a_power_cut(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=400))
+    for at in range(20):
+        append(log, b"old %d" % at * 10)
+    flush(log)
+    log.truncate_to(3)
+    for at in range(10):
+        append(log, b"new %d" % at * 10, epoch=1)
+    flush(log)
+    after = reopened(log, disk=disk.crash())
+    assert contents(after) == contents(log)
+
+
+def test_truncating_fully_begins_anew(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=400))
+    for at in range(20):
+        produce(log, at, b"x" * 50)
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (100, 100, 100)
+    assert append(log, b"a").first_offset == 100
+    assert contents(reopened(log)) == {100: b"a"}
+
+
+def test_truncated_timestamps_are_forgotten(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(index_interval_bytes=0))
+    for at in range(10):
+        append(log, b"x", timestamps=[1000 * at])
+    log.truncate_to(5)
+    found = log.offset_of_max_timestamp()
+    assert found is not None
+    assert found[:2] == (4000, 4)
+    assert log.offset_for_timestamp(4001) is None
+
+
+# ---- log start and retention --------------------------------------------------------------------------------------
+
+
+def test_delete_records_moves_the_start_and_never_beyond_the_high_watermark(
+    disk: ForgetfulDisk,
+) -> None:
+    log = new_log(disk, settings(segment_bytes=400))
+    for at in range(20):
+        append(log, b"%d" % at * 50)
+    log.high_watermark = 10
+    refused(ErrorCode.OFFSET_OUT_OF_RANGE, log.advance_log_start, 11)
+    assert log.advance_log_start(9)
+    assert not log.advance_log_start(3)
+    log.use_config(settings(segment_bytes=400, retention_ms=-1))
+    whole = sum(1 for next_base in log.bases[1:] if next_base <= 9)
+    assert whole > 1
+    assert log.delete_old_segments(NOW_MS) == whole
+    assert min(contents(log)) == 9
+    assert log.epochs.entries == [(0, 9)]
+
+
+def test_retention_by_size_keeps_at_least_what_was_asked_for(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=400, retention_bytes=1000, retention_ms=-1))
+    for _ in range(20):
+        append(log, b"x" * 100)
+    before = log.size_bytes
+    assert log.delete_old_segments(NOW_MS) == 0, "nothing is known to be replicated"
+    log.high_watermark = log.log_end_offset
+    removed = log.delete_old_segments(NOW_MS)
+    assert removed > 0
+    assert 1000 <= log.size_bytes < 1000 + 400
+    assert log.size_bytes == before - removed * (before // 10)
+    assert log.log_start_offset == log.bases[0]
+
+
+def test_retention_by_time_may_take_everything_and_leaves_an_empty_segment(
+    disk: ForgetfulDisk,
+) -> None:
+    log = new_log(disk, settings(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=50))
+    for at in range(10):
+        append(log, b"x" * 100, timestamps=[NOW_MS + at])
+    log.high_watermark = 10
+    assert log.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.delete_old_segments(NOW_MS + 1002) == 1, "only what is older as a whole"
+    assert log.delete_old_segments(NOW_MS + 5000) == 4
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (10, 10, 0)
+    assert log.delete_old_segments(NOW_MS + 9000) == 0, "an empty active segment stays"
+    files = len(disk.list(DIRECTORY))
+    log.purge(NOW_MS + 9000)
+    assert len(disk.list(DIRECTORY)) == files, "a crash could bring back one and not the next"
+    log.checkpointed_start = log.log_start_offset
+    log.purge(NOW_MS + 1052)
+    assert f"{0:020d}.log" not in disk.list(DIRECTORY)
+    assert f"{2:020d}.log" in disk.list(DIRECTORY)
+    log.purge(NOW_MS + 5050)
+    assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == [f"{10:020d}.log"]
+    assert append(log, b"a").first_offset == 10
+    assert contents(reopened(log)) == {10: b"a"}
+
+
+def test_without_timestamps_retention_goes_by_the_files_own_time() -> None:
+    now = NOW_MS
+    disk = forgetful_disk(lambda: now)
+    log = new_log(disk, settings(retention_ms=1000))
+    append(log, b"a", timestamps=[-1])
+    log.high_watermark = 1
+    assert log.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.delete_old_segments(NOW_MS + 1001) == 1
+
+
+def test_a_compacted_topic_keeps_old_segments(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=400, retention_ms=1, cleanup_policy=("compact",)))
+    for _ in range(10):
+        append(log, b"x" * 100)
+    log.high_watermark = 10
+    assert log.delete_old_segments(NOW_MS + 10_000) == 0
+
+
+# ---- by time ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_record_at_or_behind_a_time_is_found_in_any_segment(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=700, index_interval_bytes=100))
+    times = {}
+    for at in range(60):
+        pair = [1000 + 10 * at, 1000 + 10 * at + (7 if at % 2 else -5)]
+        first = append(log, b"x" * 30, b"y" * 30, timestamps=pair, epoch=at // 20).first_offset
+        times.update({first: pair[0], first + 1: pair[1]})
+    for timestamp in range(980, 1700, 3):
+        expected = next((o for o, t in sorted(times.items()) if t >= timestamp), None)
+        found = log.offset_for_timestamp(timestamp)
+        assert (found.offset if found else None) == expected
+        if found:
+            assert found.timestamp == times[found.offset]
+            assert found.leader_epoch == found.offset // 40
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None
+    assert largest.timestamp == max(times.values())
+    assert log.earliest.offset == 0
+    log.high_watermark = 120
+    log.advance_log_start(31)
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert found.offset == 31
+
+
+def test_an_empty_log_has_no_record_at_any_time(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+
+
+def test_segments_are_listed_newest_first_for_old_clients() -> None:
+    now = 0
+    disk = forgetful_disk(lambda: now)
+    log = new_log(disk, settings(segment_bytes=400))
+    for at in range(7):
+        now = 1000 * at
+        append(log, b"x" * 100)
+    assert log.bases == [0, 2, 4, 6]
+    assert log.segment_base_offsets_newest_first(-1, 3, now) == [7, 6, 4]
+    assert log.segment_base_offsets_newest_first(-2, 3, now) == [0]
+    assert log.segment_base_offsets_newest_first(3500, 9, now) == [2, 0]
+    assert log.segment_base_offsets_newest_first(-1, 99, now) == [7, 6, 4, 2, 0]
+
+
+# ---- flush --------------------------------------------------------------------------------------------------------
+
+
+def test_the_recovery_point_moves_when_a_flush_has_ended_and_not_before(
+    disk: ForgetfulDisk,
+) -> None:
+    log = new_log(disk, settings(flush_messages=2))
+    append(log, b"a")
+    assert not log.flush_due(NOW_MS)
+    append(log, b"b")
+    assert log.flush_due(NOW_MS)
+    pending = log.begin_flush()
+    append(log, b"c")
+    assert log.recovery_point == 0
+    disk.sync_now(pending.files, pending.directories)
+    log.end_flush(pending)
+    assert log.recovery_point == 2
+    assert log.unflushed_messages == 1
+
+
+def test_flushes_may_overlap_and_a_truncation_in_between_is_respected(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(segment_bytes=400))
+    for _ in range(5):
+        append(log, b"x" * 100)
+    first = log.begin_flush()
+    second = log.begin_flush()
+    assert len(second.files) == len(first.files), (
+        "nothing counts as synced before a flush has ended"
+    )
+    disk.sync_now(second.files, second.directories)
+    log.end_flush(second)
+    assert log.begin_flush().directories == ()
+    log.truncate_to(3)
+    log.end_flush(first)
+    assert log.recovery_point == 3
+    assert contents(reopened(log, disk=disk.crash())) == contents(log)
+
+
+def test_time_and_closed_segments_make_a_flush_due(disk: ForgetfulDisk) -> None:
+    log = new_log(disk, settings(flush_ms=1000))
+    assert not log.flush_due(NOW_MS + 9999)
+    append(log, b"a")
+    assert not log.flush_due(NOW_MS + 999)
+    assert log.flush_due(NOW_MS + 1000)
+    flush(log)
+    assert not log.flush_due(NOW_MS + 9999)
+    log = new_log(disk, settings(segment_bytes=400), "/data/rolled-0")
+    append(log, b"x" * 150)
+    assert not log.flush_due(NOW_MS)
+    append(log, b"x" * 150)
+    append(log, b"x" * 150)
+    assert log.flush_due(NOW_MS)
+    flush(log)
+    assert not log.flush_due(NOW_MS)
+
+
+def test_the_high_watermark_stays_within_the_log(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    append(log, b"a", b"b")
+    log.high_watermark = 99
+    assert log.high_watermark == 2
+    log.advance_log_start(1)
+    log.high_watermark = 0
+    assert log.high_watermark == 1
+
+
+def test_a_broken_disk_is_a_storage_error(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    disk.fails = "/data"
+    with pytest.raises(StorageError):
+        append(log, b"a")
+    disk.fails = None
+    append(log, b"a")
+    log.active.log.truncate(10)
+    log.active.size = 10
+    log.tail.clear()
+    with pytest.raises(CorruptBatch):
+        log.read(0, 100, 1)

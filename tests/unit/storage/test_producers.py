@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.storage import snapshots
+from barnabas.storage.producers import SEQUENCE_MAX, Producers, decode
+from barnabas.wire.records import BatchHeader, read_header
+from tests.unit.storage.builders import (
+    DIRECTORY,
+    batch,
+    contents,
+    forgetful_disk,
+    new_log,
+    produce,
+    reopened,
+    settings,
+)
+
+
+def header(sequence: int, count: int = 1, *, epoch: int = 0, producer: int = 7) -> BatchHeader:
+    values = [b"v"] * count
+    return read_header(
+        batch(values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+    )
+
+
+def refusal(producers: Producers, sent: BatchHeader) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        producers.check(sent)
+    return caught.value.code
+
+
+def test_a_batch_in_sequence_is_new_and_a_repeated_one_is_found() -> None:
+    producers = Producers()
+    for at in range(7):
+        sent = header(2 * at, 2)
+        assert producers.check(sent) is None
+        producers.record(sent, 100 + 2 * at, 1000 + at)
+    for at in (2, 3, 4, 5, 6):
+        found = producers.check(header(2 * at, 2))
+        assert found is not None
+        assert (found.first_offset, found.last_offset) == (100 + 2 * at, 101 + 2 * at)
+        assert found.timestamp == 1000 + at
+    assert refusal(producers, header(2, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(producers, header(4, 1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(producers, header(15)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(header(14)) is None
+
+
+def test_an_old_epoch_is_fenced_and_a_new_one_begins_with_zero() -> None:
+    producers = Producers()
+    producers.record(header(0, epoch=5), 0, 0)
+    assert refusal(producers, header(1, epoch=4)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(producers, header(1, epoch=6)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producers.check(header(0, epoch=6)) is None
+    producers.record(header(0, epoch=6), 1, 0)
+    assert refusal(producers, header(1, epoch=5)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert producers.check(header(1, epoch=6)) is None
+
+
+def test_of_an_unknown_producer_any_sequence_is_taken() -> None:
+    assert Producers().check(header(4711)) is None
+
+
+def test_sequences_begin_again_after_the_largest() -> None:
+    producers = Producers()
+    producers.record(header(SEQUENCE_MAX - 1, 4), 0, 0)
+    found = producers.check(header(SEQUENCE_MAX - 1, 4))
+    assert found is not None
+    assert found.last_sequence == 1
+    assert producers.check(header(2)) is None
+    producers = Producers()
+    producers.record(header(SEQUENCE_MAX), 0, 0)
+    assert producers.check(header(0)) is None
+    restored = decode(producers.encode())
+    assert restored.check(header(0)) is None
+    found = restored.check(header(SEQUENCE_MAX))
+    assert found is not None
+
+
+def test_the_snapshot_is_kafkas_byte_for_byte() -> None:
+    producers = Producers()
+    producers.record(header(0, 3, producer=4242, epoch=2), 10, 1_700_000_000_123)
+    body = (
+        (1).to_bytes(4, "big")
+        + (4242).to_bytes(8, "big")
+        + (2).to_bytes(2, "big")
+        + (2).to_bytes(4, "big")
+        + (12).to_bytes(8, "big")
+        + (2).to_bytes(4, "big")
+        + (1_700_000_000_123).to_bytes(8, "big")
+        + (-1).to_bytes(4, "big", signed=True)
+        + (-1).to_bytes(8, "big", signed=True)
+    )
+    assert producers.encode() == b"\0\1" + crc32c(body).to_bytes(4, "big") + body
+    restored = decode(producers.encode())
+    found = restored.check(header(0, 3, producer=4242, epoch=2))
+    assert found is not None
+    assert (found.first_offset, found.last_offset) == (10, 12)
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"", lambda d: d + b"x"])
+def test_a_broken_snapshot_is_noticed(damage: object) -> None:
+    producers = Producers()
+    producers.record(header(0), 10, 5)
+    data = producers.encode()
+    assert callable(damage)
+    with pytest.raises(ValueError):
+        decode(damage(data))
+    for at in range(len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1
+        with pytest.raises(ValueError):
+            decode(bytes(flipped))
+
+
+def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open() -> None:
+    producers = Producers()
+    producers.record(header(0, producer=1), 0, 1000)
+    producers.record(header(0, producer=2), 1, 2000)
+    fields: dict[str, Any] = {"producer_id": 3, "producer_epoch": 0, "base_sequence": 0}
+    producers.record(read_header(batch([b"v"], is_transactional=True, **fields)), 2, 1000)
+    producers.expire(11_000, 10_000)
+    assert set(producers.by_id) == {2, 3}
+
+
+def test_a_transaction_marker_ends_the_transaction_and_keeps_the_sequence() -> None:
+    producers = Producers()
+    fields: dict[str, Any] = {"producer_id": 3, "producer_epoch": 1}
+    data = read_header(batch([b"v"], is_transactional=True, base_sequence=0, **fields))
+    producers.record(data, 5, 1000)
+    assert producers.by_id[3].transaction_first_offset == 5
+    marker = batch(
+        [b"\0\0\0\0\0\x09"], key=b"\0\0\0\1", is_transactional=True, is_control=True, **fields
+    )
+    snapshots.record(producers, read_header(marker), marker)
+    assert producers.by_id[3].transaction_first_offset == -1
+    assert producers.by_id[3].coordinator_epoch == 9
+    assert producers.by_id[3].next_sequence == 1
+
+
+def test_a_duplicate_is_answered_with_its_offsets_and_not_written() -> None:
+    log = new_log(forgetful_disk())
+    sent = [produce(log, at, b"%d" % at) for at in range(5)]
+    again = produce(log, 2, b"2")
+    assert again.duplicate
+    assert again[:2] == sent[2][:2]
+    assert contents(log) == {at: b"%d" % at for at in range(5)}
+
+
+def test_snapshots_are_kept_for_the_segments_there_are() -> None:
+    disk = forgetful_disk()
+    log = new_log(disk, settings(segment_bytes=300, retention_bytes=300, file_delete_delay_ms=0))
+    for at in range(20):
+        produce(log, at, b"x" * 100)
+    assert snapshots.offsets(disk, DIRECTORY) == log.bases[1:]
+    log.high_watermark = 20
+    log.delete_old_segments(0)
+    log.checkpointed_start = log.log_start_offset
+    log.purge(10**15)
+    assert set(snapshots.offsets(disk, DIRECTORY)) <= set(log.bases)
+    log.close(clean=True)
+    assert set(snapshots.offsets(disk, DIRECTORY)) <= {*log.bases, 20}
+    again = reopened(log, clean=True)
+    assert produce(again, 19, b"x" * 100).duplicate
+
+
+def test_a_producer_whose_records_are_all_deleted_may_go_on() -> None:
+    disk = forgetful_disk()
+    log = new_log(disk, settings(retention_ms=0))
+    for at in range(5):
+        produce(log, at, b"x")
+    log.high_watermark = 5
+    assert log.delete_old_segments(10**15) == 1
+    assert not produce(log, 5, b"x").duplicate
+    log.close(clean=True)
+    assert not produce(reopened(log, clean=True), 6, b"x").duplicate

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+
+from barnabas.errors import StorageError
+from barnabas.storage import snapshots
+from barnabas.storage.log import Log
+from simulator.disk import ForgetfulDisk
+from tests.unit.storage.builders import (
+    DIRECTORY,
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    batch,
+    contents,
+    flush,
+    forgetful_disk,
+    new_log,
+    produce,
+    reopened,
+    settings,
+)
+
+SMALL = settings(segment_bytes=1000, index_interval_bytes=150)
+
+
+@pytest.fixture
+def disk() -> ForgetfulDisk:
+    return forgetful_disk()
+
+
+def several_segments(disk: ForgetfulDisk) -> Log:
+    log = new_log(disk, SMALL)
+    for at in range(60):
+        append(log, b"%d" % at * 20, timestamps=[NOW_MS + at], epoch=at // 20)
+        if at % 4 == 0:
+            produce(log, at // 4, b"from a producer")
+    assert len(log.segments) > 4
+    return log
+
+
+def everything(log: Log) -> tuple[object, ...]:
+    """What a client can find out about a log."""
+    return (
+        contents(log),
+        log.log_start_offset,
+        log.log_end_offset,
+        log.bases,
+        log.epochs.entries,
+        log.producers.encode(),
+        [log.offset_for_timestamp(NOW_MS + at) for at in range(-1, 62, 5)],
+        log.offset_of_max_timestamp(),
+        log.topic_id,
+    )
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_is_the_same_after_a_restart(disk: ForgetfulDisk, clean: bool) -> None:
+    log = several_segments(disk)
+    before = everything(log)
+    log.close(clean=clean)
+    again = reopened(log, clean=clean)
+    assert everything(again) == before
+    assert again.topic_id == TOPIC_ID
+    assert again.recovery_point == (again.log_end_offset if clean else 0)
+    append(again, b"more")
+    again.close(clean=clean)
+    assert reopened(again, clean=clean).log_end_offset == log.log_end_offset + 1
+
+
+def test_a_clean_stop_leaves_everything_on_the_disk(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    before = everything(log)
+    log.close(clean=True)
+    assert everything(reopened(log, clean=True, disk=disk.crash())) == before
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"", b"\0" * 70, b"\xff" * 70, b"{garbage}" * 9],
+    ids=["nothing", "zeros", "ones", "text"],
+)
+def test_the_last_batch_cut_at_any_byte_is_cut_off_and_nothing_else(garbage: bytes) -> None:
+    whole = forgetful_disk()
+    log = new_log(whole)
+    for at in range(3):
+        append(log, b"kept %d" % at)
+    kept = contents(log)
+    kept_bytes = log.active.size
+    append(log, b"the last one", b"with two records")
+    data = whole.read_bytes(f"{DIRECTORY}/{0:020d}.log")
+    for cut in range(kept_bytes, len(data)):
+        if (data[:cut] + garbage).startswith(data):
+            continue  # the garbage is what was cut off
+        disk = forgetful_disk()
+        broken = new_log(disk)
+        broken.active.log.append([data[:cut] + garbage])
+        again = reopened(broken)
+        assert contents(again) == kept, f"cut at {cut}"
+        assert again.log_end_offset == 3
+        assert disk.size(f"{DIRECTORY}/{0:020d}.log") == kept_bytes
+        assert append(again, b"next").first_offset == 3
+        assert contents(reopened(again)) == {**kept, 3: b"next"}
+
+
+def test_a_flipped_bit_cuts_the_log_before_its_batch() -> None:
+    original = forgetful_disk()
+    log = new_log(original)
+    ends = [0]
+    for at in range(4):
+        append(log, b"value %d" % at)
+        ends.append(log.active.size)
+    data = original.read_bytes(f"{DIRECTORY}/{0:020d}.log")
+    for position in range(len(data)):
+        hit = sum(1 for end in ends if end <= position) - 1
+        # Base offset and leader epoch stand outside the checksum: the next start cannot know better.
+        within = position - ends[hit]
+        if within < 8 or 12 <= within < 16:
+            continue
+        disk = forgetful_disk()
+        broken = new_log(disk)
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << position % 8
+        broken.active.log.append([flipped])
+        assert reopened(broken).log_end_offset == hit, f"bit in byte {position}"
+
+
+def test_what_stands_behind_a_broken_segment_is_removed(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    before = contents(log)
+    victim = log.segments[2]
+    victim.log.truncate(victim.size - 1)
+    again = reopened(log)
+    assert again.bases == log.bases[:3]
+    assert contents(again) == {o: v for o, v in before.items() if o < again.log_end_offset}
+    assert again.log_end_offset == log.bases[3] - 1
+    assert append(again, b"more", epoch=9).first_offset == again.log_end_offset - 1
+
+
+def test_a_hole_between_unflushed_segments_ends_the_log(disk: ForgetfulDisk) -> None:
+    """A power cut may take the last batches of one segment and leave the next one."""
+    log = several_segments(disk)
+    victim = log.segments[2]
+    found = victim.find(log.bases[3] - 1)
+    assert found is not None
+    victim.log.truncate(found.position)
+    again = reopened(log)
+    assert again.log_end_offset == log.bases[3] - 1
+    compacted = new_log(disk, settings(cleanup_policy=("compact",)), "/data/compacted-0")
+    compacted.append_as_follower(batch([b"a"]))
+    compacted.roll(NOW_MS, base_offset=50)
+    compacted.append_as_follower(batch_at(60))
+    assert set(contents(reopened(compacted))) == {0, 60}
+
+
+def batch_at(offset: int) -> memoryview:
+    return memoryview(offset.to_bytes(8, "big") + bytes(batch([b"b"])[8:]))
+
+
+def test_only_what_is_not_flushed_is_read(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    before = everything(log)
+    closed = log.segments[0]
+    closed.log.append([b"garbage that no start looks at"])
+    again = reopened(log, recovery_point=log.bases[2])
+    assert again.log_end_offset == log.log_end_offset
+    assert again.recovery_point == log.bases[2]
+    assert again.log_start_offset == before[1]
+
+
+def test_a_recovery_point_beyond_the_log_does_no_harm(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    again = reopened(log, recovery_point=10**9)
+    assert again.recovery_point == again.log_end_offset == log.log_end_offset
+
+
+# ---- files beside the log -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "zero", "garbage", "odd", "preallocated"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_derived_is_built_anew_with_the_same_reads(
+    disk: ForgetfulDisk, suffix: str, damage: str, clean: bool
+) -> None:
+    log = several_segments(disk)
+    before = everything(log)
+    log.close(clean=True)
+    for name in disk.list(DIRECTORY):
+        if name.endswith(suffix):
+            path = f"{DIRECTORY}/{name}"
+            data = disk.read_bytes(path)
+            if damage == "missing":
+                disk.remove(path)
+            else:
+                if damage == "preallocated" and suffix not in (".index", ".timeindex"):
+                    continue
+                replacement = {
+                    "empty": b"",
+                    "zero": bytes(len(data)),
+                    "garbage": bytes((7 * at + 13) % 251 for at in range(len(data))),
+                    "odd": data[:-1],
+                    "preallocated": data + bytes(24 * 50),
+                }[damage]
+                disk.replace_bytes(path, replacement)
+    again = reopened(log, clean=clean, recovery_point=log.bases[-1])
+    assert everything(again) == before
+    append(again, b"x", timestamps=[NOW_MS + 999])
+    again.close(clean=True)
+    assert reopened(again, clean=True).log_end_offset == log.log_end_offset + 1
+
+
+def test_an_index_that_points_into_a_batch_is_built_anew_when_it_is_used(
+    disk: ForgetfulDisk,
+) -> None:
+    log = several_segments(disk)
+    before = everything(log)
+    log.close(clean=True)
+    for base in log.bases:
+        path = f"{DIRECTORY}/{base:020d}.index"
+        data = bytearray(disk.read_bytes(path))
+        for at in range(7, len(data), 8):
+            data[at] ^= 3
+        disk.replace_bytes(path, bytes(data))
+    assert everything(reopened(log, clean=True)) == before
+
+
+def test_a_missing_partition_metadata_is_an_unknown_topic_id(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    disk.replace_bytes(f"{DIRECTORY}/partition.metadata", b"")
+    assert reopened(log).topic_id is None
+    disk.remove(f"{DIRECTORY}/partition.metadata")
+    assert reopened(log).topic_id is None
+
+
+def test_leftovers_are_cleared_and_swaps_are_finished(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    before = contents(log)
+    log.close(clean=True)
+    first, second = log.bases[0], log.bases[1]
+    files = {
+        f"{99:020d}.log.deleted": b"old",
+        f"{99:020d}.index": b"orphan",
+        f"{98:020d}.timeindex": b"orphan",
+        "leader-epoch-checkpoint.tmp": b"half",
+    }
+    for name, data in files.items():
+        disk.replace_bytes(f"{DIRECTORY}/{name}", data)
+    # A compaction had rewritten the first two segments as one.
+    merged = b"".join(disk.read_bytes(f"{DIRECTORY}/{base:020d}.log") for base in (first, second))
+    disk.replace_bytes(f"{DIRECTORY}/{first:020d}.log.swap", merged)
+    again = reopened(log, clean=True)
+    assert contents(again) == before
+    assert again.bases == [first, *log.bases[2:]]
+    assert not [
+        name for name in disk.list(DIRECTORY) if name.endswith((".deleted", ".swap", ".tmp"))
+    ]
+    assert f"{99:020d}.index" not in disk.list(DIRECTORY)
+
+
+def test_an_unfinished_compaction_is_thrown_away(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    before = contents(log)
+    log.close(clean=True)
+    disk.replace_bytes(f"{DIRECTORY}/{0:020d}.log.cleaned", b"half")
+    disk.replace_bytes(f"{DIRECTORY}/{0:020d}.index.swap", b"half")
+    assert contents(reopened(log, clean=True)) == before
+
+
+def test_a_log_that_ends_before_its_start_begins_anew(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    again = reopened(log, log_start_offset=5000)
+    assert (again.log_start_offset, again.log_end_offset, again.size_bytes) == (5000, 5000, 0)
+    assert append(again, b"a").first_offset == 5000
+
+
+def test_an_emptied_directory_is_an_empty_log(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    for name in disk.list(DIRECTORY):
+        disk.remove(f"{DIRECTORY}/{name}")
+    again = reopened(log, log_start_offset=0)
+    assert (again.log_end_offset, contents(again)) == (0, {})
+
+
+def test_messages_of_an_old_format_are_refused_and_not_cut(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    message = b"\1\0" + NOW_MS.to_bytes(8, "big") + b"\xff\xff\xff\xff\0\0\0\5hello"
+    old = bytes(8) + (4 + len(message)).to_bytes(4, "big") + crc32(message).to_bytes(4, "big")
+    old += message
+    log.active.log.append([old])
+    with pytest.raises(StorageError, match="format 1"):
+        reopened(log)
+    assert disk.size(log.active.log.path) == len(old)
+
+
+# ---- producers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("snapshots_left", [True, False])
+def test_a_retry_is_recognised_across_a_restart(
+    disk: ForgetfulDisk, clean: bool, snapshots_left: bool
+) -> None:
+    log = new_log(disk, SMALL)
+    for at in range(39):
+        produce(log, at, b"%d" % at * 20)
+    sent = produce(log, 39, b"39" * 20)
+    log.close(clean=clean)
+    if not snapshots_left:
+        snapshots.drop(disk, DIRECTORY, lambda _: True)
+    again = reopened(log, clean=clean)
+    retried = produce(again, 39, b"39" * 20)
+    assert retried.duplicate
+    assert (retried.first_offset, retried.last_offset) == (sent.first_offset, sent.last_offset)
+    assert again.log_end_offset == 40
+    assert not produce(again, 40, b"next").duplicate
+
+
+def test_a_producer_that_lost_its_batch_to_a_torn_write_may_send_it_again(
+    disk: ForgetfulDisk,
+) -> None:
+    log = new_log(disk)
+    produce(log, 0, b"a")
+    produce(log, 1, b"b")
+    log.active.log.truncate(log.active.size - 1)
+    again = reopened(log)
+    info = produce(again, 1, b"b")
+    assert (info.duplicate, info.first_offset) == (False, 1)
+
+
+def test_a_flush_makes_the_snapshots_durable_with_the_log(disk: ForgetfulDisk) -> None:
+    log = several_segments(disk)
+    flush(log)
+    after = disk.crash()
+    assert set(snapshots.offsets(after, DIRECTORY)) == set(log.bases[1:])
+    again = reopened(log, disk=after, recovery_point=log.recovery_point)
+    assert everything(again) == everything(log)
