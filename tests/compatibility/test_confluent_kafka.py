@@ -33,9 +33,7 @@ SECONDS = 20
 NewTopic = Callable[..., str]
 
 
-def produce(
-    servers: str, topic: str, samples: Sequence[Sample], **settings: Any
-) -> list[Message]:
+def produce(servers: str, topic: str, samples: Sequence[Sample], **settings: Any) -> list[Message]:
     """All in one go; the messages as the producer was told of them."""
     delivered: list[Message] = []
     failed: list[KafkaError] = []

@@ -1,0 +1,293 @@
+"""CreateTopics, DeleteTopics, DescribeConfigs, DescribeCluster and DescribeLogDirs, in every version."""
+
+from itertools import count
+from uuid import uuid4
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.model import ZERO_ID
+from barnabas.wire.apis import APIS
+from barnabas.wire.messages.cluster import (
+    DescribableLogDirTopic,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from barnabas.wire.messages.configs import (
+    ConfigSource,
+    ConfigType,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    ResourceType,
+)
+from barnabas.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tests.compatibility.raw import Raw, batch_of
+
+NUMBERS = count()
+
+
+def create(
+    raw: Raw,
+    *topics: CreatableTopic,
+    version: int | None = None,
+    validate_only: bool = False,
+    timeout_ms: int = 10_000,
+) -> list[CreatableTopicResult]:
+    request = CreateTopicsRequest(topics=topics, validate_only=validate_only, timeout_ms=timeout_ms)
+    return list(raw.ask(request, CreateTopicsResponse, version).topics)
+
+
+def new_name() -> str:
+    return f"created-{next(NUMBERS)}"
+
+
+@pytest.mark.parametrize("version", APIS[19].versions)
+def test_every_version_creates(raw: Raw, version: int) -> None:
+    name = new_name()
+    configs = (CreatableTopicConfig("retention.ms", "1000"),)
+    (result,) = create(raw, CreatableTopic(name, 3, 1, configs=configs), version=version)
+    assert (result.name, result.error_code) == (name, ErrorCode.NONE)
+    if version >= 5:
+        assert (result.num_partitions, result.replication_factor) == (3, 1)
+        described = {entry.name: entry for entry in result.configs or ()}
+        retention = described["retention.ms"]
+        assert (retention.value, retention.config_source) == ("1000", ConfigSource.TOPIC_CONFIG)
+        assert described["segment.bytes"].config_source == ConfigSource.DEFAULT_CONFIG
+    if version >= 7:
+        assert result.topic_id == raw.topic_id(name) != ZERO_ID
+
+
+ONE = (CreatableReplicaAssignment(0, (1,)),)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "extra", "expected"),
+    [
+        (0, 1, {}, ErrorCode.INVALID_PARTITIONS),
+        (-2, 1, {}, ErrorCode.INVALID_PARTITIONS),
+        (1, 0, {}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (1, 2, {}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (1, 1, {"configs": (("no.such.setting", "1"),)}, ErrorCode.INVALID_CONFIG),
+        (1, 1, {"configs": (("retention.ms", "soon"),)}, ErrorCode.INVALID_CONFIG),
+        (1, 1, {"configs": (("cleanup.policy", "burn"),)}, ErrorCode.INVALID_CONFIG),
+        (1, 1, {"configs": (("retention.ms", None),)}, ErrorCode.INVALID_CONFIG),
+        (1, 1, {"assignments": ONE}, ErrorCode.INVALID_REQUEST),
+        (-1, -1, {"assignments": ((0, (9,)),)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (-1, -1, {"assignments": ((1, (1,)),)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (-1, -1, {"assignments": ((0, (1, 1)),)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_a_wish_that_cannot_be_granted_names_its_error(
+    raw: Raw,
+    partitions: int,
+    replicas: int,
+    extra: dict[str, tuple[tuple[object, ...], ...]],
+    expected: ErrorCode,
+) -> None:
+    topic = CreatableTopic(
+        new_name(),
+        partitions,
+        replicas,
+        assignments=tuple(CreatableReplicaAssignment(*a) for a in extra.get("assignments", ())),  # type: ignore[arg-type]
+        configs=tuple(CreatableTopicConfig(*c) for c in extra.get("configs", ())),  # type: ignore[arg-type]
+    )
+    (result,) = create(raw, topic)
+    assert result.error_code == expected
+    assert result.error_message
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "white space", "sl/ash", "ünïcode"])
+def test_a_bad_name_is_refused(raw: Raw, name: str) -> None:
+    (result,) = create(raw, CreatableTopic(name, 1, 1))
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_name_that_is_taken_or_looks_the_same_in_metrics_is_refused(raw: Raw) -> None:
+    assert create(raw, CreatableTopic("taken.name", 1, 1))[0].error_code == ErrorCode.NONE
+    (taken,) = create(raw, CreatableTopic("taken.name", 1, 1))
+    assert taken.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    (similar,) = create(raw, CreatableTopic("taken_name", 1, 1))
+    assert similar.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_asked_for_twice_is_refused_and_the_others_are_made(raw: Raw) -> None:
+    twice, once = new_name(), new_name()
+    results = create(
+        raw,
+        CreatableTopic(twice, 1, 1),
+        CreatableTopic(once, 1, 1),
+        CreatableTopic(twice, 2, 1),
+    )
+    assert {result.name: result.error_code for result in results} == {
+        twice: ErrorCode.INVALID_REQUEST,
+        once: ErrorCode.NONE,
+    }
+
+
+def test_validating_creates_nothing(raw: Raw) -> None:
+    topic = CreatableTopic(new_name(), 4, 1)
+    (result,) = create(raw, topic, validate_only=True)
+    assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 4)
+    assert create(raw, topic)[0].error_code == ErrorCode.NONE
+
+
+def test_who_does_not_wait_is_told_that_the_time_is_over(raw: Raw) -> None:
+    topic = CreatableTopic(new_name(), 1, 1)
+    assert create(raw, topic, timeout_ms=0)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert create(raw, topic)[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("version", APIS[20].versions)
+def test_every_version_deletes(raw: Raw, topic: str, version: int) -> None:
+    names = (topic, "nowhere")
+    request = (
+        DeleteTopicsRequest(topics=tuple(map(DeleteTopicState, names)), timeout_ms=5000)
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=names, timeout_ms=5000)
+    )
+    answer = raw.ask(request, DeleteTopicsResponse, version)
+    assert {result.name: result.error_code for result in answer.responses} == {
+        topic: ErrorCode.NONE,
+        "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert raw.fetch(topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_is_deleted_by_its_id_and_its_name_gets_a_new_one(raw: Raw, topic: str) -> None:
+    before = raw.topic_id(topic)
+    raw.produce(topic, batch_of(b"x"))
+    states = (DeleteTopicState(topic_id=before), DeleteTopicState(topic_id=uuid4()))
+    request = DeleteTopicsRequest(topics=states, timeout_ms=5000)
+    deleted, unknown = raw.ask(request, DeleteTopicsResponse).responses
+    assert (deleted.name, deleted.error_code) == (topic, ErrorCode.NONE)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert raw.create_topic(topic) != before
+    assert raw.list_offset(topic, -1).offset == 0
+
+
+# ---- configs
+
+
+def describe(
+    raw: Raw, kind: int, name: str, *keys: str, version: int | None = None, more: bool = True
+) -> DescribeConfigsResult:
+    request = DescribeConfigsRequest(
+        resources=(DescribeConfigsResource(kind, name, keys or None),),
+        include_synonyms=more,
+        include_documentation=more,
+    )
+    return raw.ask(request, DescribeConfigsResponse, version).results[0]
+
+
+def by_name(result: DescribeConfigsResult) -> dict[str, DescribeConfigsResourceResult]:
+    assert result.error_code == ErrorCode.NONE
+    return {entry.name: entry for entry in result.configs}
+
+
+def test_a_setting_of_a_topic_says_where_it_comes_from(raw: Raw) -> None:
+    name = new_name()
+    raw.create_topic(name, configs={"segment.bytes": "5000"})
+    found = by_name(describe(raw, ResourceType.TOPIC, name))
+    segment = found["segment.bytes"]
+    assert (segment.value, segment.config_source) == ("5000", ConfigSource.TOPIC_CONFIG)
+    assert segment.config_type == ConfigType.INT
+    assert segment.documentation
+    assert not (segment.read_only or segment.is_sensitive)
+    assert [(s.name, s.value, s.source) for s in segment.synonyms] == [
+        ("segment.bytes", "5000", ConfigSource.TOPIC_CONFIG),
+        ("log.segment.bytes", "1073741824", ConfigSource.DEFAULT_CONFIG),
+    ]
+    assert found["max.message.bytes"].value == "1048588"
+    assert found["cleanup.policy"].config_type == ConfigType.LIST
+    assert len(found) > 25
+
+
+def test_synonyms_and_documentation_come_only_if_asked_for(raw: Raw, topic: str) -> None:
+    found = by_name(describe(raw, ResourceType.TOPIC, topic, "retention.ms", more=False))
+    (entry,) = found.values()
+    assert (entry.synonyms, entry.documentation) == ((), None)
+
+
+@pytest.mark.parametrize("version", APIS[32].versions)
+def test_every_version_describes_topic_and_broker(raw: Raw, topic: str, version: int) -> None:
+    for kind, name, key in (
+        (ResourceType.TOPIC, topic, "cleanup.policy"),
+        (ResourceType.BROKER, "1", "log.cleanup.policy"),
+    ):
+        found = by_name(describe(raw, kind, name, key, version=version, more=False))
+        assert [(entry.name, entry.value) for entry in found.values()] == [(key, "delete")]
+        assert found[key].is_default == (version == 0)
+
+
+def test_a_broker_tells_what_was_set_in_its_file(raw: Raw) -> None:
+    found = by_name(describe(raw, ResourceType.BROKER, "1"))
+    assert found["broker.id"].value == "1"
+    assert found["broker.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
+    assert found["broker.id"].read_only
+    assert found["num.partitions"].config_source == ConfigSource.DEFAULT_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        (ResourceType.TOPIC, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ResourceType.TOPIC, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ResourceType.BROKER, "77", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (99, "what", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_described_names_its_error(
+    raw: Raw, kind: int, name: str, expected: ErrorCode
+) -> None:
+    result = describe(raw, kind, name)
+    assert (result.error_code, result.configs) == (expected, ())
+
+
+# ---- the cluster and its disks
+
+
+@pytest.mark.parametrize("version", APIS[60].versions)
+def test_the_cluster_describes_itself(raw: Raw, version: int) -> None:
+    answer = raw.ask(DescribeClusterRequest(), DescribeClusterResponse, version)
+    assert (answer.error_code, answer.controller_id) == (ErrorCode.NONE, 1)
+    assert len(answer.cluster_id) == 22
+    assert [broker.broker_id for broker in answer.brokers] == [1]
+
+
+def test_a_broker_is_no_controller_endpoint(raw: Raw) -> None:
+    for kind, expected in (
+        (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ):
+        answer = raw.ask(DescribeClusterRequest(endpoint_type=kind), DescribeClusterResponse)
+        assert answer.error_code == expected
+
+
+@pytest.mark.parametrize("version", APIS[35].versions)
+def test_the_size_of_a_partition_is_that_of_its_batches(raw: Raw, topic: str, version: int) -> None:
+    batch = batch_of(b"x" * 1000)
+    raw.produce(topic, batch)
+    request = DescribeLogDirsRequest(topics=(DescribableLogDirTopic(topic, (0,)),))
+    (directory,) = raw.ask(request, DescribeLogDirsResponse, version).results
+    assert directory.error_code == ErrorCode.NONE
+    (found,) = directory.topics
+    assert found.name == topic
+    assert [(p.partition_index, p.partition_size) for p in found.partitions] == [(0, len(batch))]
+    if version >= 4:
+        assert 0 < directory.usable_bytes <= directory.total_bytes
