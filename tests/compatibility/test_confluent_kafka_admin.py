@@ -1,0 +1,141 @@
+"""confluent-kafka's AdminClient: topics, settings, offsets."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+NUMBERS = count()
+SECONDS = 20
+
+
+@pytest.fixture
+def admin(servers: str) -> Iterator[AdminClient]:
+    yield AdminClient({"bootstrap.servers": servers})
+
+
+def new_name() -> str:
+    return f"confluent-{next(NUMBERS)}"
+
+
+def result(futures: dict[Any, Any]) -> Any:
+    (future,) = futures.values()
+    return future.result(SECONDS)
+
+
+def error_of(futures: dict[Any, Any]) -> int:
+    with pytest.raises(KafkaException) as refusal:
+        result(futures)
+    code: int = refusal.value.args[0].code()
+    return code
+
+
+def test_a_topic_is_created_described_and_deleted(admin: AdminClient) -> None:
+    name = new_name()
+    result(admin.create_topics([NewTopic(name, 3, 1, config={"retention.ms": "1000"})]))
+    described = result(admin.describe_topics(TopicCollection([name])))
+    assert (described.name, len(described.partitions)) == (name, 3)
+    assert [partition.leader.id for partition in described.partitions] == [1, 1, 1]
+    assert name in admin.list_topics(timeout=SECONDS).topics
+    result(admin.delete_topics([name]))
+    assert name not in admin.list_topics(timeout=SECONDS).topics
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        (NewTopic("bad name", 1, 1), KafkaError.TOPIC_EXCEPTION),
+        (NewTopic("too-many-replicas", 1, 3), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic("bad-config", 1, 1, config={"retention.ms": "x"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("no-config", 1, 1, config={"no.such": "x"}), KafkaError.INVALID_CONFIG),
+    ],
+)
+def test_a_topic_that_cannot_be_created_names_the_error(
+    admin: AdminClient, topic: NewTopic, expected: int
+) -> None:
+    assert error_of(admin.create_topics([topic])) == expected
+
+
+def test_existing_and_missing_topics_are_told_apart(admin: AdminClient, topic: str) -> None:
+    assert error_of(admin.create_topics([NewTopic(topic, 1, 1)])) == KafkaError.TOPIC_ALREADY_EXISTS
+    assert error_of(admin.delete_topics(["nowhere"])) == KafkaError.UNKNOWN_TOPIC_OR_PART
+    described = admin.describe_topics(TopicCollection(["nowhere"]))
+    assert error_of(described) == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_validating_creates_nothing(admin: AdminClient) -> None:
+    name = new_name()
+    result(admin.create_topics([NewTopic(name, 1, 1)], validate_only=True))
+    assert name not in admin.list_topics(timeout=SECONDS).topics
+
+
+def test_settings_of_topics_and_brokers_are_described(
+    admin: AdminClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(**{"retention.ms": "1000"})
+    found = result(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+    assert found["retention.ms"].value == "1000"
+    assert found["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert found["cleanup.policy"].is_default
+    assert "log.segment.bytes" in found["segment.bytes"].synonyms
+    broker = result(admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
+    assert broker["broker.id"].value == "1"
+    assert broker["broker.id"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+
+
+def test_the_cluster_is_described(admin: AdminClient, servers: str) -> None:
+    described = admin.describe_cluster().result(SECONDS)
+    (node,) = described.nodes
+    assert f"{node.host}:{node.port}" == servers
+    assert described.controller.id == node.id == 1
+    assert described.cluster_id == admin.list_topics(timeout=SECONDS).cluster_id
+
+
+def test_records_are_deleted_and_offsets_listed(
+    admin: AdminClient, servers: str, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(5):
+        producer.produce(topic, b"x", timestamp=1_700_000_000_000 + number)
+    assert producer.flush(SECONDS) == 0
+
+    def offset(spec: OffsetSpec) -> int:
+        found: int = result(admin.list_offsets({TopicPartition(topic, 0): spec})).offset
+        return found
+
+    assert (offset(OffsetSpec.earliest()), offset(OffsetSpec.latest())) == (0, 5)
+    assert offset(OffsetSpec.for_timestamp(1_700_000_000_002)) == 2
+    assert offset(OffsetSpec.max_timestamp()) == 4
+    deleted = result(admin.delete_records([TopicPartition(topic, 0, 3)]))
+    assert deleted.low_watermark == 3
+    assert offset(OffsetSpec.earliest()) == 3
+    beyond = admin.delete_records([TopicPartition(topic, 0, 77)])
+    assert error_of(beyond) == KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_what_needs_groups_fails_in_time_and_says_so(admin: AdminClient) -> None:
+    futures = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions("no-such-group")], request_timeout=1
+    )
+    assert error_of(futures) in (
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError._TIMED_OUT,
+        KafkaError._UNSUPPORTED_FEATURE,
+    )
