@@ -44,6 +44,7 @@ class Broker:
         self.session: RegistrySession | None = None
         self.logs: LogManager | None = None
         self.listeners: Listeners | None = None
+        self.router: Router | None = None
         self.topics: Topics | None = None
 
     async def start(self) -> None:
@@ -95,7 +96,8 @@ class Broker:
             producer_ids=ProducerIds(self.broker_id, session),
             topics=topics,
         )
-        self.listeners = Listeners(world.network, connection_limits(config), Router(parts).serve)
+        self.router = Router(parts)
+        self.listeners = Listeners(world.network, connection_limits(config), self.router.serve)
         await self.open_listeners(self.listeners)
         entry = BrokerEntry(id=self.broker_id, endpoints=self.endpoints, rack=config.broker_rack)
         metadata.set_brokers([entry], self.broker_id)
@@ -132,6 +134,9 @@ class Broker:
         if self.listeners is not None:
             await self.listeners.close()
             self.listeners = None
+        if self.router is not None:
+            await self.router.stop()
+            self.router = None
         await self.tasks.stop()
         if self.logs is not None:
             if clean:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from struct import Struct
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.world.ports import Part
 
 SIZE = Struct(">i")
+STOP_SECONDS = 2.0
 
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
@@ -107,6 +109,8 @@ class Router:
 
     def __init__(self, parts: BrokerParts) -> None:
         self.parts = parts
+        # Insertion-ordered: a set would be walked in address order.
+        self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer]:
         header, at = decode_request_header(frame)
@@ -119,8 +123,35 @@ class Router:
             return self.later(route, header, response)
         return framed(route, header, response)
 
-    async def later(self, route: Route, header: RequestHeader, response: Awaitable[Any]) -> Answer:
+    def later(
+        self, route: Route, header: RequestHeader, response: Awaitable[Any]
+    ) -> Awaitable[Answer]:
+        if isinstance(response, CoroutineType):
+            response = asyncio.shield(self.run(response))
+        return self.answer(route, header, response)
+
+    async def answer(self, route: Route, header: RequestHeader, response: Awaitable[Any]) -> Answer:
         return framed(route, header, await response)
+
+    def run(self, work: CoroutineType[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Work goes on when its client hangs up: half a topic would be left otherwise."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.running[task] = None
+        task.add_done_callback(self.finished)
+        return task
+
+    def finished(self, task: asyncio.Task[Any]) -> None:
+        del self.running[task]
+        if not task.cancelled():
+            task.exception()  # told to the client, if it is still there
+
+    async def stop(self) -> None:
+        """Let what was begun come to its end; what waits for something (acks) is given a moment."""
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        for task in list(self.running):
+            with suppress(Exception):
+                async with asyncio.timeout_at(deadline):
+                    await task
 
     def unknown(self, header: RequestHeader) -> Answer:
         """A client that speaks a newer ApiVersions is told so in the oldest one; others cannot be answered at all."""
