@@ -7,6 +7,7 @@ partition it has a replica of.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,6 +35,8 @@ logger = logging.getLogger("barnabas.topics")
 
 USE_DEFAULT = -1
 FIRST_EPOCH = LeaderEpoch(0)
+PARTITIONS_MAX = 10_000  # per topic to be created, as Kafka's newer controller has it
+OPENED_PER_TURN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ class Topics:
                 await self.resume(TopicPartition(name, index), assigned)
                 for index, assigned in enumerate(assignment)
             ]
-            self.open(name, topic.topic_id, assignment, states, self.config_of(name))
+            await self.open(name, topic.topic_id, assignment, states, self.config_of(name))
 
     async def read_topic(self, name: str) -> znodes.TopicAssignment:
         """Topics written by old tools have no id yet; they get one, for good."""
@@ -173,7 +176,7 @@ class Topics:
         with suppress(NodeExists):
             await self.registry.create(path)
 
-    def open(
+    async def open(
         self,
         name: str,
         topic_id: UUID,
@@ -185,6 +188,8 @@ class Topics:
         for index, (assigned, state) in enumerate(zip(replicas, states, strict=True)):
             if self.broker_id not in assigned:
                 continue
+            if index % OPENED_PER_TURN == OPENED_PER_TURN - 1:
+                await asyncio.sleep(0)  # a large topic must not keep everybody else waiting
             tp = TopicPartition(name, index)
             try:
                 self.replicas.lead(
@@ -252,6 +257,11 @@ class Topics:
         if partitions <= 0:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; it takes at least one"
+            )
+        if partitions > PARTITIONS_MAX:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partitions} partitions; a topic is created with at most {PARTITIONS_MAX}",
             )
         if replication_factor <= 0:
             raise ApiError(
@@ -336,7 +346,7 @@ class Topics:
                 )
             await self.registry.multi(operations)
             self.overrides[name] = topic.overrides
-            self.open(name, topic_id, topic.replicas, states, topic.config)
+            await self.open(name, topic_id, topic.replicas, states, topic.config)
         finally:
             del self.creating[name]
         logger.info("created topic=%s partitions=%d id=%s", name, len(topic.replicas), topic_id)

@@ -18,6 +18,8 @@ from barnabas.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+BY_ID_SINCE = 12  # versions 10 and 11 have the field, but may not use it
+
 
 def handle(
     parts: BrokerParts, request: MetadataRequest, header: RequestHeader, connection: Connection
@@ -31,6 +33,10 @@ def handle(
         may_create = False
     else:
         may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
+    if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
+        errors = {topic.name or "": ErrorCode.INVALID_REQUEST for topic in topics}
+        named = tuple(MetadataRequestTopic(name=topic.name or "") for topic in topics)
+        return encode(parts, named, errors, version, connection.listener_name)
     if may_create and any(is_unknown(parts, topic) for topic in topics):
         return create_missing(parts, topics, header, connection)
     return encode(parts, topics, {}, version, connection.listener_name)
