@@ -1,0 +1,146 @@
+"""A broker in a process of its own, to be killed, signalled, measured and started again on the same port and data."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from tests.child_process import ENVIRONMENT
+
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
+
+
+def chosen_seed() -> int:
+    """A new seed for every run, printed; BARNABAS_SEED repeats one."""
+    seed = int(os.environ.get("BARNABAS_SEED") or random.randrange(1 << 32))
+    print(f"BARNABAS_SEED={seed}")
+    return seed
+
+
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    """Wait for a condition; fails with `what` when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
+    """`barnabas <arguments>` to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=ENVIRONMENT,
+        check=False,
+        user=user,
+    )
+
+
+class BrokerProcess:
+    """`barnabas up` on a data directory. The port is chosen at the first start and kept."""
+
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.settings = dict(settings or {})
+        self.port = 0
+        self.log_path = data.with_name(data.name + ".log")
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> Self:
+        overrides = [f"--override={key}={value}" for key, value in self.settings.items()]
+        with self.log_path.open("a") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "up", "-v", f"--port={self.port}", f"--data={self.data}", *overrides],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=ENVIRONMENT,
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.search(r"127\.0\.0\.1:(\d+)", line)
+        assert found, f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
+        self.port = int(found[1])
+        return self
+
+    @property
+    def running(self) -> subprocess.Popen[str]:
+        assert self.process is not None
+        return self.process
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self.port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data / "broker-1"
+
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    # ---- measuring
+
+    def rss_bytes(self) -> int:
+        rss: int = psutil.Process(self.running.pid).memory_info().rss
+        return rss
+
+    def cpu_seconds(self) -> float:
+        times = psutil.Process(self.running.pid).cpu_times()
+        spent: float = times.user + times.system
+        return spent
+
+    def descriptors(self) -> int:
+        count: int = psutil.Process(self.running.pid).num_fds()
+        return count
+
+    # ---- ending
+
+    def kill(self) -> None:
+        """kill -9: no goodbye, nothing flushed."""
+        self.running.kill()
+        self.reap()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to stop; its exit code."""
+        self.running.send_signal(number)
+        return self.reap()
+
+    def reap(self) -> int:
+        process = self.running
+        code = process.wait(STOP_SECONDS)
+        assert process.stdout is not None
+        process.stdout.close()
+        self.process = None
+        return code
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process is not None:
+            self.kill()

@@ -1,0 +1,222 @@
+"""Frames by hand: a client that can send what no library would, and count what comes back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import Message, decode, encode
+from barnabas.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from barnabas.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from barnabas.wire.records import Record, batch_headers, build_batch, records
+
+M = TypeVar("M", bound=Message)
+
+PRODUCE_VERSION, FETCH_VERSION, LATEST = 9, 12, -1
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def frame(request: Message, version: int, correlation_id: int = 1) -> bytes:
+    header = RequestHeader(request.API_KEY, version, correlation_id, "raw")
+    return with_size(encode_request_header(header) + encode(request, version))
+
+
+def with_size(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def produce_frame(
+    topic: str, partition: int, values: list[bytes], acks: int = -1, **batch: int
+) -> bytes:
+    packed = build_batch(
+        [Record(at, now_ms(), None, value) for at, value in enumerate(values)],
+        **batch,  # type: ignore[arg-type]
+    )
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=(TopicProduceData(topic, (PartitionProduceData(partition, packed),)),),
+    )
+    return frame(request, PRODUCE_VERSION)
+
+
+def fetch_frame(
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+) -> bytes:
+    wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        session_epoch=-1,
+        topics=(FetchTopic(topic=topic, partitions=(wanted,)),),
+    )
+    return frame(request, FETCH_VERSION)
+
+
+class RawClient:
+    """One socket; one request at a time unless frames are sent by hand."""
+
+    def __init__(
+        self, address: tuple[str, int], timeout: float = 30.0, source: str = "127.0.0.1"
+    ) -> None:
+        self.socket = socket.create_connection(address, timeout, source_address=(source, 0))
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> bytes:
+        """One whole frame without its length; ConnectionError if the broker hangs up."""
+        (size,) = struct.unpack(">i", self.receive_exactly(4))
+        return self.receive_exactly(size)
+
+    def receive_exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            chunk = self.socket.recv(size - len(found))
+            if not chunk:
+                raise ConnectionError("closed by the broker")
+            found += chunk
+        return bytes(found)
+
+    def is_hung_up(self) -> bool:
+        """Waits for the broker's next word: True if that is goodbye."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def answer(self, response: type[M], version: int) -> M:
+        data = memoryview(self.receive())
+        _, at = decode_response_header(response.API_KEY, version, data)
+        return decode(response, version, data, at)
+
+    def exchange(self, request: Message, version: int, response: type[M]) -> M:
+        self.send(frame(request, version))
+        return self.answer(response, version)
+
+    # ---- what tests do most
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> int:
+        """The error code."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=tuple(
+                CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ),
+        )
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
+        return self.exchange(request, 5, CreateTopicsResponse).topics[0].error_code
+
+    def delete_topic(self, name: str) -> int:
+        request = DeleteTopicsRequest(topic_names=(name,), timeout_ms=30_000)
+        return self.exchange(request, 5, DeleteTopicsResponse).responses[0].error_code
+
+    def produce(
+        self, topic: str, partition: int, *values: bytes, **batch: int
+    ) -> PartitionProduceResponse:
+        self.send(produce_frame(topic, partition, list(values), **batch))
+        return self.produced()
+
+    def produced(self) -> PartitionProduceResponse:
+        answer = self.answer(ProduceResponse, PRODUCE_VERSION)
+        return answer.responses[0].partition_responses[0]
+
+    def fetch(self, topic: str, partition: int, offset: int, **options: int) -> list[Record]:
+        self.send(fetch_frame(topic, partition, offset, **options))
+        return self.fetched()
+
+    def fetched(self) -> list[Record]:
+        answer = self.answer(FetchResponse, FETCH_VERSION)
+        found = answer.responses[0].partitions[0]
+        assert found.error_code == 0, found
+        return decoded(found.records)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=(
+                ListOffsetsTopic(
+                    name=topic, partitions=(ListOffsetsPartition(partition, timestamp=LATEST),)
+                ),
+            ),
+        )
+        found = self.exchange(request, 5, ListOffsetsResponse).topics[0].partitions[0]
+        assert found.error_code == 0, found
+        return found.offset
+
+    def read_all(self, topic: str, partition: int) -> list[Record]:
+        """Every record of a partition, which must be numbered from its first one on without a gap."""
+        found: list[Record] = []
+        end = self.end_offset(topic, partition)
+        while len(found) < end:
+            got = [r for r in self.fetch(topic, partition, len(found)) if r.offset >= len(found)]
+            assert got, f"{topic}-{partition} ends at {end}, nothing to read at {len(found)}"
+            assert [r.offset for r in got] == list(range(len(found), len(found) + len(got)))
+            found += got
+        return found
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def decoded(data: Any) -> list[Record]:
+    """Whole batches; a fetch may cut the last one."""
+    view = memoryview(data or b"")
+    return [
+        record
+        for at, header in batch_headers(view)
+        for record in records(view[at : at + header.size])
+    ]
+
+
+def all_requests() -> list[tuple[type[Message], int]]:
+    return [(api.request, version) for api in APIS.values() for version in api.versions]

@@ -1,0 +1,339 @@
+"""A hundred thousand malformed frames against a live broker: bad connections end, everybody else notices nothing.
+
+Two kinds of bad. What no broker can answer (noise, a truncated body, a count that the frame cannot hold, a length that
+lies) must end its connection with one log line. A real request with some bytes changed may still mean something; its
+connection may live, but nothing may come of it that hurts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from barnabas.errors import RemoteWireError
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import Message, decode, encode
+from barnabas.wire.headers import RequestHeader, decode_request_header, encode_request_header
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.records import Record, build_batch
+from tests.faults.broker_process import BrokerProcess, chosen_seed
+from tests.faults.raw_client import RawClient, all_requests, now_ms, with_size
+from tests.unit.wire.random_messages import random_message
+
+FRAMES = 100_000
+WARM_UP_FRAMES = 10_000
+WORKERS = 4
+RSS_GROWTH_MAX = 64 << 20
+LATENCY_MAX_SECONDS = 1.0
+PIPELINED = 8
+REQUEST_BYTES_MAX = 104_857_600
+TOPIC = "well-behaved"
+FUZZED_TOPIC = "fuzzed"
+SENTINEL_ID = b"\xbe\xef\xbe\xef"
+SENTINEL = with_size(struct.pack(">hh4sh", 18, 0, SENTINEL_ID, -1))
+HUGE = (0x7FFF_FFFF, 0x7FFF_FFF0, 0x4000_0000, 100_000_000, 1_000_000, -2, -(1 << 31))
+HUGE_VARINTS = (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x10", b"\xff" * 10)
+
+
+# ---- making frames ------------------------------------------------------------------------------------------
+
+
+def real_request(random: Random) -> tuple[bytes, int]:
+    """The payload of a legal request of any API and version, and where its body begins."""
+    request, version = random.choice(REQUESTS)
+    header = encode_request_header(
+        RequestHeader(request.API_KEY, version, random.getrandbits(31), "fuzz")
+    )
+    return header + encode(legal(random, request, version), version), len(header)
+
+
+def legal(random: Random, request: type[Message], version: int) -> Message:
+    if request is CreateTopicsRequest:
+        # More replicas than there are brokers: refused, so that the fuzzing makes no topics.
+        topic = CreatableTopic(name="fuzz", num_partitions=1, replication_factor=3)
+        return CreateTopicsRequest(topics=(topic,), timeout_ms=100)
+    if request is ProduceRequest:
+        batch = build_batch([Record(at, now_ms(), b"key", b"value") for at in range(3)])
+        data = TopicProduceData(FUZZED_TOPIC, (PartitionProduceData(0, batch),))
+        return ProduceRequest(acks=random.choice((-1, 1)), timeout_ms=100, topic_data=(data,))
+    message: Message = random_message(random, request, version)
+    if isinstance(message, FetchRequest):
+        return replace(message, max_wait_ms=0)
+    return message
+
+
+def noise(random: Random) -> bytes:
+    return with_size(random.randbytes(random.choice((0, 1, 4, 7, 8, 20, 200, 3000))))
+
+
+def truncated(random: Random) -> bytes:
+    payload, body = real_request(random)
+    return with_size(payload[: random.randint(0, max(len(payload) - 1, body))])
+
+
+def mutated(random: Random) -> bytes:
+    payload = bytearray(real_request(random)[0])
+    for _ in range(random.choice((1, 1, 2, 5))):
+        payload[random.randrange(len(payload))] = random.choice((0, 1, 0x7F, 0x80, 0xFF, 7))
+    return with_size(bytes(payload))
+
+
+def huge_count(random: Random) -> bytes:
+    """A length or count somewhere in the body that the frame cannot hold."""
+    payload, body = real_request(random)
+    at = random.randint(body, len(payload))
+    if random.random() < 0.5:
+        return with_size(payload[:at] + struct.pack(">i", random.choice(HUGE)) + payload[at + 4 :])
+    return with_size(payload[:at] + random.choice(HUGE_VARINTS) + payload[at:])
+
+
+def huge_tags(random: Random) -> bytes:
+    """More tagged fields than bytes, or one that is larger than the frame."""
+    request, version = random.choice(FLEXIBLE_REQUESTS)
+    header = encode_request_header(RequestHeader(request.API_KEY, version, 1, "fuzz"))
+    return with_size(header[:-1] + random.choice(HUGE_VARINTS) + random.randbytes(20))
+
+
+def wrong_version(random: Random) -> bytes:
+    key = random.choice((*APIS, 200, -1, 500))
+    version = random.choice((-1, 99, 32767, -32768))
+    return with_size(struct.pack(">hhih", key, version, 1, -1) + random.randbytes(10))
+
+
+def lying_length(random: Random) -> bytes:
+    payload, _ = real_request(random)
+    return struct.pack(">i", random.choice((-1, -(1 << 31), 104_857_601, 0x7FFF_FFFF))) + payload
+
+
+def too_short_length(random: Random) -> bytes:
+    """The rest of the request is then read as the next frame."""
+    payload, _ = real_request(random)
+    return struct.pack(">i", random.randrange(len(payload))) + payload
+
+
+REQUESTS = all_requests()
+FLEXIBLE_REQUESTS = [
+    (request, version) for request, version in REQUESTS if version >= request.FLEXIBLE_SINCE
+]
+MAKERS: tuple[Callable[[Random], bytes], ...] = (
+    noise,
+    truncated,
+    mutated,
+    mutated,
+    huge_count,
+    huge_count,
+    huge_tags,
+    wrong_version,
+    lying_length,
+    too_short_length,
+)
+
+
+class Fate(Enum):
+    REFUSED = "the connection must end"
+    SERVED = "every frame must be answered"
+    UNCLEAR = "something here waits: for more bytes, or for as long as a request says"
+
+
+def fate_of(data: bytes) -> Fate:
+    """By the decoder that the broker's own fast paths are held to."""
+    at = 0
+    while at < len(data):
+        if len(data) - at < 4:
+            return Fate.UNCLEAR
+        (size,) = struct.unpack_from(">i", data, at)
+        if not 0 <= size <= REQUEST_BYTES_MAX:
+            return Fate.REFUSED
+        if len(data) - at - 4 < size:
+            return Fate.UNCLEAR
+        try:
+            if not is_answered_at_once(memoryview(data)[at + 4 : at + 4 + size]):
+                return Fate.UNCLEAR
+        except RemoteWireError:
+            return Fate.REFUSED
+        at += 4 + size
+    return Fate.SERVED
+
+
+def is_answered_at_once(payload: memoryview) -> bool:
+    header, at = decode_request_header(payload)
+    if not header.known:
+        if header.api_key == ApiVersionsRequest.API_KEY:
+            return True  # in the oldest version, with what is known here
+        raise RemoteWireError("no such API")
+    request = decode(APIS[header.api_key].request, header.api_version, payload, at)
+    if isinstance(request, FetchRequest):
+        return request.max_wait_ms <= 0
+    return not (isinstance(request, ProduceRequest) and request.acks == 0)
+
+
+# ---- sending them -------------------------------------------------------------------------------------------
+
+
+class Fuzzer(threading.Thread):
+    """Sends its share of the frames, several on one connection while that lives."""
+
+    def __init__(self, address: tuple[str, int], seed: int, frames: int) -> None:
+        super().__init__()
+        self.address = address
+        self.random = Random(seed)
+        self.frames = frames
+        self.refused = 0
+        self.unclear = 0
+        self.wrongly_alive: list[bytes] = []
+        self.wrongly_ended: list[bytes] = []
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while self.frames > 0:
+                self.one_connection()
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            self.failure = error
+
+    def one_connection(self) -> None:
+        """Frames in one go, up to the first that ends the connection or leaves it waiting."""
+        sent: list[bytes] = []
+        fate = Fate.SERVED
+        while fate is Fate.SERVED and len(sent) < PIPELINED:
+            sent.append(self.random.choice(MAKERS)(self.random))
+            fate = fate_of(sent[-1])
+        self.frames -= len(sent)
+        with RawClient(self.address, timeout=20.0) as client:
+            # Away with the connection at once when it is closed: a hundred thousand would use up all ports.
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if fate is Fate.SERVED:
+                self.send(client, b"".join([*sent, SENTINEL]))
+                if not reaches_sentinel(client):
+                    self.wrongly_ended += sent
+                return
+            self.send(client, b"".join(sent))
+            if fate is Fate.UNCLEAR:
+                self.unclear += 1
+            else:
+                self.refused += 1
+                if not hung_up(client):
+                    self.wrongly_alive.append(sent[-1])
+
+    def send(self, client: RawClient, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            if self.random.random() < 0.01:
+                for at in range(min(len(data), 200)):
+                    client.send(data[at : at + 1])
+                data = data[200:]
+            client.send(data)
+
+
+def reaches_sentinel(client: RawClient) -> bool:
+    """Everything is answered up to the request that was sent last."""
+    try:
+        while client.receive()[:4] != SENTINEL_ID:
+            continue
+    except OSError:
+        return False
+    return True
+
+
+def hung_up(client: RawClient) -> bool:
+    """The broker closes, whatever it may have answered before."""
+    try:
+        while client.socket.recv(65536):
+            continue
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+class WellBehaved(threading.Thread):
+    """Produces and consumes all the time, on one connection, and keeps the longest wait."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__()
+        self.client = RawClient(address, timeout=10.0)
+        self.stopping = threading.Event()
+        self.rounds = 0
+        self.waits: list[float] = []
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopping.wait(0.005):
+                began = time.monotonic()
+                value = b"value %d" % self.rounds
+                answer = self.client.produce(TOPIC, 0, value)
+                assert (answer.error_code, answer.base_offset) == (0, self.rounds)
+                (record,) = self.client.fetch(TOPIC, 0, self.rounds)
+                assert record.value == value
+                self.waits.append(time.monotonic() - began)
+                self.rounds += 1
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            self.failure = error
+        finally:
+            self.client.close()
+
+
+def attack(broker: BrokerProcess, seed: int, frames: int) -> list[Fuzzer]:
+    fuzzers = [Fuzzer(broker.address, seed + n, frames // WORKERS) for n in range(WORKERS)]
+    for fuzzer in fuzzers:
+        fuzzer.start()
+    for fuzzer in fuzzers:
+        fuzzer.join()
+        if fuzzer.failure is not None:
+            raise fuzzer.failure
+    return fuzzers
+
+
+@pytest.mark.timeout(280)
+def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None:
+    seed = chosen_seed()
+    settings = {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+    with BrokerProcess(tmp_path / "data", settings) as broker:
+        with RawClient(broker.address) as client:
+            assert client.create_topic(TOPIC) == 0
+            assert client.create_topic(FUZZED_TOPIC) == 0
+        good = WellBehaved(broker.address)
+        good.start()
+        fuzzers = attack(broker, seed, WARM_UP_FRAMES)
+        warm = broker.rss_bytes()
+        fuzzers += attack(broker, seed + WORKERS, FRAMES - WARM_UP_FRAMES)
+        growth = broker.rss_bytes() - warm
+        good.stopping.set()
+        good.join()
+        refused = sum(fuzzer.refused for fuzzer in fuzzers)
+        log = broker.log()
+        waits = sorted(good.waits)
+        print(
+            f"frames={FRAMES} refused={refused} rounds of the good client={good.rounds} "
+            f"p99={waits[len(waits) * 99 // 100] * 1000:.0f} ms max={waits[-1] * 1000:.0f} ms "
+            f"rss={warm >> 20} MB growth={growth / (1 << 20):.1f} MB"
+        )
+        if good.failure is not None:
+            raise good.failure
+        alive = [frame for fuzzer in fuzzers for frame in fuzzer.wrongly_alive]
+        assert not alive, [frame[:100].hex() for frame in alive[:5]]
+        ended = [frame for fuzzer in fuzzers for frame in fuzzer.wrongly_ended]
+        assert not ended, [frame[:100].hex() for frame in ended[:5]]
+        assert "Traceback" not in log, log[log.index("Traceback") - 300 :][:3000]
+        # A connection that was left waiting may be refused as well, for what was on its way.
+        unclear = sum(fuzzer.unclear for fuzzer in fuzzers)
+        assert refused <= log.count("closing connection") <= refused + unclear
+        assert max(map(len, log.splitlines())) < 1000
+        assert growth < RSS_GROWTH_MAX
+        assert good.rounds > 100
+        assert waits[-1] < LATENCY_MAX_SECONDS
+        assert broker.stop() == 0
