@@ -1,0 +1,208 @@
+"""Our client and others on the same topics: what one writes, the other reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import (
+    Beginning,
+    ConsumedRecord,
+    Consumer,
+    FromEnd,
+    FromOffset,
+    FromTime,
+    Start,
+    resolve,
+)
+from barnabas.client.producer import Producer
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import TopicPartition
+from barnabas.wire.compression import Compression
+from barnabas.wire.messages.offsets import MAX_TIMESTAMP
+
+VALUES = [b"value %d " % number * 20 for number in range(200)]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with LocalCluster() as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture
+def cluster(servers: str) -> Iterator[Cluster]:
+    with Cluster(servers, timeout_s=10) as cluster:
+        yield cluster
+
+
+def create(cluster: Cluster, name: str, partitions: int = 1) -> TopicPartition:
+    (outcome,) = Admin(cluster).create_topics([NewTopic(name=name, partitions=partitions)])
+    assert outcome.error is None
+    return TopicPartition(name, 0)
+
+
+def read_all(cluster: Cluster, *partitions: TopicPartition) -> list[ConsumedRecord]:
+    consumer = Consumer(cluster, dict.fromkeys(partitions, Beginning()))
+    return list(consumer.records(stop_at_end=True))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_librdkafka_writes_is_read_by_us(servers: str, cluster: Cluster, codec: str) -> None:
+    partition = create(cluster, f"theirs-{codec}")
+    producer: Any = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 50}
+    )
+    for number, value in enumerate(VALUES):
+        producer.produce(partition.topic, value, key=str(number), headers=[("n", str(number))])
+    assert producer.flush(10) == 0
+    found = read_all(cluster, partition)
+    assert [record.value for record in found] == VALUES
+    assert found[7].key == b"7"
+    assert found[7].headers == (("n", b"7"),)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_what_we_write_is_read_by_librdkafka(
+    servers: str, cluster: Cluster, codec: Compression
+) -> None:
+    partition = create(cluster, f"ours-{codec.name}")
+    with Producer(cluster, compression=codec) as producer:
+        for number, value in enumerate(VALUES):
+            producer.send(partition.topic, value, key=b"%d" % number, headers=[("n", None)])
+    consumer: Any = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "unused",
+            "check.crcs": True,
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(partition.topic, 0, 0)])
+        found: list[Any] = []
+        deadline = time.monotonic() + 10
+        while len(found) < len(VALUES) and time.monotonic() < deadline:
+            found += consumer.consume(500, timeout=0.5)
+    finally:
+        consumer.close()
+    assert [message.value() for message in found] == VALUES
+    assert found[7].key() == b"7"
+    assert found[7].headers() == [("n", None)]
+
+
+def test_keys_go_where_librdkafka_would_send_them_with_javas_partitioner(
+    servers: str, cluster: Cluster
+) -> None:
+    create(cluster, "keys", partitions=7)
+    theirs: Any = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "partitioner": "murmur2_random"}
+    )
+    with Producer(cluster) as ours:
+        for number in range(50):
+            theirs.produce("keys", b"theirs", key=b"key-%d" % number)
+            ours.send("keys", b"ours", key=b"key-%d" % number)
+    assert theirs.flush(10) == 0
+    placed: dict[bytes | None, set[int]] = {}
+    for record in read_all(cluster, *(TopicPartition("keys", number) for number in range(7))):
+        placed.setdefault(record.key, set()).add(record.partition)
+    assert len(placed) == 50
+    assert all(len(partitions) == 1 for partitions in placed.values())
+
+
+def test_offsets_are_found_by_time_and_from_the_end(cluster: Cluster) -> None:
+    partition = create(cluster, "offsets")
+    producer = Producer(cluster)
+    for number in range(20):
+        producer.send("offsets", b"", timestamp=1_000_000 + number * 10)
+        if number % 5 == 4:
+            producer.flush()
+    cases: list[tuple[Start, int]] = [
+        (FromTime(0), 0),
+        (FromTime(1_000_071), 8),
+        (FromTime(1_000_190), 19),
+        (FromTime(1_000_191), 20),
+        (FromEnd(3), 17),
+    ]
+    for start, expected in cases:
+        assert resolve(cluster, {partition: start}) == {partition: expected}
+    youngest = Admin(cluster).list_offsets({partition: MAX_TIMESTAMP})[partition]
+    assert (youngest.offset, youngest.timestamp) == (19, 1_000_190)
+
+
+def test_records_below_a_point_can_be_deleted(cluster: Cluster) -> None:
+    partition = create(cluster, "shortened")
+    with Producer(cluster) as producer:
+        for number in range(10):
+            producer.send("shortened", b"%d" % number)
+    assert Admin(cluster).delete_records({partition: 4}) == {partition: 4}
+    assert [record.offset for record in read_all(cluster, partition)] == [4, 5, 6, 7, 8, 9]
+    consumer = Consumer(cluster, {partition: FromOffset(1)})
+    with pytest.raises(ApiError) as caught:
+        consumer.poll(5)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (
+        next(Consumer(cluster, {partition: FromOffset(1)}, reset=Beginning()).records()).offset == 4
+    )
+
+
+def test_an_idempotent_producer_writes_batch_after_batch(cluster: Cluster) -> None:
+    partition = create(cluster, "sequence")
+    producer = Producer(cluster, idempotent=True)
+    for number in range(5):
+        producer.send("sequence", b"%d" % number)
+        (sent,) = producer.flush()
+        assert (sent.base_offset, sent.count) == (number, 1)
+    assert producer.identify()[0] >= 0
+    assert [record.value for record in read_all(cluster, partition)] == [
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+    ]
+
+
+def test_the_cluster_describes_itself_its_settings_and_its_disks(cluster: Cluster) -> None:
+    partition = create(cluster, "described")
+    with Producer(cluster) as producer:
+        producer.send("described", bytes(1000))
+    admin = Admin(cluster)
+    described = admin.describe_cluster()
+    assert described.cluster_id
+    assert described.controller_id in {broker.broker_id for broker in described.brokers}
+    (broker,) = cluster.view.brokers
+    assert any(entry.name == "log.dirs" for entry in admin.describe_broker_configs(broker))
+    topic_configs = {
+        entry.name: entry for entry in admin.describe_topic_configs(["described"])["described"]
+    }
+    assert topic_configs["cleanup.policy"].value == "delete"
+    (directory,) = admin.log_dirs()[broker]
+    sizes = {
+        TopicPartition(topic.name, found.partition_index): found.partition_size
+        for topic in directory.topics
+        for found in topic.partitions
+    }
+    assert sizes[partition] > 1000
+    with pytest.raises(ApiError) as caught:
+        admin.describe_topic_configs(["not-there"])
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_recreated_under_its_name_is_another_topic(cluster: Cluster) -> None:
+    partition = create(cluster, "again")
+    with Producer(cluster) as producer:
+        producer.send("again", b"old")
+    admin = Admin(cluster)
+    before = cluster.topic("again").id
+    assert [outcome.error for outcome in admin.delete_topics(["again"])] == [None]
+    create(cluster, "again")
+    assert admin.describe_topics(["again"])[0].id != before
+    assert read_all(cluster, partition) == []
