@@ -19,12 +19,13 @@ from collections.abc import Awaitable, Callable
 from struct import Struct
 
 from barnabas.errors import RemoteWireError
+from barnabas.wire.fast import RepeatedProduces
 from barnabas.world.ports import Part, Stream
 
 logger = logging.getLogger("barnabas.network")
 
 IDLE_BUFFER_BYTES = 16 * 1024
-BUSY_BUFFER_BYTES = 128 * 1024  # several pipelined requests in one read
+BUSY_BUFFER_BYTES = 1048576  # several pipelined requests in one read
 CONTROL_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_PER_TURN = 32
 PRODUCE = 0
@@ -85,6 +86,7 @@ class Connection:
         "loop",
         "memory",
         "on_closed",
+        "produces",
         "reserved_bytes",
         "serve",
         "start",
@@ -118,6 +120,7 @@ class Connection:
         self.end = 0
         self.reserved_bytes = 0
         self.client_software = ("", "")
+        self.produces = RepeatedProduces()
         self.answering: asyncio.Future[Answer] | None = None
         self.is_draining = False
         self.waits_for_memory = False

@@ -30,9 +30,11 @@ from barnabas.broker.handlers import (
 )
 from barnabas.broker.handlers.fetch import FetchAnswer
 from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, api_name
 from barnabas.wire.fast import (
+    RepeatedProduce,
     decode_fetch,
     decode_produce,
     encode_fetch_response,
@@ -44,6 +46,7 @@ from barnabas.world.ports import Part
 
 SIZE = Struct(">i")
 STOP_SECONDS = 2.0
+PRODUCE = 0
 
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
@@ -113,15 +116,35 @@ class Router:
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer]:
+        repeated = connection.produces.find(frame)
+        if repeated is not None:
+            batch = connection.produces.batch(frame, repeated.header.api_version)
+            if batch is not None:
+                try:
+                    return self.serve_repeated(repeated, batch, frame)
+                except ApiError:
+                    pass  # answered below, where every error is
         header, at = decode_request_header(frame)
         if not header.known:
             return self.unknown(header)
         route = ROUTES[header.api_key]
         request = route.decode(header.api_version, frame, at)
+        if header.api_key == PRODUCE:
+            connection.produces.learn(frame, header, request)
         response = route.handle(self.parts, request, header, connection)
         if isinstance(response, (asyncio.Future, CoroutineType)):
             return self.later(route, header, response)
         return framed(route, header, response)
+
+    def serve_repeated(
+        self, repeated: RepeatedProduce, batch: memoryview, frame: memoryview
+    ) -> Answer | Awaitable[Answer]:
+        correlation_id: int = SIZE.unpack_from(frame, 4)[0]
+        answer = produce.handle_repeated(self.parts, repeated, batch, correlation_id)
+        if answer is not None and not isinstance(answer, list):
+            header = repeated.header._replace(correlation_id=correlation_id)
+            return self.later(ROUTES[PRODUCE], header, answer)
+        return answer
 
     def later(
         self, route: Route, header: RequestHeader, response: Awaitable[Any]

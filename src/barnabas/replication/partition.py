@@ -123,8 +123,10 @@ class Partition:
         """Where an epoch ends in this log, as (epoch, end offset); (-1, -1) if that cannot be said."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
-    def effective_min_isr(self) -> int:
-        return min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
+    def has_enough_replicas(self) -> bool:
+        """Of those in sync; min.insync.replicas cannot ask for more replicas than there are."""
+        in_sync = len(self.isr)
+        return in_sync >= self.log.config.min_insync_replicas or in_sync >= len(self.replicas) > 0
 
     # ---- appending
 
@@ -134,10 +136,10 @@ class Partition:
         """Append one validated batch from a producer. While the partition `is_held`, the caller must flush it."""
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
-        if acks == -1 and len(self.isr) < self.effective_min_isr():
+        if acks == -1 and not self.has_enough_replicas():
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} in sync, min.insync.replicas={self.effective_min_isr()}",
+                f"{len(self.isr)} in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
         log = self.log
         if log.config.compression_type != "producer":
@@ -152,10 +154,8 @@ class Partition:
     def advance_high_watermark(self) -> None:
         """Alone in the ISR, the leader's own end is what everybody holds."""
         log = self.log
-        if self.is_held or len(self.isr) < self.effective_min_isr():
-            return
-        if log.high_watermark < log.log_end_offset:
-            log.high_watermark = log.log_end_offset
+        if not self.is_held and log.watermark < log.log_end_offset and self.has_enough_replicas():
+            log.watermark = log.log_end_offset
             if self.promises:
                 self.keep_promises()
             if self.watchers:

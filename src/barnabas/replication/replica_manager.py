@@ -93,6 +93,7 @@ class ReplicaManager:
                 except StorageError as error:
                     self.fail(partition, error)
                     future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+                    future.exception()  # nobody may be waiting for it (acks=0)
                     continue
                 partition.log.end_flush(flush)
                 partition.flushed(flush.up_to_offset)

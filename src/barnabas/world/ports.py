@@ -158,8 +158,8 @@ class Stream(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     def send(self, parts: Sequence[Part]) -> bool:
-        """Queue these parts. True: all have left already. False: `drained()` will follow; until then the parts
-        (and any buffer they view) belong to the door."""
+        """Queue these parts; they belong to the door from now on. True: go on. False: the peer takes them more slowly
+        than we make them; `drained()` will follow."""
         ...
 
     def pause(self) -> None:

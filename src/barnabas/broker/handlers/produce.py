@@ -10,7 +10,8 @@ Where a topic's flush settings want the batch on the disk first, both wait for t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.parts import BrokerParts
@@ -19,6 +20,7 @@ from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo
 from barnabas.wire.codec import Records
+from barnabas.wire.fast import RepeatedProduce
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
@@ -26,6 +28,7 @@ from barnabas.wire.messages.produce import (
     TopicProduceResponse,
 )
 from barnabas.wire.records import validate_produced
+from barnabas.world.ports import Part
 
 # These say nothing about the log, so the response does not tell where it starts.
 WITHOUT_LOG_START = frozenset(
@@ -41,6 +44,7 @@ WITHOUT_LOG_START = frozenset(
     }
 )
 
+ACKS = (1, -1, 0)
 Answers = list[TopicProduceResponse]
 Waits = list[tuple[int, int, Awaitable[None]]]  # (topic, partition) by position in the answer
 
@@ -67,31 +71,23 @@ def handle(
                 failed = True
                 answers.append(refusal(parts, index, error, partition))
                 continue
-            if partition.is_held:
-                flushed = asyncio.shield(parts.replicas.flush(partition))
-                waits.append((len(topics), len(answers), flushed))
-            if acks == -1 and partition.log.high_watermark <= info.last_offset:
-                held = partition.promise(info.last_offset + 1)
-                waits.append((len(topics), len(answers), held))
-            answers.append(
-                PartitionProduceResponse(
-                    index, 0, info.first_offset, info.log_append_time, info.log_start_offset
-                )
-            )
+            waits += waits_of(parts, partition, info, acks, len(topics), len(answers))
+            answers.append(accepted(index, info))
         topics.append(answers)
+    names = [topic.name for topic in request.topic_data]
     if acks == 0:
         if failed:
             raise CloseConnection(f"produce with acks=0 failed: {summary(request, topics)}")
         return None
     if waits:
-        return finish(request, topics, waits)
-    return response(request, topics)
+        return finish(names, topics, waits, request.timeout_ms)
+    return response(names, topics)
 
 
 def append(
     partition: Partition, records: Records | None, version: int, acks: int, now_ms: int
 ) -> AppendInfo:
-    if acks not in (-1, 0, 1):
+    if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
     if partition.topic in INTERNAL_TOPICS:
         raise ApiError(
@@ -103,18 +99,80 @@ def append(
     return partition.append(batch, validate_produced(batch, version), acks=acks, now_ms=now_ms)
 
 
-def response(request: ProduceRequest, topics: list[list[PartitionProduceResponse]]) -> Answers:
+def handle_repeated(
+    parts: BrokerParts, repeated: RepeatedProduce, batch: memoryview, correlation_id: int
+) -> list[Part] | Coroutine[Any, Any, Answers] | None:
+    """The same for a request whose shape is known from an earlier one: one batch for one partition.
+
+    ApiError goes to the caller, with nothing done: `handle` will find it again and answer it.
+    """
+    partition = parts.replicas.partitions.get(repeated.key)
+    acks = repeated.acks
+    if partition is None or acks not in ACKS or partition.topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    topic, index = repeated.key
+    try:
+        info = partition.append(
+            batch,
+            validate_produced(batch, repeated.header[1]),
+            acks=acks,
+            now_ms=parts.clock.now_ms(),
+        )
+    except StorageError as error:
+        # The batch was stamped already, so it cannot go through `handle` again.
+        if acks == 0:
+            raise CloseConnection(f"produce with acks=0 failed: {error}") from error
+        refused = refusal(parts, index, error, partition)
+        return finish([topic], [[refused]], [], repeated.timeout_ms)
+    if partition.is_held or (acks == -1 and partition.log.watermark <= info.last_offset):
+        waits = waits_of(parts, partition, info, acks, 0, 0)
+        if waits:
+            return finish([topic], [[accepted(index, info)]], waits, repeated.timeout_ms)
+    if acks == 0:
+        return None
+    return [repeated.encode_answer(correlation_id, info[0], info[2], info[3])]
+
+
+def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index, 0, info.first_offset, info.log_append_time, info.log_start_offset
+    )
+
+
+def waits_of(
+    parts: BrokerParts,
+    partition: Partition,
+    info: AppendInfo,
+    acks: int,
+    topic: int,
+    position: int,
+) -> Waits:
+    """What an appended batch still waits for: the disk, the other replicas, or neither."""
+    waits: Waits = []
+    if partition.is_held:
+        flushed = parts.replicas.flush(partition)
+        if acks != 0:
+            waits.append((topic, position, asyncio.shield(flushed)))
+    if acks == -1 and partition.log.high_watermark <= info.last_offset:
+        waits.append((topic, position, partition.promise(info.last_offset + 1)))
+    return waits
+
+
+def response(names: list[str], topics: list[list[PartitionProduceResponse]]) -> Answers:
     return [
-        TopicProduceResponse(topic.name, tuple(answers))
-        for topic, answers in zip(request.topic_data, topics, strict=True)
+        TopicProduceResponse(name, tuple(answers))
+        for name, answers in zip(names, topics, strict=True)
     ]
 
 
 async def finish(
-    request: ProduceRequest, topics: list[list[PartitionProduceResponse]], waits: Waits
+    names: list[str],
+    topics: list[list[PartitionProduceResponse]],
+    waits: Waits,
+    timeout_ms: int,
 ) -> Answers:
     """Wait until the batches are where `acks` wants them. What was appended stays, whatever the answer."""
-    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     for topic, position, wait in waits:
         code, message = ErrorCode.NONE, ""
         try:
@@ -129,7 +187,7 @@ async def finish(
             topics[topic][position] = PartitionProduceResponse(
                 index, code, error_message=message or None
             )
-    return response(request, topics)
+    return response(names, topics)
 
 
 def refusal(

@@ -9,10 +9,13 @@ from barnabas.wire.fast.fetch_request import decode_fetch
 from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, encode_fetch_response
 from barnabas.wire.fast.metadata import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.fast.produce import decode_produce, encode_produce_response
+from barnabas.wire.fast.repeated import RepeatedProduce, RepeatedProduces
 
 __all__ = [
     "FetchedPartition",
     "FetchedTopic",
+    "RepeatedProduce",
+    "RepeatedProduces",
     "decode_fetch",
     "decode_produce",
     "encode_fetch_response",

@@ -1,0 +1,132 @@
+"""Producers repeat themselves: request after request is the same but for its correlation id, the batch and its size.
+
+    key, version | correlation id | client id … acks, timeout, topic, partition | size | batch | tags
+    ────────────                    ───────────────────────────────────────────
+         these bytes are compared with those of an earlier request
+
+What was read of one is therefore not read again of the next, and the answer, whose only news are three offsets, is
+packed with one call. Requests of any other shape (several partitions, transactions, old versions) go the ordinary way.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from barnabas.wire.fast.produce import encode_produce_response
+from barnabas.wire.headers import RequestHeader, encode_response_header
+from barnabas.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceResponse,
+)
+from barnabas.wire.primitives import uvarint
+
+SINCE = 5  # from here on the answer has all three offsets
+FLEXIBLE_SINCE = 9
+SHAPES_MAX = 256
+NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
+
+SIZE = Struct(">i")
+OFFSETS = Struct(">qqq")
+
+
+class RepeatedProduce:
+    """A request for one partition, without its batch: what to do with the batch, and how to answer."""
+
+    __slots__ = ("acks", "answer", "end", "header", "key", "size", "start", "tail", "timeout_ms")
+
+    def __init__(self, header: RequestHeader, request: ProduceRequest) -> None:
+        topic = request.topic_data[0]
+        index = topic.partition_data[0].index
+        self.header = header
+        self.key = (topic.name, index)
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
+        sentinels = (0x5EED_0001, 0x5EED_0002, 0x5EED_0003)
+        version = header.api_version
+        body = encode_produce_response(
+            version,
+            [TopicProduceResponse(topic.name, (PartitionProduceResponse(index, 0, *sentinels),))],
+        )
+        whole = encode_response_header(0, version, 0)[4:] + body
+        at = whole.index(OFFSETS.pack(*sentinels))
+        self.start = whole[:at]
+        self.end = whole[at + OFFSETS.size :]
+        self.size = 4 + len(whole)
+        self.answer = Struct(f">ii{len(self.start)}sqqq{len(self.end)}s")
+
+    def encode_answer(
+        self, correlation_id: int, base_offset: int, log_append_time: int, log_start_offset: int
+    ) -> bytes:
+        return self.answer.pack(
+            self.size,
+            correlation_id,
+            self.start,
+            base_offset,
+            log_append_time,
+            log_start_offset,
+            self.end,
+        )
+
+
+class RepeatedProduces:
+    """The shapes of one connection's produce requests."""
+
+    __slots__ = ("shapes", "size_at")
+
+    def __init__(self) -> None:
+        self.shapes: dict[bytes, RepeatedProduce] = {}
+        self.size_at = 0
+        """Where the size of the batch stood the last time; a topic with a longer name has it elsewhere."""
+
+    def find(self, frame: memoryview) -> RepeatedProduce | None:
+        at = self.size_at
+        return self.shapes.get(bytes(frame[:4]) + bytes(frame[8:at])) if at else None
+
+    def batch(self, frame: memoryview, version: int) -> memoryview | None:
+        """The batch of a request whose shape was found; None if it does not end where it should."""
+        at = self.size_at
+        try:
+            if version >= FLEXIBLE_SINCE:
+                byte = frame[at]
+                size, shift = byte & 0x7F, 7
+                while byte > 0x7F and shift < 35:
+                    at += 1
+                    byte = frame[at]
+                    size |= (byte & 0x7F) << shift
+                    shift += 7
+                start, end = at + 1, at + size
+                if frame[end:] != NO_TAGS:
+                    return None
+            else:
+                start = at + 4
+                end = start + SIZE.unpack_from(frame, at)[0]
+                if end != len(frame):
+                    return None
+        except IndexError:
+            return None
+        return frame[start:end] if end > start else None
+
+    def learn(self, frame: memoryview, header: RequestHeader, request: ProduceRequest) -> None:
+        """Remember this request's shape, if it has one."""
+        version = header.api_version
+        if version < SINCE or request.transactional_id is not None or len(request.topic_data) != 1:
+            return
+        partitions = request.topic_data[0].partition_data
+        if len(partitions) != 1 or not partitions[0].records:
+            return
+        size = len(partitions[0].records)
+        if version >= FLEXIBLE_SINCE:
+            if bytes(frame[-3:]) != NO_TAGS:
+                return
+            self.size_at = len(frame) - 3 - size - len(uvarint(size + 1))
+        else:
+            self.size_at = len(frame) - size - 4
+        if self.batch(frame, version) is None:
+            self.size_at = 0
+            return
+        key = bytes(frame[:4]) + bytes(frame[8 : self.size_at])
+        if key not in self.shapes:
+            if len(self.shapes) >= SHAPES_MAX:
+                self.shapes.clear()
+            self.shapes[key] = RepeatedProduce(header, request)

@@ -1,0 +1,125 @@
+"""A repeated request is read and answered exactly as the ordinary way would."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.wire import codec
+from barnabas.wire.fast import RepeatedProduces, decode_produce, encode_produce_response
+from barnabas.wire.headers import (
+    RequestHeader,
+    decode_request_header,
+    encode_request_header,
+    encode_response_header,
+)
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+VERSIONS = range(5, 12)
+OFFSETS = st.integers(-1, 2**62)
+
+
+def frame_of(
+    version: int,
+    batch: bytes,
+    *,
+    correlation_id: int = 1,
+    topic: str = "orders",
+    index: int = 3,
+    acks: int = 1,
+    transactional_id: str | None = None,
+) -> memoryview:
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=(TopicProduceData(topic, (PartitionProduceData(index, batch),)),),
+    )
+    header = encode_request_header(RequestHeader(0, version, correlation_id, "client"))
+    return memoryview(header + codec.encode(request, version))
+
+
+def learn(known: RepeatedProduces, frame: memoryview) -> None:
+    header, at = decode_request_header(frame)
+    known.learn(frame, header, decode_produce(header.api_version, frame, at))
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    first=st.binary(min_size=1, max_size=20_000),
+    then=st.binary(min_size=1, max_size=20_000),
+)
+def test_the_next_batch_is_found_whatever_its_size(version: int, first: bytes, then: bytes) -> None:
+    known = RepeatedProduces()
+    learn(known, frame_of(version, first))
+    frame = frame_of(version, then, correlation_id=77)
+    found = known.find(frame)
+    assert found is not None
+    assert (found.key, found.acks, found.timeout_ms) == (("orders", 3), 1, 1000)
+    assert known.batch(frame, version) == then
+
+
+@given(version=st.sampled_from(VERSIONS), offsets=st.tuples(OFFSETS, OFFSETS, OFFSETS))
+def test_the_answer_is_the_ordinary_one(version: int, offsets: tuple[int, int, int]) -> None:
+    known = RepeatedProduces()
+    frame = frame_of(version, b"batch")
+    learn(known, frame)
+    found = known.find(frame)
+    assert found is not None
+    body = encode_response_header(0, version, 42) + encode_produce_response(
+        version,
+        [TopicProduceResponse("orders", (PartitionProduceResponse(3, 0, *offsets),))],
+    )
+    assert found.encode_answer(42, *offsets) == struct.pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_another_topic_partition_or_acks_is_another_shape(version: int) -> None:
+    known = RepeatedProduces()
+    learn(known, frame_of(version, b"batch"))
+    assert known.find(frame_of(version, b"batch", topic="others")) is None
+    assert known.find(frame_of(version, b"batch", index=4)) is None
+    assert known.find(frame_of(version, b"batch", acks=-1)) is None
+    learn(known, frame_of(version, b"batch", index=4))
+    for index in (3, 4):
+        found = known.find(frame_of(version, b"other batch", index=index))
+        assert found is not None
+        assert found.key == ("orders", index)
+
+
+@pytest.mark.parametrize("version", range(12))
+def test_what_has_no_shape_is_not_remembered(version: int) -> None:
+    known = RepeatedProduces()
+    if version >= 3:
+        learn(known, frame_of(version, b"batch", transactional_id="tx"))
+    if version < 5:
+        learn(known, frame_of(version, b"batch"))
+    learn(known, frame_of(version, b""))
+    assert known.shapes == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_frame_that_ends_elsewhere_goes_the_ordinary_way(version: int) -> None:
+    known = RepeatedProduces()
+    frame = frame_of(version, b"x" * 200)
+    learn(known, frame)
+    whole = bytes(frame)
+    for cut in range(known.size_at, len(whole)):
+        assert known.batch(memoryview(whole[:cut]), version) is None
+    assert known.batch(memoryview(whole + b"\x00"), version) is None
+
+
+def test_shapes_do_not_pile_up() -> None:
+    known = RepeatedProduces()
+    for index in range(2000):
+        learn(known, frame_of(9, b"batch", index=index))
+    assert len(known.shapes) <= 256
