@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -291,6 +292,56 @@ def test_a_delete_that_cannot_ask_wants_to_be_told(shell: Shell) -> None:
     assert done.returncode == 2
     assert "--yes" in done.stderr
     assert "kept" in shell.ok("topics", "list")
+
+
+def on_terminal(shell: Shell, *arguments: str, typed: str = "") -> tuple[int, str]:
+    """Exit code and what a person would see: the command runs on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=shell.environment
+    )
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    seen = b""
+    with contextlib.suppress(OSError):  # how a terminal says that its other side is closed
+        while piece := os.read(ours, 4096):
+            seen += piece
+    os.close(ours)
+    return process.wait(TIMEOUT_S), seen.decode()
+
+
+def test_a_person_is_asked_before_a_topic_is_destroyed(shell: Shell) -> None:
+    shell.ok("topics", "create", "asked", "--partitions", "2")
+    code, seen = on_terminal(shell, "topics", "delete", "asked", typed="n\n")
+    assert code == 1
+    assert "Delete asked (2 partitions) with all records?" in seen
+    assert "nothing was deleted" in seen
+    code, seen = on_terminal(shell, "topics", "delete", "asked", typed="y\n")
+    assert code == 0
+    assert "deleted topic asked" in seen
+
+
+def test_a_terminal_is_shown_progress_and_protected_from_what_records_hold(
+    shell: Shell, tmp_path: Path
+) -> None:
+    shell.ok("topics", "create", "seen")
+    (tmp_path / "file").write_bytes(b"\x1b[31mred\n")
+    code, seen = on_terminal(shell, "produce", "seen", str(tmp_path / "file"))
+    assert code == 0
+    assert "100%" in seen
+    assert "wrote 1 record to seen" in seen
+    code, seen = on_terminal(shell, "consume", "seen", "-O", "beginning", "-e")
+    assert (code, seen) == (0, "\\x1b[31mred\r\n")
+    assert shell.ok("consume", "seen", "-O", "beginning", "-e") == "\x1b[31mred\n"
+
+
+def test_an_offset_outside_of_every_partition_is_told_with_the_range(shell: Shell) -> None:
+    shell.ok("topics", "create", "ranges", "--partitions", "2")
+    shell.ok("produce", "ranges", "-p", "0", text="a\nb\nc\n")
+    assert shell.ok("consume", "ranges", "-O", "2", "-e") == "c\n"
+    refused = shell.run("consume", "ranges", "-O", "9", "-e")
+    assert refused.returncode == 1
+    assert "OFFSET_OUT_OF_RANGE: ranges-0 has offsets 0 to 3, not 9" in refused.stderr
 
 
 def test_an_unreachable_broker_is_told_with_what_was_tried(shell: Shell) -> None:

@@ -24,8 +24,9 @@ from barnabas.cli.options import bootstrap_option, complete_topics, output_optio
 from barnabas.cli.output import Output, to_yaml, write_out
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer
-from barnabas.errors import ApiError, ConfigError
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, FromOffset, Start
+from barnabas.client.offsets import earliest_offsets, latest_offsets
+from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 
 
@@ -99,7 +100,9 @@ def consume(
     wanted = [compile_filter(expression) for expression in filters]
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         assigned = assignment(cluster, topic, partitions)
-        consumer = Consumer(cluster, dict.fromkeys(assigned, start), reset=Beginning())
+        starts = within_range(cluster, dict.fromkeys(assigned, start))
+        # Should retention overtake us later on, what is left is read from its beginning.
+        consumer = Consumer(cluster, starts, reset=Beginning())
         for batch in batches(consumer, stop_at_end, count, wanted):
             write_out(b"".join([write(record) for record in batch]))
 
@@ -141,6 +144,26 @@ def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> lis
     for partition in assigned:
         cluster.view.partition(partition)
     return assigned
+
+
+def within_range(
+    cluster: Cluster, starts: dict[TopicPartition, Start]
+) -> dict[TopicPartition, Start]:
+    """A plain offset may suit one partition and not another: it is moved into each one's range. If it suits none, it
+    was mistyped."""
+    wanted = {found: start for found, start in starts.items() if isinstance(start, FromOffset)}
+    if not wanted:
+        return starts
+    first, end = earliest_offsets(cluster, wanted), latest_offsets(cluster, wanted)
+    if not any(first[found] <= start.offset <= end[found] for found, start in wanted.items()):
+        (partition, start), *_ = wanted.items()
+        why = f"{partition} has offsets {first[partition]} to {end[partition]}, not {start.offset}"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    moved = {
+        found: FromOffset(min(max(start.offset, first[found]), end[found]))
+        for found, start in wanted.items()
+    }
+    return {**starts, **moved}
 
 
 def writer(

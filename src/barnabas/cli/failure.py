@@ -15,7 +15,7 @@ NEXT_STEPS = {
     "shows the brokers in use",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "see what there is with `--offset beginning`",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "begin with `--offset beginning`, `--offset end` or an offset in that range",
     ErrorCode.MESSAGE_TOO_LARGE: "a batch may not exceed the topic's max.message.bytes; compression (-z zstd) helps",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for; "
     "`barnabas topics describe` shows which are missing",

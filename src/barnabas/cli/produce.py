@@ -8,6 +8,8 @@ It is a filter: what has arrived is sent as soon as the input pauses, and nothin
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -33,7 +35,7 @@ from barnabas.wire.compression import Compression
 
 CHUNK_BYTES = 256 << 10
 RECORD_BYTES_MAX = 64 << 20
-PROGRESS_EVERY = 10_000
+BAR_WIDTH = 30
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 Keyed = Callable[[bytes], tuple[bytes | None, bytes | None]]
@@ -111,20 +113,19 @@ def produce(
         cluster = stack.enter_context(Cluster(bootstrap_servers, timeout_s=timeout_s))
         check_target(cluster, topic, partition)
         producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
-        tally = Tally(topic, dry_run)
+        tally = Tally(topic, dry_run, size_of(files))
         try:
             for records in (found for source in sources for found in pieces(source, end)):
                 for record in records:
                     record_key, value = split(record)
-                    target = (
+                    if dry_run:
+                        tally.would_send(producer.target(topic, record_key, partition))
+                    else:
                         producer.send(
                             topic, value, key=record_key, headers=header_pairs, partition=partition
                         )
-                        if not dry_run
-                        else producer.target(topic, record_key, partition)
-                    )
-                    tally.gathered(target)
                 tally.sent(producer.flush())
+                tally.progress(sum(map(len, records)) + len(records) * len(end))
         finally:
             tally.finish()
     if output is not Output.TEXT or dry_run:
@@ -189,23 +190,24 @@ def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...
 
 
 class Tally:
-    """What was written where; on a terminal also a line that counts along."""
+    """What was written where; on a terminal also a line that moves along, a bar where the end is known."""
 
-    def __init__(self, topic: str, dry_run: bool) -> None:
+    def __init__(self, topic: str, dry_run: bool, bytes_expected: int | None = None) -> None:
         self.topic = topic
         self.dry_run = dry_run
-        self.read = 0
+        self.bytes_expected = bytes_expected
+        self.bytes_read = 0
         self.counts: dict[int, int] = {}
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
         self.on_terminal = sys.stderr.isatty()
 
-    def gathered(self, target: TopicPartition) -> None:
-        self.read += 1
-        if self.dry_run:
-            self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
-        if self.on_terminal and self.read % PROGRESS_EVERY == 0:
-            print(f"\r{plural(self.read, 'record')}", end="", file=sys.stderr, flush=True)
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def would_send(self, target: TopicPartition) -> None:
+        self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
 
     def sent(self, batches: list[Sent]) -> None:
         for batch in batches:
@@ -215,17 +217,23 @@ class Tally:
                 self.first.setdefault(number, batch.base_offset)
                 self.last[number] = batch.base_offset + batch.count - 1
 
+    def progress(self, bytes_read: int) -> None:
+        self.bytes_read += bytes_read
+        if self.on_terminal:
+            line = progress_line(self.total, self.bytes_read, self.bytes_expected)
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
     def finish(self) -> None:
         if self.on_terminal:
-            total = sum(self.counts.values())
             verb = "would write" if self.dry_run else "wrote"
-            print(f"\r{verb} {plural(total, 'record')} to {self.topic}", file=sys.stderr)
+            said = f"{verb} {plural(self.total, 'record')} to {self.topic}"
+            print(f"\r{said:<{BAR_WIDTH + 40}}", file=sys.stderr)
 
     def document(self) -> dict[str, Any]:
         return {
             "topic": self.topic,
             "dry_run": self.dry_run,
-            "records": sum(self.counts.values()),
+            "records": self.total,
             "partitions": [
                 {
                     "partition": number,
@@ -236,6 +244,23 @@ class Tally:
                 for number, count in sorted(self.counts.items())
             ],
         }
+
+
+def progress_line(records: int, bytes_read: int, bytes_expected: int | None) -> str:
+    """`[####····]  52%  12,000 records`, or the count alone for a pipe, whose end nobody knows."""
+    counted = plural(records, "record")
+    if not bytes_expected:
+        return counted
+    share = min(1.0, bytes_read / bytes_expected)
+    bar = ("#" * round(share * BAR_WIDTH)).ljust(BAR_WIDTH, "·")
+    return f"[{bar}] {share:4.0%}  {counted}"
+
+
+def size_of(files: tuple[BinaryIO, ...]) -> int | None:
+    """All bytes to come, if all come from regular files."""
+    stats = [os.fstat(file.fileno()) for file in files]
+    whole = bool(stats) and all(stat.S_ISREG(found.st_mode) for found in stats)
+    return sum(found.st_size for found in stats) if whole else None
 
 
 def tally_text(document: dict[str, Any]) -> str:

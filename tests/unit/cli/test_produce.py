@@ -1,10 +1,20 @@
 from __future__ import annotations
 
 import io
+import os
+from pathlib import Path
 
 import pytest
 
-from barnabas.cli.produce import Tally, parse_headers, pieces, splitter, tally_text
+from barnabas.cli.produce import (
+    Tally,
+    parse_headers,
+    pieces,
+    progress_line,
+    size_of,
+    splitter,
+    tally_text,
+)
 from barnabas.client.producer import Sent
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
@@ -76,3 +86,17 @@ def test_the_tally_tells_offsets_per_partition() -> None:
         ],
     }
     assert tally_text(tally.document()).startswith("wrote 8 records to orders")
+
+
+def test_progress_is_a_bar_where_the_end_is_known_and_a_count_elsewhere() -> None:
+    assert progress_line(12_000, 0, None) == "12,000 records"
+    assert progress_line(1, 50, 100) == "[" + "#" * 15 + "·" * 15 + "]  50%  1 record"
+    assert progress_line(3, 101, 100) == "[" + "#" * 30 + "] 100%  3 records"
+
+
+def test_only_regular_files_have_a_known_size(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    with (tmp_path / "a").open("rb") as file, Path(os.devnull).open("rb") as device:
+        assert size_of((file, file)) == 10
+        assert size_of((file, device)) is None
+    assert size_of(()) is None
