@@ -65,7 +65,7 @@ def test_the_next_batch_is_found_whatever_its_size(version: int, first: bytes, t
     found = known.find(frame)
     assert found is not None
     assert (found.key, found.acks, found.timeout_ms) == (("orders", 3), 1, 1000)
-    assert known.batch(frame, version) == then
+    assert bytes(known.batch(frame, version) or b"") == then
 
 
 @given(version=st.sampled_from(VERSIONS), offsets=st.tuples(OFFSETS, OFFSETS, OFFSETS))

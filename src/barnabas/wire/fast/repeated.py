@@ -10,7 +10,7 @@ packed with one call. Requests of any other shape (several partitions, transacti
 
 from __future__ import annotations
 
-from struct import Struct
+import struct
 
 from barnabas.wire.fast.produce import encode_produce_response
 from barnabas.wire.headers import RequestHeader, encode_response_header
@@ -26,8 +26,8 @@ FLEXIBLE_SINCE = 9
 SHAPES_MAX = 256
 NO_TAGS = b"\x00\x00\x00"  # of the partition, the topic and the request
 
-SIZE = Struct(">i")
-OFFSETS = Struct(">qqq")
+SIZE = struct.Struct(">i")
+OFFSETS = struct.Struct(">qqq")
 
 
 class RepeatedProduce:
@@ -53,7 +53,7 @@ class RepeatedProduce:
         self.start = whole[:at]
         self.end = whole[at + OFFSETS.size :]
         self.size = 4 + len(whole)
-        self.answer = Struct(f">ii{len(self.start)}sqqq{len(self.end)}s")
+        self.answer = struct.Struct(f">ii{len(self.start)}sqqq{len(self.end)}s")
 
     def encode_answer(
         self, correlation_id: int, base_offset: int, log_append_time: int, log_start_offset: int
@@ -103,7 +103,7 @@ class RepeatedProduces:
                 end = start + SIZE.unpack_from(frame, at)[0]
                 if end != len(frame):
                     return None
-        except IndexError:
+        except (IndexError, struct.error):
             return None
         return frame[start:end] if end > start else None
 
