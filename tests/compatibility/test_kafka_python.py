@@ -115,9 +115,7 @@ def test_every_kind_of_acknowledgement(
     assert [as_sample(record) for record in records] == list(SAMPLES)
 
 
-def test_an_idempotent_producer_numbers_its_batches(
-    servers: str, topic: str, files: Files
-) -> None:
+def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
     produce(servers, topic, values(*map(str, range(100))), batch_size=200)
     headers = [batch.header for batch in files.batches(topic)]
     assert [header.base_sequence for header in headers] == [h.base_offset for h in headers]
@@ -154,9 +152,7 @@ def test_many_partitions_are_filled_and_read_together(servers: str, new_topic: N
         producer.send(topic, str(number).encode(), partition=number % 20)
     producer.flush(SECONDS)
     producer.close()
-    consumer = KafkaConsumer(
-        bootstrap_servers=servers, group_id=None, auto_offset_reset="earliest"
-    )
+    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, index) for index in range(20)])
     records = take(consumer, 200)
     consumer.close()
@@ -202,9 +198,7 @@ def test_offsets_are_found_by_time(five: str, consumer_at: MakeConsumer) -> None
     assert consumer.end_offsets([partition]) == {partition: 5}
 
 
-def test_an_offset_out_of_range_is_reset_or_raised(
-    five: str, consumer_at: MakeConsumer
-) -> None:
+def test_an_offset_out_of_range_is_reset_or_raised(five: str, consumer_at: MakeConsumer) -> None:
     assert take(consumer_at(five, 77, auto_offset_reset="earliest"), 1)[0].value == b"0"
     with pytest.raises(OffsetOutOfRangeError):
         take(consumer_at(five, 77, auto_offset_reset="none"), 1)
@@ -221,9 +215,7 @@ def test_both_isolation_levels_read_everything(
 # ---- unknown topics
 
 
-def test_producing_to_an_unknown_topic_creates_it(
-    servers: str, consumer_at: MakeConsumer
-) -> None:
+def test_producing_to_an_unknown_topic_creates_it(servers: str, consumer_at: MakeConsumer) -> None:
     produce(servers, "created-by-kafka-python", values("a"))
     assert take(consumer_at("created-by-kafka-python"), 1)[0].value == b"a"
 
