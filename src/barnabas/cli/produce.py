@@ -12,7 +12,6 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import click
@@ -109,8 +108,7 @@ def produce(
     split = splitter(key, key_delimiter, empty_is_null)
     header_pairs = parse_headers(headers)
     sources = files or (sys.stdin.buffer,)
-    with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(bootstrap_servers, timeout_s=timeout_s))
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         check_target(cluster, topic, partition)
         producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
         tally = Tally(topic, dry_run, size_of(files))

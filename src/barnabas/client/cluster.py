@@ -56,7 +56,7 @@ class Cluster:
         self.bootstrap = parse_addresses(bootstrap_servers)
         self.client_id = client_id
         self.timeout_s = timeout_s
-        self.connect_timeout_s = connect_timeout_s
+        self.connect_timeout_s = min(connect_timeout_s, timeout_s)
         self.view = ClusterView()
         self.connections: dict[tuple[str, int], Connection] = {}
         # Only spreads retries of many clients in time; nothing that is decided depends on it.

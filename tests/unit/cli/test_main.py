@@ -21,6 +21,14 @@ def test_help_lists_every_command_without_importing_any() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_is_listed_can_be_called(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name, "--help"]) == 0
+    assert f"barnabas {name}" in capsys.readouterr().out
+
+
 def test_a_mistyped_command_is_wrong_usage_and_the_near_one_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.client.core import HELLO, Conversation, common_version, error_of, frame_size
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -69,6 +72,15 @@ def test_an_answer_nobody_asked_for_is_refused() -> None:
         conversation.response(memoryview(struct.pack(">i", 99)))
     with pytest.raises(RemoteWireError):
         conversation.response(memoryview(b"\0"))
+
+
+@given(st.binary(max_size=60), st.integers(0, 12))
+def test_whatever_bytes_come_they_are_read_or_refused(data: bytes, version: int) -> None:
+    conversation = speaking({3: (0, version)})
+    sent = conversation.request(MetadataRequest(topics=()), MetadataResponse)
+    with contextlib.suppress(RemoteWireError):
+        found, _ = conversation.response(memoryview(struct.pack(">i", sent.correlation_id) + data))
+        assert found == sent.correlation_id
 
 
 def test_the_highest_common_version_is_spoken() -> None:
