@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -206,3 +208,24 @@ def test_a_topic_recreated_under_its_name_is_another_topic(cluster: Cluster) -> 
     create(cluster, "again")
     assert admin.describe_topics(["again"])[0].id != before
     assert read_all(cluster, partition) == []
+
+
+def test_a_restarted_broker_costs_time_and_no_records(tmp_path: Path) -> None:
+    first = LocalCluster(data=tmp_path).start()
+    servers = first.bootstrap_servers
+    port = int(servers.rpartition(":")[2])
+    with Cluster(servers, timeout_s=30) as writing, Cluster(servers, timeout_s=30) as reading:
+        partition = create(writing, "kept")
+        producer = Producer(writing)
+        consumer = Consumer(reading, {partition: Beginning()})
+        producer.send("kept", b"before")
+        producer.flush()
+        received = consumer.records()
+        assert next(received).value == b"before"
+        first.stop()
+        producer.send("kept", b"while away")
+        with ThreadPoolExecutor(1) as elsewhere:
+            sent = elsewhere.submit(producer.flush)
+            with LocalCluster(data=tmp_path, port=port):
+                assert [found.count for found in sent.result(30)] == [1]
+                assert next(received).value == b"while away"

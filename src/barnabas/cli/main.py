@@ -77,6 +77,7 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
+    epilog='Completion of commands and topic names: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(barnabas.__version__, prog_name="barnabas")
