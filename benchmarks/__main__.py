@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from benchmarks import frames, profiling
+from benchmarks import frames, plots, profiling, report, suite
 from benchmarks.broker_process import BrokerProcess
 from benchmarks.loads import CLIENT_IN_FLIGHT, KB, MB, Load, parse_size
+
+RESULTS = Path(__file__).parent / "results"
 
 
 class Size(click.ParamType[int]):
@@ -56,9 +60,39 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-@click.group(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
-def cli() -> None:
-    """Measure a broker."""
+@click.group(
+    invoke_without_command=True,
+    context_settings={"show_default": True, "help_option_names": ["-h", "--help"]},
+)
+@click.option("--quick", is_flag=True, help="Fewer and shorter runs: under two minutes.")
+@click.option("--repeat", default=3, help="Runs of each measurement.")
+@click.pass_context
+def cli(context: click.Context, quick: bool, repeat: int) -> None:
+    """Measure a broker: everything, or with a command one load."""
+    if context.invoked_subcommand is None:
+        extent = suite.QUICK if quick else suite.FULL
+        found = measure(list(suite.steps(extent)), repeat)
+        for line in report.table(found, extent):
+            click.echo(line)
+        report.write_json(RESULTS / "latest.json", found, quick=quick, repeat=repeat)
+        drawn = plots.draw(RESULTS, found, extent)
+        names = ", ".join(["latest.json", *(path.name for path in drawn)])
+        click.echo(f"written to benchmarks/results: {names}", err=True)
+
+
+def measure(steps: list[suite.Step], repeat: int) -> dict[str, list[float]]:
+    """Round by round, every step once in each. The very first step is also run before, and not counted."""
+    steps[0].run()
+    found: dict[str, list[float]] = {}
+    with click.progressbar(
+        [step for _ in range(repeat) for step in steps],
+        file=sys.stderr,
+        item_show_func=lambda step: step.name if step else "",
+    ) as rounds:
+        for step in rounds:
+            for name, value in step.run().items():
+                found.setdefault(name, []).append(value)
+    return found
 
 
 @cli.command()

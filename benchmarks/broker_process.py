@@ -63,17 +63,18 @@ class BrokerProcess:
         overrides = [f"--override={key}={value}" for key, value in self.settings.items()]
         wanted = [f"--topic={topic}" for topic in topics]
         began = time.perf_counter()
-        self.process = subprocess.Popen(
-            [
-                *self.command,
-                *("up", "--port", "0", "--data", str(self.directory / "data")),
-                *overrides,
-                *wanted,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=(self.directory / "stderr").open("a"),
-            text=True,
-        )
+        with (self.directory / "stderr").open("a") as stderr:
+            self.process = subprocess.Popen(
+                [
+                    *self.command,
+                    *("up", "--port", "0", "--data", str(self.directory / "data")),
+                    *overrides,
+                    *wanted,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if found := ADDRESS.search(line):

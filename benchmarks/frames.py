@@ -27,13 +27,15 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.records import Record, build_batch
+from barnabas.wire.records import HEADER_SIZE, Record, build_batch, write_record
 from benchmarks.broker_process import BrokerProcess
 from benchmarks.loads import MB, TOPIC, Cost, Load
 
 FETCH_BYTES = MB
 ANSWER_BYTES_MAX = 50 * MB
 TIMEOUT_S = 60
+LAST_RECORD_MIN = 128
+"""Shorter ones do not exist in every size: where a length begins to need two bytes, one size is left out."""
 
 
 class FrameDriver:
@@ -174,26 +176,25 @@ def produce_request(partition: int, batch: bytes, acks: int = 1) -> ProduceReque
 
 
 def exact_batch(batch_bytes: int, record_bytes: int) -> tuple[int, bytes]:
-    """How many records, and a batch of exactly this size whose last record is shorter or longer than the others.
+    """How many records, and a batch of exactly this size; the last record makes up for what would be left over.
 
     Exact sizes keep the parts of a fetch aligned: 64 batches of 16 KB are 1 MB and not one byte more.
     """
-    value = bytes(range(256)) * (record_bytes // 256 + 1)
     now = now_ms()
-
-    def built(count: int, last_bytes: int) -> bytes:
-        sizes = [record_bytes] * (count - 1) + [last_bytes]
-        return build_batch([Record(at, now, None, value[:size]) for at, size in enumerate(sizes)])
-
-    count = max(1, batch_bytes // record_bytes)
-    while count > 1 and len(built(count, 0)) > batch_bytes:
-        count -= 1
-    value *= batch_bytes // len(value) + 1
-    last_bytes = batch_bytes - len(built(count, 0))
-    # The length of a length is a step or two more for longer values.
-    while len(built(count, last_bytes)) > batch_bytes:
-        last_bytes -= 1
-    return count, built(count, last_bytes)
+    value = bytes(at % 256 for at in range(record_bytes))
+    records: list[Record] = []
+    body = bytearray()
+    while HEADER_SIZE + len(body) + record_bytes + LAST_RECORD_MIN <= batch_bytes:
+        records.append(Record(len(records), now, None, value))
+        write_record(body, records[-1], 0, now)
+    left = batch_bytes - HEADER_SIZE - len(body)
+    for size in range(left, 0, -1):
+        last = Record(len(records), now, None, value[:size].ljust(size, b"."))
+        end = bytearray()
+        write_record(end, last, 0, now)
+        if len(end) == left:
+            return len(records) + 1, build_batch([*records, last])
+    raise ValueError(f"no batch of {batch_bytes} bytes with records of {record_bytes}")
 
 
 def plain(stream: socket.socket) -> socket.socket:

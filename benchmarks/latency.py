@@ -1,0 +1,140 @@
+"""How long one record takes, at a steady rate: from the moment it was due to its acknowledgement and to a consumer.
+
+Records are due on a fixed beat whether or not the broker keeps up, so a stalled broker shows in every record that had
+to wait for it. The consumer long-polls on a connection of its own, as consumers do.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import statistics
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+from barnabas.client.blocking import Connection
+from barnabas.client.core import raise_if
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.messages.produce import ProduceResponse
+from barnabas.wire.records import batch_headers
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.frames import exact_batch, plain, produce_request, some
+from benchmarks.loads import KB, MB, TOPIC
+
+WARM_UP_RECORDS = 200
+STALLED_S = 30.0
+BATCH_OVERHEAD = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    p50_ms: float
+    p99_ms: float
+
+
+def measure(
+    broker: BrokerProcess, *, acks: int, rate: int, seconds: float, record_bytes: int = KB
+) -> tuple[Latency, Latency]:
+    """Of acknowledgements, and of consumption."""
+    topic_id = broker.create_topic(TOPIC, 1)
+    _, batch = exact_batch(record_bytes + BATCH_OVERHEAD, 2 * record_bytes)
+    producer = SingleRecords(broker, batch, acks)
+    consumer = LongPoll(broker, topic_id)
+    gc.disable()
+    try:
+        keep_the_beat(producer, consumer, WARM_UP_RECORDS + int(rate * seconds), 1 / rate)
+    finally:
+        gc.enable()
+        producer.connection.close()
+        consumer.connection.close()
+    return summary(producer.acknowledged_s), summary(consumer.consumed_s)
+
+
+def keep_the_beat(
+    producer: SingleRecords, consumer: LongPoll, count: int, interval_s: float
+) -> None:
+    sockets = [producer.socket, consumer.socket]
+    due: list[float] = []
+    consumer.ask()
+    next_due = time.perf_counter()
+    while len(producer.acknowledged_s) < count or len(consumer.consumed_s) < count:
+        while len(due) < count and time.perf_counter() >= next_due:
+            due.append(next_due)
+            producer.send()
+            next_due += interval_s
+        wait_s = max(0.0, next_due - time.perf_counter()) if len(due) < count else STALLED_S
+        ready, _, _ = select.select(sockets, [], [], wait_s)
+        now = time.perf_counter()
+        if producer.socket in ready:
+            producer.read(due, now)
+        if consumer.socket in ready:
+            consumer.read(due, now)
+        if now - due[min(len(producer.acknowledged_s), len(consumer.consumed_s)) - 1] > STALLED_S:
+            raise RuntimeError(f"records were under way for more than {STALLED_S} s")
+
+
+class SingleRecords:
+    """A producer that sends one record at a time. All answers have one size, so they are counted."""
+
+    def __init__(self, broker: BrokerProcess, batch: bytes, acks: int) -> None:
+        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.socket = plain(self.connection.stream)
+        self.frame = self.connection.conversation.request(
+            produce_request(0, batch, acks), ProduceResponse
+        ).data
+        self.buffer = memoryview(bytearray(MB))
+        self.acknowledged_s: list[float] = []
+        self.answer_bytes = 0
+        self.received_bytes = 0
+
+    def send(self) -> None:
+        self.socket.sendall(self.frame)
+
+    def read(self, due: list[float], now: float) -> None:
+        self.received_bytes += some(self.socket.recv_into(self.buffer))
+        self.answer_bytes = self.answer_bytes or 4 + int.from_bytes(self.buffer[:4], "big")
+        while len(self.acknowledged_s) < self.received_bytes // self.answer_bytes:
+            self.acknowledged_s.append(now - due[len(self.acknowledged_s)])
+
+
+class LongPoll:
+    """A consumer at the end of the log, always with one fetch under way."""
+
+    def __init__(self, broker: BrokerProcess, topic_id: UUID) -> None:
+        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.socket = plain(self.connection.stream)
+        self.topic_id = topic_id
+        self.buffer = memoryview(bytearray(MB))
+        self.pending = bytearray()
+        self.consumed_s: list[float] = []
+
+    def ask(self) -> None:
+        partition = FetchPartition(0, fetch_offset=len(self.consumed_s), partition_max_bytes=MB)
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            topics=(FetchTopic(topic_id=self.topic_id, partitions=(partition,)),),
+        )
+        self.socket.sendall(self.connection.conversation.request(request, FetchResponse).data)
+
+    def read(self, due: list[float], now: float) -> None:
+        pending = self.pending
+        pending += self.buffer[: some(self.socket.recv_into(self.buffer))]
+        size = 4 + int.from_bytes(pending[:4], "big")
+        if len(pending) < max(8, size):
+            return
+        answer = self.connection.conversation.response(memoryview(bytes(pending[4:]))).message
+        pending.clear()
+        assert isinstance(answer, FetchResponse)
+        partition = answer.responses[0].partitions[0]
+        raise_if(answer.error_code or partition.error_code)
+        for _, header in batch_headers(partition.records or b""):
+            while len(self.consumed_s) < header.next_offset:
+                self.consumed_s.append(now - due[len(self.consumed_s)])
+        self.ask()
+
+
+def summary(all_s: list[float]) -> Latency:
+    hundredths = statistics.quantiles(all_s[WARM_UP_RECORDS:], n=100)
+    return Latency(p50_ms=hundredths[49] * 1e3, p99_ms=hundredths[98] * 1e3)

@@ -1,0 +1,119 @@
+"""The same loads through librdkafka, the client most applications outside Java use."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as AssignedPartition
+
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.loads import KB, MB, TOPIC, Cost, Load
+
+BATCH_BYTES_MAX = 1_000_000
+"""A little below what a broker takes by default, as librdkafka has it too."""
+CONSUME_COUNT = 10_000
+QUEUE_BYTES = 64 * MB
+STALLED_S = 60
+
+
+def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost]:
+    """Both directions of one load against a broker that has no topic of that name yet."""
+    broker.create_topic(TOPIC, load.partitions)
+    return measure_produce(broker, load), measure_consume(broker, load)
+
+
+def record_counts(load: Load) -> tuple[int, int]:
+    """Of the warm-up, and of the run."""
+    warm_up = load.warm_up_batches * load.batch_bytes // load.record_bytes
+    return warm_up, load.batches * load.batch_bytes // load.record_bytes
+
+
+def measure_produce(broker: BrokerProcess, load: Load) -> Cost:
+    warm_up, count = record_counts(load)
+    producer = Producer(producer_settings(broker, load))
+    produce(producer, load, warm_up)
+    cpu_s, began = broker.cpu_s(), time.perf_counter()
+    produce(producer, load, count)
+    return Cost(
+        data_bytes=count * load.record_bytes,
+        wall_s=time.perf_counter() - began,
+        cpu_s=broker.cpu_s() - cpu_s,
+    )
+
+
+def producer_settings(broker: BrokerProcess, load: Load) -> dict[str, object]:
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "acks": 1,
+        "batch.size": min(load.batch_bytes, BATCH_BYTES_MAX),
+        "batch.num.messages": 1_000_000,
+        # Long enough that a batch leaves because it is full.
+        "linger.ms": 500,
+        "max.in.flight.requests.per.connection": load.in_flight,
+        "queue.buffering.max.messages": queue_records(load),
+        "queue.buffering.max.kbytes": 2 * QUEUE_BYTES // KB,
+        "delivery.report.only.error": True,
+        "error_cb": raise_error,
+    }
+
+
+def queue_records(load: Load) -> int:
+    return QUEUE_BYTES // load.record_bytes
+
+
+def produce(producer: Producer, load: Load, count: int) -> None:
+    value = bytes(load.record_bytes)
+    partitions, send, half = load.partitions, producer.produce, queue_records(load) // 2
+    for number in range(count):
+        while True:
+            try:
+                send(TOPIC, value, partition=number % partitions)
+                break
+            except BufferError:
+                # Half the queue is let go before more is put in, rather than one record at a time.
+                while len(producer) > half:
+                    producer.poll(0.001)
+    if left := producer.flush(STALLED_S):
+        raise RuntimeError(f"{left} records were not acknowledged in {STALLED_S} s")
+
+
+def measure_consume(broker: BrokerProcess, load: Load) -> Cost:
+    """From the beginning to the end; what the warm-up wrote is read as the warm-up."""
+    warm_up, count = record_counts(load)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "error_cb": raise_error,
+        }
+    )
+    try:
+        consumer.assign([AssignedPartition(TOPIC, number, 0) for number in range(load.partitions)])
+        consume(consumer, warm_up)
+        cpu_s, began = broker.cpu_s(), time.perf_counter()
+        consume(consumer, count)
+        return Cost(
+            data_bytes=count * load.record_bytes,
+            wall_s=time.perf_counter() - began,
+            cpu_s=broker.cpu_s() - cpu_s,
+        )
+    finally:
+        consumer.close()
+
+
+def consume(consumer: Consumer, count: int) -> None:
+    """Never asks for more than there is: the call would wait out its timeout for it."""
+    left = count
+    while left:
+        messages = consumer.consume(min(left, CONSUME_COUNT), STALLED_S)
+        if not messages:
+            raise RuntimeError(f"{left} records did not come in {STALLED_S} s")
+        if error := messages[-1].error():
+            raise KafkaException(error)
+        left -= len(messages)
+
+
+def raise_error(error: object) -> None:
+    raise KafkaException(error)

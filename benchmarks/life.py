@@ -1,0 +1,87 @@
+"""A broker beside its loads: how soon it is there, what it costs to have it, how soon it is back after a crash."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from barnabas.client.blocking import Connection
+from barnabas.client.core import raise_if
+from barnabas.wire.messages.produce import ProduceResponse
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.frames import FrameDriver, check_all_arrived, exact_batch, produce_request
+from benchmarks.loads import KB, TOPIC, Load
+
+LOCAL_CLUSTER = """
+import time
+began = time.perf_counter()
+from barnabas.local_cluster import LocalCluster
+imported = time.perf_counter()
+with LocalCluster(brokers=1) as local:
+    started = time.perf_counter()
+    from barnabas.client.admin import Admin, NewTopic
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.producer import Producer
+    ready = time.perf_counter()
+    with Cluster(local.bootstrap_servers) as cluster:
+        Admin(cluster).create_topics([NewTopic(name="greetings", partitions=1)])
+        with Producer(cluster) as producer:
+            producer.send("greetings", b"hello")
+            assert producer.flush()
+        acknowledged = time.perf_counter()
+without_imports = started - imported + acknowledged - ready
+print(imported - began + without_imports, without_imports)
+"""
+
+
+def process_to_first_record_s() -> float:
+    """From the start of the process until a record of a topic it was told to create is acknowledged."""
+    _, batch = exact_batch(KB, KB)
+    broker = BrokerProcess()
+    began = time.perf_counter()
+    try:
+        broker.start(f"{TOPIC}:1:1")
+        connection = Connection.open(*broker.address, client_id="benchmark")
+        answer = connection.exchange(produce_request(0, batch), ProduceResponse)
+        first_record_s = time.perf_counter() - began
+        raise_if(answer.responses[0].partition_responses[0].error_code)
+        connection.close()
+        return first_record_s
+    finally:
+        broker.kill()
+        broker.remove()
+
+
+def local_cluster_to_first_record_s() -> tuple[float, float]:
+    """With the import of LocalCluster, and without it; the client's own imports are not counted."""
+    run = subprocess.run(
+        [sys.executable, "-c", LOCAL_CLUSTER], check=True, capture_output=True, text=True
+    )
+    with_imports, without = run.stdout.split()
+    return float(with_imports), float(without)
+
+
+def idle(partitions: int, seconds: float) -> tuple[float, float]:
+    """Resident MB, and percent of one core, of a broker that nobody asks anything."""
+    with BrokerProcess() as broker:
+        if partitions:
+            broker.create_topic(TOPIC, partitions)
+        time.sleep(1)
+        cpu_s = broker.cpu_s()
+        time.sleep(seconds)
+        return broker.resident_bytes() / 1e6, (broker.cpu_s() - cpu_s) / seconds * 100
+
+
+def recovery_s(load: Load) -> tuple[float, float]:
+    """Start-up after kill -9, until it serves and all records are there; and after a clean stop, for comparison."""
+    with BrokerProcess() as broker:
+        driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
+        driver.produce(load.batches)
+        driver.close()
+        broker.kill()
+        crashed_s = broker.start().start_s
+        check_all_arrived(broker, driver)
+        broker.stop()
+        clean_s = broker.start().start_s
+        return crashed_s, clean_s

@@ -1,0 +1,152 @@
+"""Measurements as a table, as JSON and with the facts of the machine that matter to them."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+
+from benchmarks.loads import short
+from benchmarks.suite import Extent, load_name, target_of
+
+Measurements = Mapping[str, list[float]]
+
+NAMES = {
+    "start/process/s": "process start to first record, s",
+    "start/local_cluster/s": "LocalCluster to first record, with imports, s",
+    "start/local_cluster_imported/s": "LocalCluster to first record, imports done, s",
+}
+UNITS = {
+    "p50_ms": "p50, ms",
+    "p99_ms": "p99, ms",
+    "resident_mb": "resident MB",
+    "percent_of_a_core": "% of a core",
+    "s": "start after kill -9, s",
+    "s_per_gb": "s per GB more than after a clean stop",
+}
+
+
+def table(found: Measurements, extent: Extent) -> Iterator[str]:
+    for direction in ("produce", "fetch"):
+        yield from direction_table(found, extent, direction)
+        yield ""
+    yield f"{'':50} {'median':>8}  {'spread':<15} {'target':<8}"
+    for name, values in found.items():
+        if name.split("/")[0] in ("frames", "librdkafka"):
+            continue
+        low, middle, high = (digits(value) for value in spread(values))
+        yield f"{label(name):50} {middle:>8}  {low + '–' + high:<15} {wanted(name, values)}".rstrip()
+
+
+def direction_table(found: Measurements, extent: Extent, direction: str) -> Iterator[str]:
+    yield f"{direction:15}|{' prebuilt frames':<43}| librdkafka"
+    columns = f"{'MB/s':>6} {'spread':10}{'CPU-s/GB':>8} {'spread':9}"
+    yield f"record batch p.|{columns} {'target':8}|{columns}".rstrip()
+    for record in extent.record_sizes:
+        for partitions in extent.partitions:
+            for batch in extent.batch_sizes:
+                ours = load_name("frames", direction, record, batch, partitions)
+                theirs = load_name("librdkafka", direction, record, batch, partitions)
+                cpu = f"{ours}/cpu_s_per_gb"
+                yield (
+                    f"{short(record):>6} {short(batch):>5} {partitions:2}|{cells(found, ours)} "
+                    f"{wanted(cpu, found[cpu]):8}|{cells(found, theirs)}"
+                ).rstrip()
+
+
+def cells(found: Measurements, name: str) -> str:
+    low, middle, high = spread(found[f"{name}/mb_per_s"])
+    cpu_low, cpu_middle, cpu_high = spread(found[f"{name}/cpu_s_per_gb"])
+    return (
+        f"{middle:6.0f} {f'{low:.0f}–{high:.0f}':10}"
+        f"{cpu_middle:8.2f} {f'{cpu_low:.2f}–{cpu_high:.2f}':9}"
+    )
+
+
+def wanted(name: str, values: list[float]) -> str:
+    """The target, with a mark where it was missed."""
+    limit = target_of(name)
+    if limit is None:
+        return ""
+    return f"≤{limit:g} {'✓' if statistics.median(values) <= limit else '✗'}"
+
+
+def label(name: str) -> str:
+    if name in NAMES:
+        return NAMES[name]
+    *parts, unit = name.split("/")
+    return f"{' '.join(parts)}, {UNITS[unit]}"
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    return min(values), statistics.median(values), max(values)
+
+
+def digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def write_json(path: Path, found: Measurements, *, quick: bool, repeat: int) -> None:
+    measurements = {}
+    for name, values in found.items():
+        low, middle, high = spread(values)
+        measurements[name] = {
+            "median": middle,
+            "min": low,
+            "max": high,
+            "values": values,
+            "target": target_of(name),
+        }
+    content = {
+        "machine": machine(),
+        "quick": quick,
+        "repeat": repeat,
+        "measurements": measurements,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def machine() -> dict[str, str | int | float | None]:
+    """What the numbers depend on; nothing that would tell whose machine it was."""
+    return {
+        "cores": os.cpu_count(),
+        "cpu": cpu_kind(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "commit": commit(),
+    }
+
+
+def cpu_kind() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
+
+
+def commit() -> str | None:
+    """With a + if the broker's source differs from it."""
+    directory = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        run = subprocess.run(
+            ["git", *arguments], cwd=directory, capture_output=True, text=True, check=True
+        )
+        return run.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "../src")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

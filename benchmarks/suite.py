@@ -1,0 +1,159 @@
+"""Everything there is to measure, as steps that are repeated in rounds.
+
+A round runs every step once, so that what is compared alternates and a busy minute of the machine touches all alike. A
+step answers with named numbers; the name says what was measured, the last part of it the unit:
+
+    frames/produce/1k/128k/1p/cpu_s_per_gb
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import partial
+from itertools import product
+from types import ModuleType
+
+from benchmarks import frames, latency, librdkafka, life
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.loads import GB, KB, MB, Load, short
+
+TARGETS = {
+    "frames/produce/*/16k/*/cpu_s_per_gb": 2.2,
+    "frames/produce/*/128k/*/cpu_s_per_gb": 0.7,
+    "frames/fetch/*/cpu_s_per_gb": 0.25,
+    "start/local_cluster/s": 0.3,
+    "idle/0p/resident_mb": 60.0,
+    "idle/0p/percent_of_a_core": 1.0,
+}
+"""At most this."""
+
+WAYS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
+ACKS = {"1": 1, "all": -1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much of everything; `bytes_of` gives the amount per run for a way and a record size."""
+
+    record_sizes: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    partitions: tuple[int, ...]
+    bytes_of: dict[tuple[str, int], int]
+    rate: int
+    latency_s: float
+    idle_s: float
+    idle_partitions: tuple[int, ...]
+    recovery_bytes: int
+
+
+FULL = Extent(
+    record_sizes=(100, KB),
+    batch_sizes=(16 * KB, 128 * KB, MB),
+    partitions=(1, 8),
+    bytes_of={
+        ("frames", 100): 512 * MB,
+        ("frames", KB): 512 * MB,
+        ("librdkafka", 100): 64 * MB,
+        ("librdkafka", KB): 256 * MB,
+    },
+    rate=1000,
+    latency_s=10,
+    idle_s=5,
+    idle_partitions=(0, 1000),
+    recovery_bytes=GB,
+)
+QUICK = replace(
+    FULL,
+    record_sizes=(KB,),
+    partitions=(1,),
+    bytes_of={("frames", KB): 192 * MB, ("librdkafka", KB): 64 * MB},
+    latency_s=2,
+    idle_s=2,
+    recovery_bytes=256 * MB,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    name: str
+    run: Callable[[], dict[str, float]]
+
+
+def steps(extent: Extent) -> Iterator[Step]:
+    for record, partitions, batch, way in product(
+        extent.record_sizes, extent.partitions, extent.batch_sizes, WAYS
+    ):
+        load = Load(
+            batch_bytes=batch,
+            record_bytes=record,
+            partitions=partitions,
+            total_bytes=extent.bytes_of[way, record],
+        )
+        yield Step(name=f"{way}: {load}", run=partial(throughput, way, load))
+    for acks in ACKS:
+        yield Step(name=f"latency with acks={acks}", run=partial(delays, acks, extent))
+    yield Step(name="start-up", run=start_up)
+    for partitions in extent.idle_partitions:
+        yield Step(
+            name=f"idle with {partitions} partitions",
+            run=partial(idle, partitions, extent.idle_s),
+        )
+    yield Step(name="recovery", run=partial(recovery, extent.recovery_bytes))
+
+
+def throughput(way: str, load: Load) -> dict[str, float]:
+    with BrokerProcess() as broker:
+        costs = WAYS[way].run_produce_and_fetch(broker, load)
+    found = {}
+    for direction, cost in zip(("produce", "fetch"), costs, strict=True):
+        name = load_name(way, direction, load.record_bytes, load.batch_bytes, load.partitions)
+        found[f"{name}/mb_per_s"] = cost.mb_per_s
+        found[f"{name}/cpu_s_per_gb"] = cost.cpu_s_per_gb
+    return found
+
+
+def load_name(way: str, direction: str, record: int, batch: int, partitions: int) -> str:
+    return f"{way}/{direction}/{short(record)}/{short(batch)}/{partitions}p"
+
+
+def delays(acks: str, extent: Extent) -> dict[str, float]:
+    with BrokerProcess() as broker:
+        acknowledged, consumed = latency.measure(
+            broker, acks=ACKS[acks], rate=extent.rate, seconds=extent.latency_s
+        )
+    return {
+        f"latency/acks={acks}/{event}/{part}_ms": value
+        for event, found in (("acknowledged", acknowledged), ("consumed", consumed))
+        for part, value in (("p50", found.p50_ms), ("p99", found.p99_ms))
+    }
+
+
+def start_up() -> dict[str, float]:
+    with_imports, without = life.local_cluster_to_first_record_s()
+    return {
+        "start/process/s": life.process_to_first_record_s(),
+        "start/local_cluster/s": with_imports,
+        "start/local_cluster_imported/s": without,
+    }
+
+
+def idle(partitions: int, seconds: float) -> dict[str, float]:
+    resident_mb, percent = life.idle(partitions, seconds)
+    return {
+        f"idle/{partitions}p/resident_mb": resident_mb,
+        f"idle/{partitions}p/percent_of_a_core": percent,
+    }
+
+
+def recovery(size: int) -> dict[str, float]:
+    crashed_s, clean_s = life.recovery_s(Load(batch_bytes=128 * KB, total_bytes=size))
+    return {
+        f"recovery/{short(size)}/s": crashed_s,
+        f"recovery/{short(size)}/s_per_gb": (crashed_s - clean_s) / (size / 1e9),
+    }
+
+
+def target_of(name: str) -> float | None:
+    return next((limit for pattern, limit in TARGETS.items() if fnmatch(name, pattern)), None)

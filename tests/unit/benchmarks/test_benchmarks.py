@@ -1,0 +1,82 @@
+"""The harness runs, on amounts too small to say anything about speed."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from barnabas.wire.records import read_header
+from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.loads import KB, MB, Load, parse_size, short
+
+SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
+
+
+def made_up(extent: suite.Extent) -> dict[str, list[float]]:
+    """Wide numbers for every name the tables and plots look up."""
+    found = {"latency/acks=all/acknowledged/p99_ms": [0.1, 12.5, 123.0]}
+    for way, direction in itertools.product(suite.WAYS, ("produce", "fetch")):
+        for record, batch, partitions in itertools.product(
+            extent.record_sizes, extent.batch_sizes, extent.partitions
+        ):
+            name = suite.load_name(way, direction, record, batch, partitions)
+            found[f"{name}/mb_per_s"] = [1000.0, 1234.5, 9999.0]
+            found[f"{name}/cpu_s_per_gb"] = [1.111, 2.222, 19.99]
+    return found
+
+
+@pytest.mark.parametrize("way", [frames, librdkafka])
+def test_a_load_is_produced_and_fetched(way: object) -> None:
+    assert way in suite.WAYS.values()
+    with BrokerProcess() as broker:
+        produced, fetched = way.run_produce_and_fetch(broker, SMALL)  # type: ignore[attr-defined]
+    assert produced.data_bytes == SMALL.batches * SMALL.batch_bytes == MB
+    assert fetched.data_bytes >= MB
+    assert produced.cpu_s > 0
+
+
+def test_a_batch_that_did_not_arrive_is_noticed() -> None:
+    with BrokerProcess() as broker:
+        driver = frames.FrameDriver(broker, broker.create_topic("load", 2), SMALL)
+        driver.produced += 2
+        with pytest.raises(RuntimeError, match="should end at"):
+            frames.check_all_arrived(broker, driver)
+        driver.close()
+
+
+def test_every_record_of_the_beat_is_acknowledged_and_consumed() -> None:
+    with BrokerProcess() as broker:
+        acknowledged, consumed = latency.measure(broker, acks=-1, rate=1000, seconds=0.1)
+    assert 0 < acknowledged.p50_ms <= acknowledged.p99_ms
+    assert 0 < consumed.p50_ms <= consumed.p99_ms
+
+
+def test_a_profile_by_calls_names_the_functions_of_the_broker() -> None:
+    found = profiling.profile("produce", SMALL, "calls")
+    assert found.requests == SMALL.batches
+    assert any(row.where == "broker/handlers/produce.py" for row in found.by_function())
+
+
+@pytest.mark.parametrize("batch_bytes", [KB, 16 * KB, 128 * KB, MB])
+@pytest.mark.parametrize("record_bytes", [100, KB])
+def test_a_batch_has_exactly_the_size_asked_for(batch_bytes: int, record_bytes: int) -> None:
+    count, batch = frames.exact_batch(batch_bytes, record_bytes)
+    assert len(batch) == batch_bytes
+    assert read_header(batch).count == count
+
+
+@pytest.mark.parametrize("extent", [suite.QUICK, suite.FULL])
+def test_the_tables_fit_a_hundred_columns(extent: suite.Extent) -> None:
+    assert max(map(len, report.table(made_up(extent), extent))) <= 100
+
+
+def test_there_is_a_plot_for_each_of_the_two_numbers(tmp_path: Path) -> None:
+    drawn = plots.draw(tmp_path, made_up(suite.FULL), suite.FULL)
+    assert [path.name for path in drawn] == ["cpu_s_per_gb.svg", "mb_per_s.svg"]
+    assert all(path.stat().st_size for path in drawn)
+
+
+@pytest.mark.parametrize("text", ["100", "1k", "16k", "128k", "1m", "3g"])
+def test_sizes_are_read_as_they_are_written(text: str) -> None:
+    assert short(parse_size(text)) == text
