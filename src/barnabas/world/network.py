@@ -245,6 +245,9 @@ class SocketStream:
     # ---- the end
 
     def close(self, reason: str) -> None:
+        if self.is_corked and self.pending:
+            self.is_corked = False
+            self.flush()  # what was answered before the reason to close; may close by itself
         if self.is_closed:
             return
         self.is_closed = True
