@@ -28,6 +28,7 @@ IDLE_BUFFER_BYTES = 16 * 1024
 BUSY_BUFFER_BYTES = 1048576  # several pipelined requests in one read
 CONTROL_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_PER_TURN = 32
+ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 PRODUCE = 0
 
 SIZE = Struct(">i")
@@ -53,20 +54,29 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.holders: dict[Connection, None] = {}
         self.waiting: list[Connection] = []
 
     def take(self, size_bytes: int, connection: Connection) -> bool:
-        if self.used_bytes and self.used_bytes + size_bytes > self.limit_bytes:
+        if not self.fits(size_bytes):
+            for holder in list(self.holders):
+                holder.shrink_when_idle()
+        if not self.fits(size_bytes):
             self.waiting.append(connection)
             return False
         self.used_bytes += size_bytes
+        self.holders[connection] = None
         return True
 
-    def give_back(self, size_bytes: int) -> None:
+    def fits(self, size_bytes: int) -> bool:
+        return not self.used_bytes or self.used_bytes + size_bytes <= self.limit_bytes
+
+    def give_back(self, size_bytes: int, connection: Connection) -> None:
         self.used_bytes -= size_bytes
+        del self.holders[connection]
         waiting, self.waiting = self.waiting, []
-        for connection in waiting:
-            connection.memory_is_free()
+        for waiter in waiting:
+            waiter.memory_is_free()
 
 
 class Connection:
@@ -87,6 +97,7 @@ class Connection:
         "memory",
         "on_closed",
         "produces",
+        "reserved_at",
         "reserved_bytes",
         "serve",
         "start",
@@ -119,6 +130,7 @@ class Connection:
         self.start = 0
         self.end = 0
         self.reserved_bytes = 0
+        self.reserved_at = 0.0
         self.client_software = ("", "")
         self.produces = RepeatedProduces()
         self.answering: asyncio.Future[Answer] | None = None
@@ -238,14 +250,26 @@ class Connection:
         self.start, self.end = 0, have
 
     def reserve(self, size: int) -> bool:
-        missing = size - self.reserved_bytes
-        if missing <= 0 or size <= BUSY_BUFFER_BYTES:
+        if size <= self.reserved_bytes or size <= BUSY_BUFFER_BYTES:
             return True
-        if not self.memory.take(missing, self):
+        # What an earlier frame left goes first: two who hold a part and wait for the rest would wait for each other.
+        if self.reserved_bytes:
+            self.replace_buffer(max(IDLE_BUFFER_BYTES, self.end - self.start))
+            self.release_memory()
+        if not self.memory.take(size, self):
             self.waits_for_memory = True
             return False
         self.reserved_bytes = size
+        self.reserved_at = self.loop.time()
         return True
+
+    def hoards_memory(self, now: float) -> bool:
+        """Others wait for what a frame here has been promised, and it does not come."""
+        return (
+            bool(self.reserved_bytes and self.memory.waiting)
+            and self.answering is None
+            and now - self.reserved_at > ARRIVAL_SECONDS_MAX
+        )
 
     def memory_is_free(self) -> None:
         if not self.is_closed:
@@ -255,10 +279,10 @@ class Connection:
     def release_memory(self) -> None:
         reserved, self.reserved_bytes = self.reserved_bytes, 0
         if reserved:
-            self.memory.give_back(reserved)
+            self.memory.give_back(reserved, self)
 
     def shrink_when_idle(self) -> None:
-        """Give a large buffer back; called now and then by the listener."""
+        """Give a large buffer back: when nothing came for a while, or others need it."""
         if self.start == self.end and self.answering is None and not self.is_draining:
             if self.capacity > IDLE_BUFFER_BYTES:
                 self.replace_buffer(IDLE_BUFFER_BYTES)

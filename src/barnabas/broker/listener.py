@@ -17,6 +17,7 @@ from barnabas.world.ports import Listener, Network, Receiver, Stream
 logger = logging.getLogger("barnabas.network")
 
 SWEEP_SECONDS = 5.0
+SWEEP_SECONDS_MIN = 0.1
 UNLIMITED_MEANS_BYTES = 1 << 30  # queued.max.request.bytes=-1 still ends somewhere
 
 
@@ -101,15 +102,20 @@ class Listeners:
         """For ever: close who has been silent too long, take back buffers of who is idle."""
         loop = asyncio.get_running_loop()
         idle_seconds_max = self.limits.idle_ms_max / 1000
+        period = SWEEP_SECONDS
+        if idle_seconds_max >= 0:
+            period = min(period, max(idle_seconds_max / 4, SWEEP_SECONDS_MIN))
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(period)
             now = loop.time()
             for connection in list(self.connections):
-                silent_seconds = now - connection.active_at
-                if silent_seconds < SWEEP_SECONDS:
+                if connection.hoards_memory(now):
+                    connection.refuse([], "a large request is too slow (queued.max.request.bytes)")
                     continue
-                connection.shrink_when_idle()
-                if self.limits.idle_ms_max >= 0 and silent_seconds > idle_seconds_max:
+                silent_seconds = now - connection.active_at
+                if silent_seconds >= SWEEP_SECONDS:
+                    connection.shrink_when_idle()
+                if 0 <= idle_seconds_max < silent_seconds:
                     connection.stream.close("idle for longer than connections.max.idle.ms")
 
     async def stop_listening(self) -> None:
