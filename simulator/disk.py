@@ -77,6 +77,7 @@ class ForgetfulFile:
         self.disk = disk
         self.name = path
         self.node = node
+        self.is_closed = False
 
     @property
     def path(self) -> str:
@@ -86,17 +87,18 @@ class ForgetfulFile:
         return len(self.node.data)
 
     def append(self, parts: Sequence[Buffer]) -> None:
+        self.check()
         self.disk.before_write(self.name, sum(map(len, parts)))
         for part in parts:
             self.node.data += part
         self.node.modified_ms = self.disk.now_ms()
 
     def read(self, position: int, size: int) -> bytes:
-        self.disk.check(self.name)
+        self.check()
         return bytes(memoryview(self.node.data)[position : position + size])
 
     def truncate(self, size: int) -> None:
-        self.disk.check(self.name)
+        self.check()
         del self.node.data[size:]
         self.node.data += bytes(size - len(self.node.data))
         self.node.unsynced_from = min(self.node.unsynced_from, size)
@@ -110,7 +112,12 @@ class ForgetfulFile:
         raise StorageError(self.name, "a simulated file has no descriptor")
 
     def close(self) -> None:
-        return
+        self.is_closed = True
+
+    def check(self) -> None:
+        self.disk.check(self.name)
+        if self.is_closed:
+            raise StorageError(self.name, "the file was closed")
 
 
 class ForgetfulLock:
@@ -226,8 +233,8 @@ class ForgetfulDisk:
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         self.syncs += 1
         for file in files:
-            self.check(file.path)
             assert isinstance(file, ForgetfulFile)
+            file.check()
             file.node.sync()
         for path in directories:
             self.directory(path).sync()

@@ -25,10 +25,10 @@ from uuid import UUID
 from zlib import crc32
 
 from barnabas.config.topic import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, RemoteWireError, StorageError
+from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import NO_TIMESTAMP
+from barnabas.storage import acceptance, follower, retention, snapshots, timestamps, truncation
 from barnabas.storage import epochs as leader_epochs
-from barnabas.storage import follower, retention, snapshots, timestamps, truncation
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.follower import FollowerAppend
@@ -40,7 +40,6 @@ from barnabas.storage.timestamps import TimestampOffset
 from barnabas.wire.records import (
     LOG_APPEND_TIME,
     BatchHeader,
-    records,
     stamp,
     stamp_log_append_time,
 )
@@ -270,11 +269,11 @@ class Log:
         """
         size = header[1] + 12
         if size > self.max_batch_bytes or size > self.segment_bytes:
-            raise self.too_large(size)
+            raise acceptance.too_large(size, self.config)
         timestamp = header[8]
         if self.looks_into_records or not self.log_append_time:
             if timestamp - now_ms > self.timestamp_after_max_ms or self.looks_into_records:
-                self.check_records(batch, header, now_ms)
+                acceptance.check_records(batch, header, self.config, now_ms)
             if header[5] & LOG_APPEND_TIME:
                 raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets log append time")
         producer_id = header[9]
@@ -314,33 +313,6 @@ class Log:
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
         """Take over whole batches as the leader numbered them; one that is cut short at the end is left out."""
         return follower.append(self, data, now_ms)
-
-    def check_records(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        config = self.config
-        latest = now_ms + self.timestamp_after_max_ms
-        earliest = now_ms - config.message_timestamp_before_max_ms
-        needs_key = "compact" in config.cleanup_policy
-        if not self.log_append_time and header.max_timestamp > latest:
-            why = f"timestamp {header.max_timestamp} is later than {latest}"
-            raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)
-        try:
-            for record in records(batch):
-                if needs_key and record.key is None:
-                    raise ApiError(
-                        ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key"
-                    )
-                if not self.log_append_time and NO_TIMESTAMP != record.timestamp < earliest:
-                    why = f"timestamp {record.timestamp} is earlier than {earliest}"
-                    raise ApiError(ErrorCode.INVALID_TIMESTAMP, why)
-        except RemoteWireError as error:
-            raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
-
-    def too_large(self, size: int) -> ApiError:
-        if size > self.max_batch_bytes:
-            why = f"{size} bytes, max.message.bytes is {self.max_batch_bytes}"
-            return ApiError(ErrorCode.MESSAGE_TOO_LARGE, why)
-        why = f"{size} bytes, segment.bytes is {self.segment_bytes}"
-        return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
 
     # ---- read ---------------------------------------------------------------------------------------------------
 
@@ -385,6 +357,8 @@ class Log:
         """Where reading in this segment must stop so that nothing at or beyond `bound` is read."""
         if bound >= self.log_end_offset:
             return segment.size
+        if bound <= segment.base_offset:
+            return 0
         if segment is self.active:
             if self.tail.holds(bound):
                 return self.tail.batch_of(bound, segment.size)[0]

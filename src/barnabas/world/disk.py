@@ -28,6 +28,7 @@ from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
 from barnabas.world.ports import Buffer, DirectoryLock, File
 
 NO_DESCRIPTOR = -1
+CLOSED = -2
 DESCRIPTORS = 2048
 SYNC_THREADS = 4
 PARTS_MAX = 512  # below IOV_MAX everywhere
@@ -126,9 +127,10 @@ class RealFile:
         return self.descriptor
 
     def close(self) -> None:
-        if self.descriptor >= 0:
+        """For good: the name may belong to another file by now, so it is not opened again."""
+        descriptor, self.descriptor = self.descriptor, CLOSED
+        if descriptor >= 0:
             self.disk.opened.pop(self, None)
-            descriptor, self.descriptor = self.descriptor, NO_DESCRIPTOR
             os.close(descriptor)
 
 
@@ -166,6 +168,8 @@ class RealDisk:
             return file
 
     def reopen(self, file: RealFile) -> int:
+        if file.descriptor == CLOSED:
+            raise StorageError(file.name, "the file was closed")
         with translating(file.name):
             self.make_room()
             file.descriptor = os.open(file.name, os.O_RDWR | os.O_CLOEXEC)

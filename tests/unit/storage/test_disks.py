@@ -78,6 +78,20 @@ def test_names_come_sorted_and_missing_ones_are_errors(place: tuple[Disk, str]) 
     assert disk.list(root) == []
 
 
+def test_a_closed_file_stays_closed(place: tuple[Disk, str]) -> None:
+    """Its name may belong to another topic's log by now."""
+    disk, root = place
+    file = disk.open(f"{root}/file", create=True)
+    file.append([b"old"])
+    file.close()
+    disk.remove(f"{root}/file")
+    disk.replace_bytes(f"{root}/file", b"new")
+    for act in (lambda: file.read(0, 3), lambda: file.append([b"x"]), lambda: file.truncate(0)):
+        with pytest.raises(StorageError, match="closed"):
+            act()
+    assert disk.read_bytes(f"{root}/file") == b"new"
+
+
 def test_a_lock_has_one_holder(place: tuple[Disk, str]) -> None:
     disk, root = place
     held = disk.lock(f"{root}/.lock")

@@ -199,6 +199,23 @@ def test_offsets_too_far_from_the_base_begin_a_new_segment(disk: ForgetfulDisk) 
     assert contents(log) == {0: b"a", far: b"b"}, "the gap is jumped"
 
 
+def test_a_bound_in_a_gap_hides_what_is_behind_it(disk: ForgetfulDisk) -> None:
+    """Offsets 0 and 60..61 with nothing between them, in two segments."""
+    log = new_log(disk)
+    log.append_as_follower(batch([b"a"]))
+    log.roll(NOW_MS, base_offset=50)
+    data = batch([b"b", b"c"])
+    log.append_as_follower(memoryview((60).to_bytes(8, "big") + bytes(data[8:])))
+    assert log.read(1, 1000, 55).size == 0
+    assert log.read(1, 1000, 61).size == 0, "the bound lies inside the batch"
+    assert contents(log, 0, 55) == {0: b"a"}
+    assert contents(log, 1) == {60: b"b", 61: b"c"}
+    log.tail.clear()
+    assert log.read(0, 1000, 55).size == log.segments[0].size
+    assert log.read(1, 1000, 55).size == 0
+    assert contents(log, 1) == {60: b"b", 61: b"c"}
+
+
 # ---- follower -----------------------------------------------------------------------------------------------------
 
 

@@ -55,13 +55,13 @@ def test_nothing_flushed_is_lost_at_any_point_of_a_random_workload(seed: int) ->
     log = new_log(disk, CONFIG)
     told = Acknowledged()
     flush(log)
-    sequence = 0
+    producer, sequence = 1, 0
     for _ in range(60):
         action = random.random()
         if action < 0.7:
             value = b"%d" % random.getrandbits(64) * random.randint(1, 6)
             if random.random() < 0.5:
-                info = produce(log, sequence, value)
+                info = produce(log, sequence, value, producer=producer)
                 sequence += 1
             else:
                 info = append(log, value, epoch=max(0, log.epochs.latest))
@@ -99,7 +99,7 @@ def test_nothing_flushed_is_lost_at_any_point_of_a_random_workload(seed: int) ->
             log = reopened(log, disk=disk, recovery_point=checkpointed, log_start_offset=told.start)
             told.written = {o: v for o, v in told.written.items() if o < log.log_end_offset}
             told.safe_below = min(told.safe_below, log.log_end_offset)
-            sequence = log.producers.by_id[7].next_sequence if 7 in log.producers.by_id else 0
+            producer, sequence = producer + 1, 0
 
 
 @pytest.mark.parametrize("seed", range(10))
