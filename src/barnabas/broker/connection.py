@@ -25,7 +25,7 @@ from barnabas.world.ports import Part, Stream
 logger = logging.getLogger("barnabas.network")
 
 IDLE_BUFFER_BYTES = 16 * 1024
-BUSY_BUFFER_BYTES = 1048576  # several pipelined requests in one read
+BUSY_BUFFER_BYTES = 256 * 1024  # several pipelined requests in one read
 CONTROL_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_PER_TURN = 32
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
@@ -104,6 +104,7 @@ class Connection:
         "stream",
         "view",
         "waits_for_memory",
+        "was_filled",
     )
 
     def __init__(
@@ -136,6 +137,7 @@ class Connection:
         self.answering: asyncio.Future[Answer] | None = None
         self.is_draining = False
         self.waits_for_memory = False
+        self.was_filled = False
         self.is_closed = False
 
     # ---- Receiver
@@ -146,9 +148,10 @@ class Connection:
     def received(self, size: int) -> None:
         self.active_at = self.loop.time()
         self.end += size
+        self.was_filled = self.end == self.capacity
         if self.answering is None and not self.is_draining:
             self.work()
-        elif self.end == self.capacity:
+        elif self.was_filled:
             self.stream.pause()
 
     def drained(self) -> None:
@@ -229,20 +232,19 @@ class Connection:
         have = self.end - self.start
         if have == 0:
             self.start = self.end = 0
-        if self.start + wanted <= self.capacity:
+        if wanted > BUSY_BUFFER_BYTES and not self.reserve(wanted):
             return
-        if wanted > self.capacity:
-            if not self.reserve(wanted):
-                return
-            if have >= self.capacity // 2:
-                # Twice what has arrived, not all that was announced: the length may be a lie.
-                self.replace_buffer(max(BUSY_BUFFER_BYTES, min(2 * self.capacity, wanted)))
-                return
-        if self.start:
+        # A buffer that was filled to its end has a peer that sends faster than we read. It doubles, whatever length was
+        # announced: that may be a lie.
+        larger = min(2 * self.capacity, max(wanted, BUSY_BUFFER_BYTES))
+        if self.was_filled and larger > self.capacity:
+            self.replace_buffer(larger)
+        elif self.start and self.start + wanted > self.capacity:
             self.data[:have] = self.data[self.start : self.end]
             self.start, self.end = 0, have
 
     def replace_buffer(self, capacity: int) -> None:
+        self.was_filled = False
         data = bytearray(capacity)
         have = self.end - self.start
         data[:have] = self.view[self.start : self.end]

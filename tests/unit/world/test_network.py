@@ -1,0 +1,199 @@
+"""The socket door, on loopback: what is sent arrives whole and in order, whoever reads slowly holds up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import AddressInUse
+from barnabas.world.disk import RealDisk
+from barnabas.world.network import SocketListener, SocketNetwork, SocketStream
+from barnabas.world.ports import FileSlice, Part
+
+DEADLINE = 10.0
+
+
+class Collector:
+    """A receiver that keeps what comes and counts what it is told."""
+
+    def __init__(self, stream: SocketStream) -> None:
+        self.stream = stream
+        self.space = memoryview(bytearray(4096))
+        self.data = bytearray()
+        self.drained_count = 0
+        self.closed_reasons: list[str] = []
+        self.changed = asyncio.Event()
+
+    def buffer(self) -> memoryview:
+        return self.space
+
+    def received(self, size: int) -> None:
+        self.data += self.space[:size]
+        self.changed.set()
+
+    def drained(self) -> None:
+        self.drained_count += 1
+        self.changed.set()
+
+    def closed(self, reason: str) -> None:
+        self.closed_reasons.append(reason)
+        self.changed.set()
+
+    async def until(self, condition: object) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():  # type: ignore[operator]
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Server:
+    """A listener whose connections are collectors."""
+
+    def __init__(self) -> None:
+        self.network = SocketNetwork()
+        self.accepted: asyncio.Queue[Collector] = asyncio.Queue()
+        self.listener: SocketListener | None = None
+
+    async def start(self) -> None:
+        self.listener = await self.network.listen("127.0.0.1", 0, self.accept)
+
+    def accept(self, stream: SocketStream) -> Collector:
+        collector = Collector(stream)
+        self.accepted.put_nowait(collector)
+        return collector
+
+    async def pair(self) -> tuple[Collector, socket.socket]:
+        """Our end of a connection, and a plain socket as the other."""
+        assert self.listener is not None
+        client = await asyncio.to_thread(socket.create_connection, self.listener.address)
+        async with asyncio.timeout(DEADLINE):
+            return await self.accepted.get(), client
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    await server.start()
+    yield server
+    assert server.listener is not None
+    await server.listener.close()
+
+
+def read_exactly(client: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = client.recv(min(65536, size - len(data)))
+        if not part:
+            break
+        data += part
+    return bytes(data)
+
+
+async def test_what_is_sent_arrives_in_order(server: Server) -> None:
+    ours, client = await server.pair()
+    with client:
+        ours.stream.send([b"one ", bytearray(b"two "), memoryview(b"three")])
+        assert await asyncio.to_thread(read_exactly, client, 13) == b"one two three"
+        client.sendall(b"answer")
+        await ours.until(lambda: bytes(ours.data) == b"answer")
+
+
+async def test_slices_of_files_and_buffers_keep_their_order(server: Server, tmp_path: Path) -> None:
+    ours, client = await server.pair()
+    disk = RealDisk()
+    content = random.Random(7).randbytes(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+    file = disk.open(str(tmp_path / "log"))
+    parts: list[Part] = []
+    expected = b""
+    at = 0
+    for size in (10, 16 * 1024 - 1, 16 * 1024, 5, 1_000_000, 1, 0, 500_000):
+        parts += [b"<%d>" % size, FileSlice(file, at, size)]
+        expected += b"<%d>" % size + content[at : at + size]
+        at += size
+    with client:
+        reading = asyncio.to_thread(read_exactly, client, len(expected))
+        task = asyncio.ensure_future(reading)
+        if not ours.stream.send(parts):
+            await ours.until(lambda: ours.drained_count == 1)
+        assert await task == expected
+    file.close()
+
+
+async def test_a_slow_reader_is_told_of_once_it_has_read(server: Server) -> None:
+    ours, client = await server.pair()
+    data = bytes(20_000_000)
+    with client:
+        assert ours.stream.send([data]) is False
+        assert ours.drained_count == 0
+        assert len(await asyncio.to_thread(read_exactly, client, len(data))) == len(data)
+        await ours.until(lambda: ours.drained_count == 1)
+        assert ours.stream.send([b"more"]) is True
+
+
+async def test_a_paused_stream_is_not_read(server: Server) -> None:
+    ours, client = await server.pair()
+    with client:
+        ours.stream.pause()
+        client.sendall(b"hello")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not ours.data
+        ours.stream.resume()
+        await ours.until(lambda: bytes(ours.data) == b"hello")
+
+
+async def test_the_end_is_told_exactly_once(server: Server) -> None:
+    ours, client = await server.pair()
+    client.close()
+    await ours.until(lambda: ours.closed_reasons == ["closed by peer"])
+    ours.stream.close("again")
+    assert ours.stream.send([b"too late"]) is True
+    assert ours.closed_reasons == ["closed by peer"]
+
+
+async def test_a_file_shorter_than_promised_ends_the_connection(
+    server: Server, tmp_path: Path
+) -> None:
+    ours, client = await server.pair()
+    (tmp_path / "log").write_bytes(bytes(20_000))
+    file = RealDisk().open(str(tmp_path / "log"))
+    with client:
+        ours.stream.send([FileSlice(file, 0, 40_000)])
+        await ours.until(lambda: len(ours.closed_reasons) == 1)
+    assert "shorter" in ours.closed_reasons[0]
+    file.close()
+
+
+async def test_an_address_in_use_says_so(server: Server) -> None:
+    assert server.listener is not None
+    host, port = server.listener.address
+    with pytest.raises(AddressInUse, match=f"{port} is in use"):
+        await server.network.listen(host, port, server.accept)
+
+
+async def test_connecting_to_nobody_is_a_connection_error(server: Server) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with pytest.raises(ConnectionError):
+        await server.network.connect("127.0.0.1", port, Collector)
+
+
+async def test_two_of_our_own_streams_talk(server: Server) -> None:
+    assert server.listener is not None
+    stream = await server.network.connect(*server.listener.address, Collector)
+    theirs = await server.accepted.get()
+    stream.send([b"from us"])
+    await theirs.until(lambda: bytes(theirs.data) == b"from us")
+    ours = stream.receiver
+    assert isinstance(ours, Collector)
+    theirs.stream.send([b"from them"])
+    await ours.until(lambda: bytes(ours.data) == b"from them")
+    stream.close("done")
+    await theirs.until(lambda: len(theirs.closed_reasons) == 1)
