@@ -1,0 +1,180 @@
+"""kcat, as a person types it."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas import LocalCluster
+from tests import tools
+from tests.compatibility.files import Files
+from tests.compatibility.optional import require
+from tests.compatibility.raw import TIMESTAMP, Raw, batch_of
+from tests.compatibility.sample import BIG_VALUE, CODECS, TOO_BIG_VALUE
+
+SECONDS = 30
+
+
+@pytest.fixture(autouse=True)
+def kcat_is_here() -> None:
+    require(tools.have_kcat(), "kcat")
+
+
+def kcat(
+    servers: str, *arguments: str, stdin: bytes = b"", fails: bool = False
+) -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run(
+        ["kcat", "-b", servers, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode != 0) == fails, done.stderr.decode()
+    return done
+
+
+def consume(servers: str, topic: str, *arguments: str) -> list[Any]:
+    """Up to the end of partition 0, as JSON tells it."""
+    begin = () if "-o" in arguments else ("-o", "beginning")
+    more = ("-C", "-t", topic, "-p", "0", "-e", "-q", "-J", *begin, *arguments)
+    return [json.loads(line) for line in kcat(servers, *more).stdout.splitlines()]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_lines_come_back_as_they_were_sent_and_compressed(
+    servers: str, topic: str, files: Files, codec: str
+) -> None:
+    lines = [f"key{number}:value {number} {'x' * 100}" for number in range(200)]
+    options = () if codec == "none" else ("-z", codec)
+    kcat(servers, "-P", "-t", topic, "-K:", *options, stdin="\n".join(lines).encode())
+    found = consume(servers, topic)
+    assert [f"{record['key']}:{record['payload']}" for record in found] == lines
+    assert [record["offset"] for record in found] == list(range(200))
+    assert files.codecs(topic) == {codec}
+
+
+def test_headers_tombstones_and_times_are_carried(servers: str, topic: str, files: Files) -> None:
+    options = ("-K:", "-Z", "-H", "trace=1", "-H", "trace=2")
+    kcat(servers, "-P", "-t", topic, *options, stdin=b"gone:\nkept:value\n")
+    (gone, kept) = consume(servers, topic)
+    assert (gone["key"], gone["payload"], kept["payload"]) == ("gone", None, "value")
+    assert gone["headers"] == ["trace", "1", "trace", "2"]
+    (batch,) = files.batches(topic)
+    assert [gone["ts"], kept["ts"]] == [record.timestamp for record in batch.records]
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_every_kind_of_acknowledgement(servers: str, topic: str, acks: str) -> None:
+    kcat(servers, "-P", "-t", topic, "-X", f"acks={acks}", stdin=b"a\nb\n")
+    with Raw(servers) as raw:  # what asks for no answer may still be on its way
+        raw.fetch(topic, 0, max_wait_ms=10_000)
+    assert [record["payload"] for record in consume(servers, topic)] == ["a", "b"]
+
+
+def test_an_idempotent_producer_numbers_its_batches(servers: str, topic: str, files: Files) -> None:
+    options = ("-X", "enable.idempotence=true", "-X", "batch.num.messages=10")
+    kcat(servers, "-P", "-t", topic, *options, stdin=b"\n".join([b"x"] * 100))
+    headers = [batch.header for batch in files.batches(topic)]
+    assert headers[0].producer_id >= 0
+    assert [header.base_sequence for header in headers] == [h.base_offset for h in headers]
+
+
+def test_a_file_near_the_limit_passes_and_one_beyond_it_is_refused(
+    servers: str, topic: str, files: Files, tmp_path: Path
+) -> None:
+    big, too_big = tmp_path / "big", tmp_path / "too-big"
+    big.write_bytes(BIG_VALUE)
+    too_big.write_bytes(TOO_BIG_VALUE)
+    produce = ("-P", "-t", topic, "-X", "message.max.bytes=2000000")
+    kcat(servers, *produce, str(big))
+    assert files.values(topic) == [BIG_VALUE]
+    assert kcat(servers, "-C", "-t", topic, "-e", "-q", "-D", "").stdout == BIG_VALUE
+    refused = kcat(servers, *produce, str(too_big), fails=True)
+    assert b"Message size too large" in refused.stderr
+
+
+def test_lines_are_spread_over_partitions(servers: str, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(partitions=12)
+    lines = [f"{number}:{number}" for number in range(300)]
+    kcat(servers, "-P", "-t", topic, "-K:", stdin="\n".join(lines).encode())
+    found = kcat(servers, "-C", "-t", topic, "-e", "-q", "-f", "%p %k\n").stdout.decode()
+    pairs = [line.split() for line in found.splitlines()]
+    assert {int(key) for _, key in pairs} == set(range(300))
+    assert {int(partition) for partition, _ in pairs} == set(range(12))
+
+
+@pytest.fixture
+def five(servers: str, topic: str) -> str:
+    """A topic with values 0 to 4, one second apart."""
+    with Raw(servers) as raw:
+        for number in range(5):
+            raw.produce(topic, batch_of(b"%d" % number, timestamp=TIMESTAMP + 1000 * number))
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        ("beginning", "01234"),
+        ("3", "34"),
+        ("-2", "34"),
+        ("end", ""),
+        (f"s@{TIMESTAMP + 1500}", "234"),
+        ("77", ""),
+    ],
+)
+def test_consumption_begins_where_it_is_told(
+    servers: str, five: str, offset: str, expected: str
+) -> None:
+    found = consume(servers, five, "-o", offset)
+    assert "".join(record["payload"] for record in found) == expected
+
+
+def test_an_offset_out_of_range_is_reset(servers: str, five: str) -> None:
+    found = consume(servers, five, "-o", "77", "-X", "auto.offset.reset=earliest")
+    assert [record["payload"] for record in found] == ["0", "1", "2", "3", "4"]
+
+
+def test_read_committed_reads_everything(servers: str, five: str) -> None:
+    assert len(consume(servers, five, "-X", "isolation.level=read_committed")) == 5
+
+
+def test_offsets_are_found_by_time(servers: str, five: str) -> None:
+    def at(timestamp: int) -> str:
+        return kcat(servers, "-Q", "-t", f"{five}:0:{timestamp}").stdout.decode().strip()
+
+    assert at(TIMESTAMP + 1500) == f"{five} [0] offset 2"
+    assert at(-1) == f"{five} [0] offset 5"
+    assert at(-2) == f"{five} [0] offset 0"
+
+
+def test_the_cluster_lists_itself(servers: str, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(partitions=3)
+    found = json.loads(kcat(servers, "-L", "-J", "-t", topic).stdout)
+    assert found["brokers"] == [{"id": 1, "name": servers}]
+    assert found["controllerid"] == 1
+    (listed,) = found["topics"]
+    assert listed["topic"] == topic
+    assert [(entry["partition"], entry["leader"]) for entry in listed["partitions"]] == [
+        (0, 1),
+        (1, 1),
+        (2, 1),
+    ]
+
+
+def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
+    kcat(servers, "-P", "-t", "created-by-kcat", stdin=b"hello\n")
+    assert [record["payload"] for record in consume(servers, "created-by-kcat")] == ["hello"]
+
+
+def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
+    with LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict:
+        options = ("-X", "topic.metadata.propagation.max.ms=100", "-X", "message.timeout.ms=3000")
+        refused = kcat(
+            strict.bootstrap_servers, "-P", "-t", "nowhere", *options, stdin=b"a\n", fails=True
+        )
+    assert b"Unknown topic" in refused.stderr or b"Unknown partition" in refused.stderr
