@@ -182,12 +182,13 @@ class RawClient:
         assert found.error_code == 0, found
         return found.offset
 
-    def read_all(self, topic: str, partition: int) -> list[Record]:
+    def read_all(self, topic: str, partition: int, max_bytes: int = 1 << 20) -> list[Record]:
         """Every record of a partition, which must be numbered from its first one on without a gap."""
         found: list[Record] = []
         end = self.end_offset(topic, partition)
         while len(found) < end:
-            got = [r for r in self.fetch(topic, partition, len(found)) if r.offset >= len(found)]
+            batches = self.fetch(topic, partition, len(found), max_bytes=max_bytes)
+            got = [record for record in batches if record.offset >= len(found)]
             assert got, f"{topic}-{partition} ends at {end}, nothing to read at {len(found)}"
             assert [r.offset for r in got] == list(range(len(found), len(found) + len(got)))
             found += got

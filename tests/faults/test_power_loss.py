@@ -1,0 +1,212 @@
+"""The power goes: a whole broker on a disk that forgets whatever was not fsynced.
+
+What an acknowledgement means then depends on the flush settings, as with Kafka. With log.flush.interval.messages=1 it
+means "on the disk": no acknowledged record may be missing after any crash at any moment. With the default it means "in
+the page cache", and what a closed segment holds is on the disk soon after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from random import Random
+
+import pytest
+
+from barnabas.broker.broker import Broker
+from barnabas.config import BrokerConfig
+from barnabas.model import TopicPartition
+from barnabas.wire.codec import decode
+from barnabas.wire.headers import decode_response_header
+from barnabas.wire.messages.produce import ProduceResponse
+from barnabas.world.clock import SystemClock
+from barnabas.world.network import SocketNetwork
+from barnabas.world.ports import World
+from barnabas.world.registry.embedded import EmbeddedRegistry
+from simulator.disk import ForgetfulDisk
+from tests.faults.broker_process import chosen_seed
+from tests.faults.raw_client import PRODUCE_VERSION, RawClient, produce_frame
+
+TOPIC = "orders"
+PARTITIONS = 3
+PRODUCERS = 6
+Acknowledged = dict[tuple[int, int], bytes]  # (partition, offset) → value
+
+
+class Machine:
+    """A broker, its disk, and a registry that survives."""
+
+    def __init__(self, **settings: str) -> None:
+        self.clock = SystemClock()
+        self.registry = EmbeddedRegistry(None, self.clock)
+        self.disk = ForgetfulDisk(now_ms=self.clock.now_ms)
+        self.settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.broker: Broker
+
+    async def start(self) -> None:
+        config, _ = BrokerConfig.load(
+            {
+                "broker.id": "1",
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": "/data",
+                **self.settings,
+            }
+        )
+        world = World(
+            clock=self.clock,
+            network=SocketNetwork(),
+            disk=self.disk,
+            registry=self.registry,
+            random=Random(),
+        )
+        self.broker = Broker(config, world)
+        await self.broker.start()
+
+    async def lose_power(self, random: Random | None) -> None:
+        """The disk as it stands now is what the next start finds; what the old broker does afterwards is lost."""
+        after = self.disk.crash(random)
+        await self.broker.stop(clean=False)
+        self.disk = after
+        await self.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        endpoint = self.broker.endpoints[0]
+        return endpoint.host, endpoint.port
+
+    def recovery_point(self, partition: int) -> int:
+        assert self.broker.logs is not None
+        log = self.broker.logs.get(TopicPartition(TOPIC, partition))
+        assert log is not None
+        return log.recovery_point
+
+    async def values(self) -> Acknowledged:
+        return await asyncio.to_thread(read_all, self.address)
+
+
+@asynccontextmanager
+async def machine(**settings: str) -> AsyncIterator[Machine]:
+    built = Machine(**settings)
+    await built.start()
+    try:
+        await asyncio.to_thread(create_topic, built.address)
+        yield built
+    finally:
+        await built.broker.stop()
+        await built.registry.close()
+
+
+def create_topic(address: tuple[str, int]) -> None:
+    with RawClient(address) as client:
+        assert client.create_topic(TOPIC, PARTITIONS) == 0
+
+
+def read_all(address: tuple[str, int]) -> Acknowledged:
+    with RawClient(address) as client:
+        return {
+            (partition, record.offset): record.value or b""
+            for partition in range(PARTITIONS)
+            for record in client.read_all(TOPIC, partition, max_bytes=8000)
+        }
+
+
+async def produce_on(
+    address: tuple[str, int], name: str, acks: int, acknowledged: Acknowledged
+) -> None:
+    """One batch after the other until the broker is gone."""
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        for number in range(1_000_000):
+            partition = number % PARTITIONS
+            values = [b"%s %d %d" % (name.encode(), number, at) for at in range(3)]
+            writer.write(produce_frame(TOPIC, partition, values, acks))
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            data = memoryview(await reader.readexactly(size))
+            _, at = decode_response_header(0, PRODUCE_VERSION, data)
+            answer = decode(ProduceResponse, PRODUCE_VERSION, data, at)
+            (answered,) = answer.responses[0].partition_responses
+            assert answered.error_code == 0, answered
+            for at, value in enumerate(values):
+                acknowledged[partition, answered.base_offset + at] = value
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize("tears", [False, True], ids=["all unsynced bytes gone", "torn writes"])
+async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledged(
+    tears: bool,
+) -> None:
+    random = Random(chosen_seed())
+    kept: Acknowledged = {}
+    async with machine(log_flush_interval_messages="1", log_segment_bytes="4000") as stand:
+        for life in range(25):
+            stand.disk.sync_seconds = random.choice((0.0, 0.0005, 0.005))
+            acknowledged: Acknowledged = {}
+            producers = [
+                asyncio.create_task(
+                    produce_on(stand.address, f"{life}-{n}", random.choice((-1, 1)), acknowledged)
+                )
+                for n in range(PRODUCERS)
+            ]
+            await asyncio.sleep(random.uniform(0.01, 0.12))
+            kept |= (
+                acknowledged  # what is told from now on is told by a broker that is dead already
+            )
+            await stand.lose_power(random if tears else None)
+            await asyncio.gather(*producers)
+            found = await stand.values()
+            missing = {at: value for at, value in kept.items() if found.get(at) != value}
+            assert not missing, (
+                f"life {life}: {len(missing)} lost or altered: {sorted(missing)[:5]}"
+            )
+            kept = found  # what a consumer has seen must stay as well
+        segments = [name for name in stand.disk.list(f"/data/{TOPIC}-0") if name.endswith(".log")]
+    print(f"lives=25 records={len(kept)} segments={len(segments)}")
+    assert len(kept) > 500
+    assert len(segments) > 10
+
+
+async def test_with_the_default_flush_settings_the_disk_forgets_at_most_the_last_segment() -> None:
+    async with machine(log_segment_bytes="4000") as stand:
+        acknowledged: Acknowledged = {}
+        producer = asyncio.create_task(produce_on(stand.address, "p", -1, acknowledged))
+        async with asyncio.timeout(20):
+            while min(map(stand.recovery_point, range(PARTITIONS))) == 0:
+                await asyncio.sleep(0.01)
+            durable = [stand.recovery_point(partition) for partition in range(PARTITIONS)]
+            while len(acknowledged) < sum(durable) + 30:
+                await asyncio.sleep(0.01)
+        told = dict(acknowledged)
+        await stand.lose_power(None)
+        await producer
+        found = await stand.values()
+    for at, value in told.items():
+        partition, offset = at
+        if offset < durable[partition]:
+            assert found[at] == value
+    assert len(found) < len(told), "this disk forgets nothing: the tests above prove nothing"
+
+
+async def test_what_a_consumer_read_survives_the_crash_that_follows() -> None:
+    """With a flush for every message nobody sees a record before it is on the disk."""
+    random = Random(chosen_seed())
+    async with machine(log_flush_interval_messages="1") as stand:
+        stand.disk.sync_seconds = 0.01
+        for life in range(5):
+            acknowledged: Acknowledged = {}
+            producers = [
+                asyncio.create_task(produce_on(stand.address, f"{life}-{n}", 1, acknowledged))
+                for n in range(PRODUCERS)
+            ]
+            await asyncio.sleep(random.uniform(0.02, 0.1))
+            seen = await stand.values()
+            await stand.lose_power(None)
+            await asyncio.gather(*producers)
+            found = await stand.values()
+            assert seen.items() <= found.items()
