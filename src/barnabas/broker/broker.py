@@ -18,6 +18,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.router import Router
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
+from barnabas.errors import ConfigError
 from barnabas.metadata import registration
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import Broker as BrokerEntry
@@ -36,6 +37,8 @@ class Broker:
     """A broker in this process. `start()` returns when clients can use it."""
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
+        if not __debug__:
+            raise ConfigError("python -O", "a broker relies on its assertions; start it without -O")
         self.config = config
         self.world = world
         self.broker_id = BrokerId(config.broker_id)

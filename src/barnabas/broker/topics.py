@@ -86,6 +86,7 @@ class Topics:
         self.overrides: dict[str, Mapping[str, str]] = {}
         """What each topic sets for itself, over the broker's defaults."""
         self.creating: dict[str, None] = {}
+        self.deleting: dict[str, None] = {}
         self.replicas: ReplicaManager
 
     # ---- bringing back
@@ -307,6 +308,10 @@ class Topics:
 
     def check_name(self, name: str) -> None:
         check_topic_name(name)
+        if name in self.deleting:
+            raise ApiError(
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is marked for deletion; try again"
+            )
         collisions = colliding(name, self.metadata.topics)
         if collisions:
             raise ApiError(
@@ -317,7 +322,7 @@ class Topics:
     async def create(self, topic: CheckedTopic) -> UUID:
         """Write the znodes in one transaction, then lead."""
         name = topic.name
-        if name in self.metadata.topics or name in self.creating:
+        if name in self.metadata.topics or name in self.creating or name in self.deleting:
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
         self.creating[name] = None
         try:
@@ -363,15 +368,18 @@ class Topics:
         topic = self.metadata.topics.get(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        self.deleting[name] = None
         try:
             await self.registry.create(znodes.delete_topic_path(name))
+            self.metadata.remove_topic(name)
+            self.overrides.pop(name, None)
+            for index in range(len(topic.partitions)):
+                self.replicas.stop(TopicPartition(name, index), delete=True)
+            await self.forget(name)
         except NodeExists:
             return
-        self.metadata.remove_topic(name)
-        self.overrides.pop(name, None)
-        for index in range(len(topic.partitions)):
-            self.replicas.stop(TopicPartition(name, index), delete=True)
-        await self.forget(name)
+        finally:
+            self.deleting.pop(name, None)
         logger.info("deleted topic=%s id=%s", name, topic.topic_id)
 
     async def forget(self, name: str) -> None:

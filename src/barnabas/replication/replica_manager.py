@@ -80,18 +80,20 @@ class ReplicaManager:
             if not partition.flush_running:
                 partition.flush_running = True
                 task = asyncio.get_running_loop().create_task(self.run_flushes(partition))
-                task.add_done_callback(lambda done: done.exception())
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return partition.flush_next
 
     async def run_flushes(self, partition: Partition) -> None:
         try:
             while (future := partition.flush_next) is not None:
                 partition.flush_next = None
-                flush = partition.log.begin_flush()
                 try:
+                    flush = partition.log.begin_flush()
                     await self.disk.sync(flush.files, flush.directories)
                 except StorageError as error:
-                    self.fail(partition, error)
+                    # A topic deleted meanwhile has its files closed: that is no fault of the disk.
+                    if self.partitions.get((partition.topic, partition.index)) is partition:
+                        self.fail(partition, error)
                     future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
                     future.exception()  # nobody may be waiting for it (acks=0)
                     continue

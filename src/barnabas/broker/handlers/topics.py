@@ -8,7 +8,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.topics import NewTopic
 from barnabas.config.describe import describe_topic
-from barnabas.errors import ApiError, ErrorCode
+from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.model import ZERO_ID
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.topics import (
@@ -39,6 +39,12 @@ async def create(
             if count > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is asked for {count} times")
             results.append(await create_one(parts, topic, request))
+        except (RegistryError, StorageError) as error:
+            results.append(
+                CreatableTopicResult(
+                    name=name, error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=str(error)
+                )
+            )
         except ApiError as error:
             results.append(
                 CreatableTopicResult(
@@ -112,6 +118,8 @@ async def delete(
     for topic in wanted:
         try:
             results.append(await delete_one(parts, topic, request.timeout_ms))
+        except (RegistryError, StorageError) as error:
+            results.append(refused(topic, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
         except ApiError as error:
             results.append(refused(topic, error))
     return DeleteTopicsResponse(responses=tuple(results))

@@ -1,0 +1,121 @@
+"""A session remembers what a client wants and wakes only what changed."""
+
+from __future__ import annotations
+
+from random import Random
+from uuid import uuid4
+
+import pytest
+
+from barnabas.broker.fetch_sessions import EVICTABLE_AFTER_SECONDS, FetchEntry, FetchSessions
+from barnabas.config import TopicConfig
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import BrokerId
+from barnabas.replication.partition import Partition
+from barnabas.storage.log import Log
+from simulator.disk import ForgetfulDisk
+
+TOPIC_ID = uuid4()
+
+
+def partition(index: int = 0) -> Partition:
+    log = Log.create(
+        ForgetfulDisk(), f"/logs/orders-{index}", TopicConfig(), topic_id=TOPIC_ID, now_ms=0
+    )
+    return Partition("orders", index, TOPIC_ID, BrokerId(1), log)
+
+
+def sessions(slots: int = 10) -> FetchSessions:
+    return FetchSessions(slots, Random(7))
+
+
+def test_a_sleeping_partition_wakes_when_it_changes() -> None:
+    session = sessions().open(uses_topic_ids=False, now=0)
+    assert session is not None
+    entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
+    partitions = [partition(index) for index in range(3)]
+    for entry in entries:
+        session.put(("orders", entry.index), entry)
+    for entry, held in zip(entries, partitions, strict=True):
+        session.fall_asleep(entry, held)
+    assert not session.awake
+    partitions[1].notify()
+    assert list(session.awake) == [entries[1]]
+    partitions[1].notify()
+    assert list(session.awake) == [entries[1]]
+
+
+def test_a_waiting_fetch_is_told_of_the_wake_up() -> None:
+    session = sessions().open(uses_topic_ids=False, now=0)
+    assert session is not None
+    told: list[str] = []
+    session.waiting_fetch = lambda: told.append("woken")
+    entry, held = FetchEntry("orders", TOPIC_ID, 0), partition()
+    session.put(("orders", 0), entry)
+    session.fall_asleep(entry, held)
+    held.notify()
+    assert told == ["woken"]
+
+
+def test_nothing_is_left_behind_by_what_is_forgotten_or_closed() -> None:
+    many = sessions()
+    session = many.open(uses_topic_ids=False, now=0)
+    assert session is not None
+    held = [partition(index) for index in range(2)]
+    for index in range(2):
+        entry = FetchEntry("orders", TOPIC_ID, index)
+        session.put(("orders", index), entry)
+        session.fall_asleep(entry, held[index])
+    session.remove(("orders", 0))
+    assert not held[0].watchers
+    many.close(session.id)
+    assert not held[1].watchers
+
+
+def test_who_got_data_goes_to_the_back() -> None:
+    session = sessions().open(uses_topic_ids=False, now=0)
+    assert session is not None
+    entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
+    for entry in entries:
+        session.put(("orders", entry.index), entry)
+    session.served([entries[0]])
+    assert list(session.awake) == [entries[1], entries[2], entries[0]]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "uses_topic_ids", "code"),
+    [
+        (1, 1, False, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (0, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_a_session_is_resumed_only_by_who_knows_it(
+    session_id: int, epoch: int, uses_topic_ids: bool, code: ErrorCode
+) -> None:
+    many = sessions()
+    session = many.open(uses_topic_ids=False, now=0)
+    assert session is not None
+    with pytest.raises(ApiError) as refused:
+        many.resume(session_id or session.id, epoch, uses_topic_ids=uses_topic_ids, now=1)
+    assert refused.value.code is code
+
+
+def test_the_epoch_wraps_around_to_one() -> None:
+    session = sessions().open(uses_topic_ids=False, now=0)
+    assert session is not None
+    session.epoch = 2**31 - 1
+    session.next_epoch()
+    assert session.epoch == 1
+
+
+def test_full_slots_give_way_only_to_old_age() -> None:
+    many = sessions(slots=2)
+    first = many.open(uses_topic_ids=False, now=0)
+    second = many.open(uses_topic_ids=False, now=50)
+    assert first is not None
+    assert second is not None
+    assert many.open(uses_topic_ids=False, now=60) is None
+    third = many.open(uses_topic_ids=False, now=EVICTABLE_AFTER_SECONDS + 1)
+    assert third is not None
+    assert set(many.sessions) == {second.id, third.id}
