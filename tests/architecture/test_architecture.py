@@ -40,8 +40,9 @@ DRIVEN = (
 )
 
 OUTSIDE = {
-    *("os", "time", "socket", "selectors", "select", "threading", "subprocess", "pathlib", "shutil"),
-    *("tempfile", "signal", "sqlite3", "fcntl", "mmap", "secrets", "kazoo", "multiprocessing"),
+    *("os", "time", "socket", "selectors", "select", "threading", "subprocess", "pathlib"),
+    *("shutil", "tempfile", "signal", "sqlite3", "fcntl", "mmap", "secrets", "kazoo"),
+    "multiprocessing",
 }
 HARMLESS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
 

@@ -38,7 +38,6 @@ from barnabas.storage.segment import Segment
 from barnabas.storage.tail import Tail
 from barnabas.storage.timestamps import TimestampOffset
 from barnabas.wire.records import (
-    LOG_APPEND_TIME,
     BatchHeader,
     stamp,
     stamp_log_append_time,
@@ -218,7 +217,9 @@ class Log:
             jitter = crc32(self.directory.encode()) % jitter
         self.roll_ms = config.segment_ms - jitter
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
-        self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self.timestamp_after_max_ms = (
+            LONG_MAX if self.log_append_time else config.message_timestamp_after_max_ms
+        )
         # Only these two need the records themselves.
         self.looks_into_records = (
             "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < LONG_MAX
@@ -271,11 +272,8 @@ class Log:
         if size > self.max_batch_bytes or size > self.segment_bytes:
             raise acceptance.too_large(size, self.config)
         timestamp = header[8]
-        if self.looks_into_records or not self.log_append_time:
-            if timestamp - now_ms > self.timestamp_after_max_ms or self.looks_into_records:
-                acceptance.check_records(batch, header, self.config, now_ms)
-            if header[5] & LOG_APPEND_TIME:
-                raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets log append time")
+        if self.looks_into_records or timestamp - now_ms > self.timestamp_after_max_ms:
+            acceptance.check_records(batch, header, self.config, now_ms)
         producer_id = header[9]
         if producer_id >= 0:
             written = self.producers.check(header)

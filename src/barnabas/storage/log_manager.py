@@ -63,6 +63,8 @@ class LogManager:
         self.producer_expiration_ms = producer_expiration_ms
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, StorageError] = {}
+        self.on_offline: Callable[[list[TopicPartition], StorageError], None] | None = None
+        """Told which partitions went with a directory, whoever found it broken."""
         self.doomed: list[tuple[int, str]] = []
         """Deleted logs by the time at which their directory may go."""
         self.locks: dict[str, DirectoryLock] = {}
@@ -330,7 +332,10 @@ class LogManager:
             return []
         logger.error("log directory is offline path=%s error=%s", directory, error)
         self.offline[directory] = error
-        return self.let_go(directory)
+        gone = self.let_go(directory)
+        if self.on_offline is not None:
+            self.on_offline(gone, error)
+        return gone
 
     def let_go(self, directory: str) -> list[TopicPartition]:
         gone = self.logs_in(directory)

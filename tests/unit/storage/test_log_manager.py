@@ -165,8 +165,11 @@ def test_one_broken_directory_does_not_take_the_others_along(disk: ForgetfulDisk
         append(manager.create_log(TopicPartition("t", index), TOPIC_ID, SMALL, NOW_MS), b"a")
     manager.shutdown()
     manager = start(disk, A, B)
+    told: list[TopicPartition] = []
+    manager.on_offline = lambda partitions, error: told.extend(partitions)
     disk.fails = B
     manager.checkpoint_high_watermarks()
+    assert len(told) == 2
     assert set(manager.offline) == {B}
     assert len(manager.logs) == 2
     infos = {info.path: info for info in manager.describe()}
