@@ -21,7 +21,7 @@ from random import Random
 from uuid import UUID
 
 from barnabas.config.topic import TopicConfig
-from barnabas.errors import StorageError
+from barnabas.errors import OutOfSpace, StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage import checkpoints
 from barnabas.storage.log import Log, parent
@@ -63,6 +63,8 @@ class LogManager:
         self.producer_expiration_ms = producer_expiration_ms
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, StorageError] = {}
+        self.full: dict[str, None] = {}
+        """Directories whose last write found no room."""
         self.on_offline: Callable[[list[TopicPartition], StorageError], None] | None = None
         """Told which partitions went with a directory, whoever found it broken."""
         self.doomed: list[tuple[int, str]] = []
@@ -93,8 +95,10 @@ class LogManager:
                 manager.take(directory, broker_id=broker_id, cluster_id=cluster_id)
             for directory in manager.directories:
                 if directory not in manager.offline:
-                    with manager.guarding(directory):
+                    try:
                         manager.load(directory, config_of, now_ms)
+                    except StorageError as error:
+                        manager.mark_offline(directory, error)
             if len(manager.offline) == len(manager.directories):
                 raise next(iter(manager.offline.values()))
         except StorageError:
@@ -311,20 +315,32 @@ class LogManager:
             if directory not in self.offline and (directories is None or directory in directories):
                 offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory)}
                 data = checkpoints.encode_offsets(offsets)
-                with self.guarding(directory):
+                # Who wants it synced relies on it.
+                with self.guarding(directory, silent=not sync):
                     self.disk.replace_bytes(f"{directory}/{name}", data, sync=sync)
 
     # ---- failing and stopping -----------------------------------------------------------------------------------
 
     @contextmanager
     def guarding(self, directory: str, *, silent: bool = True) -> Iterator[None]:
-        """If the disk refuses what is done here, the directory is offline; the caller hears of it unless `silent`."""
+        """If the disk breaks on what is done here, the directory is offline; the caller hears of it unless `silent`.
+
+        A full disk is not a broken one: what is there can be read, and there may be room again.
+        """
         try:
             yield
+        except OutOfSpace as error:
+            if directory not in self.full:
+                self.full[directory] = None
+                logger.error("log directory is full path=%s error=%s", directory, error)
+            if not silent:
+                raise
         except StorageError as error:
             self.mark_offline(directory, error)
             if not silent:
                 raise
+        else:
+            self.full.pop(directory, None)
 
     def mark_offline(self, directory: str, error: StorageError) -> list[TopicPartition]:
         """Give up a directory; the partitions whose logs went with it."""

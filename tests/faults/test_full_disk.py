@@ -1,0 +1,126 @@
+"""A full disk is no broken one: producing is refused, all else goes on, and so does producing once there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from tests.faults.broker_process import BrokerProcess, eventually
+from tests.faults.raw_client import RawClient
+
+TOPIC = "orders"
+RECORD = b"x" * 50_000
+CHECKPOINTS = {
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "100",
+    "log.initial.task.delay.ms": "0",
+}
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own, which takes a mount."""
+    path = tmp_path / "volume"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small volume cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(volume: Path) -> Path:
+    """Take every byte that is left."""
+    filler = volume / "filler"
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (1 << 16, 1 << 12, 1):
+            try:
+                while os.write(descriptor, bytes(size)):
+                    continue
+            except OSError:
+                continue
+    finally:
+        os.close(descriptor)
+    return filler
+
+
+def test_a_full_disk_refuses_records_and_takes_them_again_when_there_is_room(
+    tmp_path: Path, volume: Path
+) -> None:
+    settings = {"log.dirs": str(volume / "logs"), "log.segment.bytes": "200000", **CHECKPOINTS}
+    with (
+        BrokerProcess(tmp_path / "data", settings) as broker,
+        RawClient(broker.address) as client,
+    ):
+        assert client.create_topic(TOPIC) == 0
+        for number in range(10):
+            assert client.produce(TOPIC, 0, RECORD).base_offset == number
+        filler = fill(volume)
+        refused = client.produce(TOPIC, 0, RECORD)
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "space" in (refused.error_message or "")
+        assert len(client.read_all(TOPIC, 0)) == 10
+        # The checkpoints that are written by the clock find no room, either.
+        eventually(lambda: "log directory is full" in broker.log(), "a checkpoint fails")
+        assert client.produce(TOPIC, 0, RECORD).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(client.read_all(TOPIC, 0)) == 10
+        filler.unlink()
+        assert client.produce(TOPIC, 0, RECORD).base_offset == 10
+        assert len(client.read_all(TOPIC, 0)) == 11
+        assert broker.log().count("log directory is full") == 1
+        assert broker.stop() == 0
+        assert (volume / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_stop_on_a_full_disk_does_not_claim_to_be_clean(tmp_path: Path, volume: Path) -> None:
+    settings = {"log.dirs": str(volume / "logs")}
+    broker = BrokerProcess(tmp_path / "data", settings)
+    with broker:
+        with RawClient(broker.address) as client:
+            assert client.create_topic(TOPIC) == 0
+            for number in range(10):
+                assert client.produce(TOPIC, 0, RECORD).base_offset == number
+        filler = fill(volume)
+        broker.stop()
+        assert not (volume / "logs" / ".kafka_cleanshutdown").exists()
+        assert "Traceback" not in broker.log()
+        filler.unlink()
+        broker.start()
+        with RawClient(broker.address) as client:
+            assert [record.value for record in client.read_all(TOPIC, 0)] == [RECORD] * 10
+            assert client.produce(TOPIC, 0, RECORD).base_offset == 10
+
+
+def test_with_the_registry_on_the_full_disk_topics_are_refused_and_data_is_served(
+    volume: Path,
+) -> None:
+    with (
+        BrokerProcess(volume / "data") as broker,
+        RawClient(broker.address) as client,
+    ):
+        assert client.create_topic(TOPIC) == 0
+        assert client.produce(TOPIC, 0, RECORD).base_offset == 0
+        filler = fill(volume)
+        assert client.create_topic("another") == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert client.produce(TOPIC, 0, RECORD).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(client.read_all(TOPIC, 0)) == 1
+        filler.unlink()
+        assert client.produce(TOPIC, 0, RECORD).base_offset == 1
+        broker.stop()
+        assert "Traceback" not in broker.log()
+        broker.start()
+        with RawClient(broker.address) as again:
+            assert len(again.read_all(TOPIC, 0)) == 2
+            assert again.create_topic("one-more") == 0
