@@ -210,3 +210,24 @@ async def test_what_a_consumer_read_survives_the_crash_that_follows() -> None:
             await asyncio.gather(*producers)
             found = await stand.values()
             assert seen.items() <= found.items()
+
+
+async def test_a_topic_whose_deletion_the_disk_forgot_does_not_come_back() -> None:
+    async with machine(log_flush_interval_messages="1") as stand:
+        for life in range(3):
+            await asyncio.to_thread(produce_and_delete, stand.address)
+            if life == 1:  # the name is taken again before the crash; otherwise only after it
+                await asyncio.to_thread(create_topic, stand.address)
+            await stand.lose_power(None)
+            names = stand.disk.list("/data")
+            assert sum(name.endswith("-stray") for name in names) == PARTITIONS * (life + 1)
+            if life != 1:
+                await asyncio.to_thread(create_topic, stand.address)
+            assert await stand.values() == {}
+
+
+def produce_and_delete(address: tuple[str, int]) -> None:
+    with RawClient(address) as client:
+        for partition in range(PARTITIONS):
+            assert client.produce(TOPIC, partition, b"of the old topic").base_offset == 0
+        assert client.delete_topic(TOPIC) == 0

@@ -115,6 +115,16 @@ class Topics:
                 for index, assigned in enumerate(assignment)
             ]
             await self.open(name, topic.topic_id, assignment, states, self.config_of(name))
+        self.set_strays_aside()
+
+    def set_strays_aside(self) -> None:
+        """A log nobody assigned to us: its deletion had not reached the disk, or somebody copied it here. It would be
+        taken for the log of the next topic of that name."""
+        topics = self.metadata.topics
+        for tp in list(self.replicas.logs.logs):
+            if tp.topic not in topics or tp.partition >= len(topics[tp.topic].partitions):
+                logger.warning("setting aside partition=%s, which no topic has", tp)
+                self.replicas.logs.set_aside(tp)
 
     async def read_topic(self, name: str) -> znodes.TopicAssignment:
         """Topics written by old tools have no id yet; they get one, for good."""

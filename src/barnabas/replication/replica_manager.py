@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from uuid import UUID
 
 from barnabas.config import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition, ZnodeVersion
 from barnabas.replication.partition import Partition
-from barnabas.storage.log import parent
+from barnabas.storage.log import Log, parent
 from barnabas.storage.log_manager import LogManager
 from barnabas.world.ports import Clock, Disk
+
+logger = logging.getLogger("barnabas.replicas")
 
 
 class ReplicaManager:
@@ -46,14 +49,7 @@ class ReplicaManager:
         """Create the log if it is missing and become its leader."""
         partition = self.partitions.get(tp)
         if partition is None:
-            log = self.logs.get(tp)
-            if log is None:
-                log = self.logs.create_log(tp, topic_id, config, self.clock.now_ms())
-            if log.topic_id not in (None, topic_id):
-                raise ApiError(
-                    ErrorCode.INCONSISTENT_TOPIC_ID,
-                    f"{tp} on disk belongs to topic id {log.topic_id}, not {topic_id}",
-                )
+            log = self.log_of(tp, topic_id, config)
             log.use_config(config)
             partition = Partition(tp.topic, tp.partition, topic_id, self.broker_id, log)
             self.partitions[tp] = partition
@@ -61,6 +57,20 @@ class ReplicaManager:
             leader_epoch=leader_epoch, replicas=replicas, isr=isr, partition_epoch=partition_epoch
         )
         return partition
+
+    def log_of(self, tp: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
+        """The log of this very topic. One of a former topic of that name is never served; it is kept for somebody to
+        look at, as when the power went before its deletion was on the disk."""
+        log = self.logs.get(tp)
+        if log is not None and log.topic_id not in (None, topic_id):
+            logger.warning("setting aside partition=%s of former topic id=%s", tp, log.topic_id)
+            self.logs.set_aside(tp)
+            log = None
+        if log is None:
+            return self.logs.create_log(tp, topic_id, config, self.clock.now_ms())
+        if log.topic_id is None:
+            log.assign_topic_id(topic_id)
+        return log
 
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
         partition = self.partitions.pop(tp, None)
@@ -93,7 +103,8 @@ class ReplicaManager:
                 except StorageError as error:
                     # A topic deleted meanwhile has its files closed: that is no fault of the disk.
                     if self.partitions.get((partition.topic, partition.index)) is partition:
-                        self.fail(partition, error)
+                        # After a failed fsync nobody knows what is on the disk, whatever the reason.
+                        self.fail(partition, StorageError(error.path, error.why))
                     future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
                     future.exception()  # nobody may be waiting for it (acks=0)
                     continue
@@ -105,7 +116,10 @@ class ReplicaManager:
             partition.flush_running = False
 
     def fail(self, partition: Partition, error: StorageError) -> None:
-        """The disk refused: take every partition of that log directory offline."""
+        """The disk broke: take every partition of that log directory offline. One that is full took nothing and may
+        have room again."""
+        if isinstance(error, OutOfSpace):
+            return
         for tp in self.logs.mark_offline(parent(partition.log.directory), error):
             other = self.partitions.get(tp)
             if other is not None:
