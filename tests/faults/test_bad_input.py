@@ -1,0 +1,292 @@
+"""What people get wrong, and what disks do to files: one line with the next step, an exit code, nothing half done.
+
+Files that only speed things up (indexes, checkpoints, snapshots) may be anything at all: they are made anew. Files that
+say whose data this is must be right.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from tests.child_process import ENVIRONMENT
+from tests.faults.broker_process import COMMAND, BrokerProcess, run
+from tests.faults.raw_client import RawClient
+
+TOPIC = "orders"
+REFUSED, WRONG_USAGE = 1, 2
+
+
+def refusal(*arguments: str, code: int) -> str:
+    """The one line that `barnabas <arguments>` ends with."""
+    ended = run(*arguments)
+    assert ended.returncode == code, ended
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if line.lower().startswith("error")]
+    return line
+
+
+# ---- wrong usage: nothing is touched -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--override", "num.partitons=3"], "did you mean num.partitions?"),
+        (["--override", "num.partitions=zero"], "it must be a whole number"),
+        (["--override", "num.partitions"], "is not KEY=VALUE"),
+        (["--override", "log.segment.bytes=-5"], "log.segment.bytes"),
+        (["--brokers", "3"], "a cluster has one broker"),
+        (["--brokrs", "3"], "Did you mean '--brokers'?"),
+        (["--port", "many"], "is not a valid integer"),
+        (["--port", "99999"], "listeners"),
+        (["--topic", "orders:six"], "as in orders:6:1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_told_in_one_line_before_anything_is_made(
+    tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    data = tmp_path / "data"
+    line = refusal("up", "--port=0", f"--data={data}", *arguments, code=WRONG_USAGE)
+    assert expected in line
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("broker.id=1\nzookeeper.connect=localhost:2181\n", "ZooKeeper ensemble cannot be used"),
+        ("log.dirs=/nowhere\n", "choose a number, as in broker.id=1"),
+        ("broker.id=1\nnum.partitions=x\n", "num.partitions"),
+        ("broker.id=1\nno.such.thing=1\n", "no.such.thing: no such broker setting"),
+        ("broker.id=1\nlisteners=nonsense\n", "listeners"),
+    ],
+)
+def test_a_wrong_properties_file_is_told_in_one_line(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(text + f"log.dirs={tmp_path}/logs\n" * ("log.dirs" not in text))
+    assert expected in refusal("broker", str(path), code=WRONG_USAGE)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["server.properties"]
+
+
+def test_a_missing_properties_file_is_named(tmp_path: Path) -> None:
+    line = refusal("broker", str(tmp_path / "no.properties"), code=WRONG_USAGE)
+    assert "no.properties: cannot be read: No such file or directory" in line
+
+
+# ---- the machine says no ------------------------------------------------------------------------------------
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    line = refusal("up", "--port=0", f"--data={file}/data", code=REFUSED)
+    assert str(file) in line
+    assert file.read_text() == "in the way"
+
+
+def test_a_log_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    arguments = ["--port=0", f"--data={tmp_path}/data", f"--override=log.dirs={file}/logs"]
+    assert f"{file}/logs" in refusal("up", *arguments, code=REFUSED)
+
+
+def test_a_port_in_use_is_named_with_the_way_out_and_the_data_stays_usable(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refusal("up", f"--port={port}", f"--data={tmp_path}/data", code=REFUSED)
+        assert f"127.0.0.1:{port} is in use" in line
+        assert "choose another port" in line
+    with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
+        assert client.create_topic(TOPIC) == 0
+
+
+def test_a_second_broker_on_the_same_data_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
+        assert client.create_topic(TOPIC) == 0
+        line = refusal("up", "--port=0", f"--data={broker.data}", code=REFUSED)
+        assert f"another process (pid {broker.running.pid}) has this registry open" in line
+        # With a registry of its own it gets as far as the logs.
+        arguments = [f"--data={tmp_path}/other", f"--override=log.dirs={broker.log_dir}"]
+        line = refusal("up", "--port=0", *arguments, code=REFUSED)
+        assert f"another broker is using {broker.log_dir}: stop it" in line
+        assert client.produce(TOPIC, 0, b"still here").error_code == 0
+
+
+# ---- whose data is this -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> BrokerProcess:
+    """A broker that has records in several segments, stopped cleanly."""
+    broker = BrokerProcess(tmp_path / "data", {"log.segment.bytes": "3000"})
+    with broker, RawClient(broker.address) as client:
+        assert client.create_topic(TOPIC) == 0
+        for number in range(100):
+            batch = {"producer_id": 5000, "producer_epoch": 0, "base_sequence": number}
+            assert client.produce(TOPIC, 0, value_of(number), **batch).base_offset == number
+        assert broker.stop() == 0
+    return broker
+
+
+def value_of(number: int) -> bytes:
+    return b"record %d " % number + b"x" * 100
+
+
+def check_records(broker: BrokerProcess, count: int = 100) -> None:
+    """All there, and the log goes on, also for the producer that wrote it."""
+    with RawClient(broker.address) as client:
+        found = [record.value for record in client.read_all(TOPIC, 0)]
+        assert found == [value_of(number) for number in range(count)]
+        again = {"producer_id": 5000, "producer_epoch": 0, "base_sequence": count - 1}
+        assert client.produce(TOPIC, 0, value_of(count - 1), **again).base_offset == count - 1
+        skipped = {"producer_id": 5000, "producer_epoch": 0, "base_sequence": count + 7}
+        answer = client.produce(TOPIC, 0, b"out of order", **skipped)
+        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        following = {"producer_id": 5000, "producer_epoch": 0, "base_sequence": count}
+        assert client.produce(TOPIC, 0, b"next", **following).base_offset == count
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("version=0\nbroker.id=7\n", "belongs to broker.id 7, this broker has 1"),
+        ("version=0\nbroker.id=1\ncluster.id=another\n", "belongs to cluster.id another"),
+    ],
+)
+def test_the_data_of_another_broker_or_cluster_is_left_alone(
+    stopped: BrokerProcess, text: str, expected: str
+) -> None:
+    meta = stopped.log_dir / "meta.properties"
+    ours = meta.read_text()
+    meta.write_text(text)
+    line = refusal("up", "--port=0", f"--data={stopped.data}", code=REFUSED)
+    assert expected in line
+    assert "point log.dirs elsewhere" in line
+    assert meta.read_text() == text
+    meta.write_text(ours)
+    with stopped:
+        check_records(stopped)
+        assert "clean=True" in stopped.log().splitlines()[-2], "the refused start took the mark"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00\xff\x00garbage" * 50], ids=["empty", "garbage"])
+def test_an_unreadable_meta_properties_is_written_anew(
+    stopped: BrokerProcess, damage: bytes
+) -> None:
+    meta = stopped.log_dir / "meta.properties"
+    meta.write_bytes(damage)
+    with stopped:
+        check_records(stopped)
+        assert "broker.id=1" in meta.read_text()
+
+
+def test_a_damaged_registry_is_refused_with_the_next_step(stopped: BrokerProcess) -> None:
+    database = stopped.data / "registry" / "registry.db"
+    whole = database.read_bytes()
+    for damage in (b"garbage" * 2000, whole[:1000], whole[:100] + bytes(len(whole) - 100)):
+        database.write_bytes(damage)
+        line = refusal("up", "--port=0", f"--data={stopped.data}", code=REFUSED)
+        assert "registry.db: is damaged" in line
+        assert "restore it from a copy, or move it away" in line
+        assert database.read_bytes() == damage
+    database.write_bytes(whole)
+    with stopped:
+        check_records(stopped)
+
+
+# ---- files that are made anew -------------------------------------------------------------------------------
+
+
+def noise(data: bytes) -> bytes:
+    return random.randbytes(len(data) or 50)
+
+
+DAMAGES: list[Callable[[bytes], bytes | None]] = [
+    lambda data: None,
+    lambda data: b"",
+    lambda data: bytes(len(data)),
+    noise,
+    lambda data: data[: len(data) // 2],
+    lambda data: data[:-1] + b"\xff",
+    lambda data: data + b"\x01" * 7,
+]
+DAMAGE_NAMES = ["missing", "empty", "zeroes", "noise", "half", "last byte", "longer"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=DAMAGE_NAMES)
+def test_damaged_helper_files_change_nothing_that_is_read(
+    stopped: BrokerProcess, damage: Callable[[bytes], bytes | None]
+) -> None:
+    log = stopped.log_dir / f"{TOPIC}-0"
+    patterns = ("*.index", "*.timeindex", "*.snapshot", "leader-epoch-checkpoint")
+    helpers = [path for pattern in patterns for path in log.glob(pattern)]
+    helpers += stopped.log_dir.glob("*-offset-checkpoint")
+    assert {path.suffix for path in helpers} >= {".index", ".timeindex", ".snapshot"}
+    assert len(helpers) > 12
+    for path in helpers:
+        changed = damage(path.read_bytes())
+        if changed is None:
+            path.unlink()
+        else:
+            path.write_bytes(changed)
+    with stopped:
+        check_records(stopped)
+        assert "Traceback" not in stopped.log()
+        assert stopped.stop() == 0
+        stopped.start()
+        with RawClient(stopped.address) as client:
+            assert client.end_offset(TOPIC, 0) == 101
+
+
+def test_a_broker_that_was_stopped_while_a_file_is_unreadable_keeps_what_it_can(
+    stopped: BrokerProcess,
+) -> None:
+    """The last segment torn at its end, as by a power cut: the records before the tear are there."""
+    (stopped.log_dir / ".kafka_cleanshutdown").unlink()
+    last = max((stopped.log_dir / f"{TOPIC}-0").glob("*.log"))
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-10])
+    with stopped, RawClient(stopped.address) as client:
+        found = [record.value for record in client.read_all(TOPIC, 0)]
+        assert found == [value_of(number) for number in range(99)]
+        assert "cutting invalid bytes" in stopped.log()
+
+
+# ---- in a terminal ------------------------------------------------------------------------------------------
+
+
+def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes(b"\x1b[31mred\x07=1\n")
+    assert "\x1b" not in refusal("broker", str(path), code=WRONG_USAGE)
+
+
+def test_an_interrupted_start_leaves_nothing_that_stops_the_next(tmp_path: Path) -> None:
+    for pause_s in (0.05, 0.15, 0.25, 0.35, 0.45):
+        process = subprocess.Popen(
+            [*COMMAND, "up", "--port=0", f"--data={tmp_path}/data"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        try:
+            process.wait(pause_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=10)
+    with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
+        assert client.create_topic(TOPIC) == 0
