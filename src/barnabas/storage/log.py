@@ -20,12 +20,13 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
 from barnabas.config.topic import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.storage import acceptance, follower, retention, snapshots, timestamps, truncation
 from barnabas.storage import epochs as leader_epochs
@@ -86,7 +87,6 @@ class Log:
         "bases",
         "bound_at",
         "bound_offset",
-        "checkpointed_start",
         "closed_bytes",
         "config",
         "deleted",
@@ -162,9 +162,8 @@ class Log:
         self.parent_synced = True
         self.saved_end = -1
         """The log end for which the active segment's indexes and the producers stand in their files."""
-        self.deleted: list[tuple[int, int, Segment]] = []
-        """By the time their files may go, with the offset behind them."""
-        self.checkpointed_start = 0
+        self.deleted: list[tuple[int, Segment]] = []
+        """By the time their files may go."""
         self.use_config(config)
 
     @classmethod
@@ -525,7 +524,9 @@ class Log:
             return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self.save_epochs()
+        # Retention must go on when the disk is full, and an old file says too much, not too little.
+        with suppress(OutOfSpace):
+            self.save_epochs()
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
@@ -553,7 +554,7 @@ class Log:
             self.end_flush(flush)
         for segment in self.segments:
             segment.close()
-        for _, _, segment in self.deleted:
+        for _, segment in self.deleted:
             segment.close()
 
     def save_active(self) -> None:

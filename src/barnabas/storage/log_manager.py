@@ -269,10 +269,7 @@ class LogManager:
 
     def purge(self, now_ms: int) -> None:
         """Remove from the disk what was deleted long enough ago."""
-        logs = [log for log in self.logs.values() if log.deleted and log.deleted[0][0] <= now_ms]
-        if logs:
-            self.checkpoint_log_starts({parent(log.directory) for log in logs}, sync=True)
-        for log in logs:
+        for log in [log for log in self.logs.values() if log.deleted]:
             with self.guarding(parent(log.directory)):
                 log.purge(now_ms)
         due = [path for due_ms, path in self.doomed if due_ms <= now_ms]
@@ -299,10 +296,6 @@ class LogManager:
         self, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
         self.checkpoint(checkpoints.LOG_START, lambda log: log.log_start_offset, directories, sync)
-        if sync:
-            for log in self.logs.values():
-                if directories is None or parent(log.directory) in directories:
-                    log.checkpointed_start = log.log_start_offset
 
     def checkpoint(
         self,

@@ -136,7 +136,6 @@ def open_log(
         topic_id=load_topic_id(disk, directory),
         producer_expiration_ms=producer_expiration_ms,
     )
-    log.checkpointed_start = log_start_offset
     log.save_epochs()
     if written:
         log.unsynced_paths += written
@@ -343,7 +342,7 @@ def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
 
 
 def drop_deleted(segments: list[Segment], log_start_offset: int) -> None:
-    """Segments wholly below the log start were deleted; some of their files may be gone already and others not."""
+    """Segments wholly below the log start were deleted, and their files had not gone yet."""
     while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
         segments.pop(0).remove_files()
 

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from barnabas.errors import OutOfSpace
+
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
     from barnabas.storage.segment import Segment
@@ -67,13 +69,18 @@ def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
     if count == 0:
         return 0
     if count == len(log.segments):
-        log.roll(now_ms)
-    gone, gone_bases = log.segments[:count], log.bases[:count]
+        try:
+            log.roll(now_ms)
+        except OutOfSpace:
+            count -= 1  # The others make room.
+    gone = log.segments[:count]
+    if not gone:
+        return 0
     log.advance_log_start(log.segments[count].base_offset)
     del log.segments[:count]
     del log.bases[:count]
     due = now_ms + log.config.file_delete_delay_ms
-    for segment, next_base in zip(gone, [*gone_bases[1:], log.bases[0]], strict=True):
+    for segment in gone:
         logger.info(
             "deleting segment log=%s base_offset=%d bytes=%d reason=%s",
             log.directory,
@@ -82,17 +89,17 @@ def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
             reason,
         )
         log.closed_bytes -= segment.size
-        log.deleted.append((due, next_base, segment))
+        log.deleted.append((due, segment))
     log.bound_offset = -1
     return count
 
 
 def purge(log: Log, now_ms: int) -> None:
-    """Remove the files of deleted segments whose delay is over, unless a crash could still bring back some of them and
-    not others: they stay until the log start that lies behind them is safe on the disk (`checkpointed_start`)."""
+    """Remove the files of deleted segments whose delay is over, oldest first, each when the one before is gone for
+    good: a crash that brought back the first and not the second would leave a hole, and recovery cuts at holes."""
     while log.deleted and log.deleted[0][0] <= now_ms:
-        _, next_base, segment = log.deleted[0]
-        if next_base > log.checkpointed_start:
-            return
-        segment.remove_files()
-        del log.deleted[0]
+        if log.directory_changes > log.directory_synced:
+            log.disk.sync_now([], [log.directory])
+            log.directory_synced = log.directory_changes
+        log.deleted.pop(0)[1].remove_files()
+        log.directory_changes += 1

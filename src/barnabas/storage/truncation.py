@@ -54,7 +54,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
-    for segment in [*log.segments, *(segment for _, _, segment in log.deleted)]:
+    for segment in [*log.segments, *(segment for _, segment in log.deleted)]:
         segment.remove_files()
     log.deleted.clear()
     log.active = log.new_segment(offset, now_ms)

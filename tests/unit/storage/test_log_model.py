@@ -101,7 +101,6 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.log_start_offset >= self.start
         assert self.log.log_start_offset <= max(self.watermark, self.start)
         self.forget_below(self.log.log_start_offset)
-        self.log.checkpointed_start = self.log.log_start_offset
         self.log.purge(NOW_MS)
 
     def forget_below(self, offset: int) -> None:
