@@ -115,6 +115,16 @@ class BrokerProcess:
         assert process.stdout is not None
         process.stdout.close()
 
+    def recycle_pages(self, size_bytes: int) -> None:
+        """Let the kernel have touched as much page cache as a run will fill: memory that was never used, or was given
+        back to a hypervisor, is dearer by half of what a large batch costs, and which run gets it would be chance."""
+        scratch = self.directory / "scratch"
+        block = bytes(1 << 20)
+        with scratch.open("wb") as file:
+            for _ in range(size_bytes // len(block) + 1):
+                file.write(block)
+        scratch.unlink()
+
     def create_topic(self, name: str, partitions: int) -> UUID:
         with self.admin() as admin:
             (outcome,) = admin.create_topics(

@@ -129,6 +129,7 @@ class FrameDriver:
 
 def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost]:
     """Both directions of one load against a broker that has no topic of that name yet."""
+    broker.recycle_pages(load.total_bytes)
     driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
     try:
         return measure_produce(broker, driver), measure_fetch(broker, driver)

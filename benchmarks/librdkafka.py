@@ -19,6 +19,7 @@ STALLED_S = 60
 
 def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost]:
     """Both directions of one load against a broker that has no topic of that name yet."""
+    broker.recycle_pages(load.total_bytes)
     broker.create_topic(TOPIC, load.partitions)
     return measure_produce(broker, load), measure_consume(broker, load)
 
