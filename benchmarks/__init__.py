@@ -7,6 +7,6 @@
 
 A load comes in two ways: prebuilt frames over a plain socket (frames.py), where the broker is nearly all of the work,
 and librdkafka (librdkafka.py), as applications would. Every run has a fresh directory and a fresh broker, a fixed
-amount of data, recycled page cache and a warm-up; runs of what is compared alternate, and the table shows the median and the spread. The
-broker's CPU-seconds per GB say more than MB/s, which depend on who else uses the cores.
+amount of data, recycled page cache and a warm-up; runs of what is compared alternate, and the table shows the median
+and the spread. The broker's CPU-seconds per GB say more than MB/s, which depend on who else uses the cores.
 """

@@ -116,8 +116,8 @@ class BrokerProcess:
         process.stdout.close()
 
     def recycle_pages(self, size_bytes: int) -> None:
-        """Let the kernel have touched as much page cache as a run will fill: memory that was never used, or was given
-        back to a hypervisor, is dearer by half of what a large batch costs, and which run gets it would be chance."""
+        """Let the kernel have touched as much page cache as a run will fill. Memory that was never used, or was given
+        back to a hypervisor, costs more to write to, and which run gets it would be chance."""
         scratch = self.directory / "scratch"
         block = bytes(1 << 20)
         with scratch.open("wb") as file:
