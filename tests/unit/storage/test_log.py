@@ -211,9 +211,19 @@ def test_a_bound_in_a_gap_hides_what_is_behind_it(disk: ForgetfulDisk) -> None:
     assert contents(log, 0, 55) == {0: b"a"}
     assert contents(log, 1) == {60: b"b", 61: b"c"}
     log.tail.clear()
-    assert log.read(0, 1000, 55).size == log.segments[0].size
+    assert log.read(1, 1000, 30).size == 0
+    assert log.read(0, 1000, 30).size == log.segments[0].size
     assert log.read(1, 1000, 55).size == 0
     assert contents(log, 1) == {60: b"b", 61: b"c"}
+
+
+def test_a_reader_in_a_gap_gets_the_batch_behind_it(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    log.append_as_follower(batch([b"a"]))
+    data = batch([b"b", b"c"])
+    log.append_as_follower(memoryview((60).to_bytes(8, "big") + bytes(data[8:])))
+    (slice_,) = log.read(1, 1, 62, at_least_one=True).slices
+    assert read_header(slice_.file.read(slice_.position, slice_.size)).base_offset == 60
 
 
 # ---- follower -----------------------------------------------------------------------------------------------------

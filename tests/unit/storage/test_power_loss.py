@@ -117,6 +117,21 @@ def test_a_flushed_retry_is_recognised_after_the_power_went(seed: int) -> None:
             assert (again.duplicate, again.first_offset) == (True, offsets[sequence])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_segments_that_were_deleted_come_back_without_a_hole_or_not_at_all(seed: int) -> None:
+    disk = forgetful_disk()
+    log = new_log(disk, CONFIG)
+    written = {append(log, b"%d" % at * 50).first_offset: b"%d" % at * 50 for at in range(40)}
+    flush(log)
+    log.high_watermark = 40
+    log.advance_log_start(30)
+    assert log.delete_old_segments(NOW_MS) > 3
+    log.purge(NOW_MS)
+    again = reopened(log, disk=disk.crash(Random(seed)), log_start_offset=0)
+    assert again.log_end_offset == 40, "what is flushed is not taken for what stands behind a hole"
+    assert contents(again) == {o: v for o, v in written.items() if o >= again.log_start_offset}
+
+
 @pytest.mark.parametrize("capacity", range(600, 4000, 113))
 def test_a_disk_that_fills_up_anywhere_and_then_loses_power(capacity: int) -> None:
     disk = forgetful_disk()
