@@ -244,9 +244,9 @@ class Connection:
             self.start, self.end = 0, have
 
     def replace_buffer(self, capacity: int) -> None:
-        self.was_filled = False
         data = bytearray(capacity)
         have = self.end - self.start
+        self.was_filled = have == capacity
         data[:have] = self.view[self.start : self.end]
         self.data, self.view, self.capacity = data, memoryview(data), capacity
         self.start, self.end = 0, have
