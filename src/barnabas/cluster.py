@@ -76,6 +76,7 @@ class Cluster:
     async def stop(self, *, clean: bool = True) -> None:
         for broker in reversed(self.brokers):
             await broker.stop(clean=clean)
+            close_doors(broker.world)
         await self.registry.close()
 
 
@@ -96,3 +97,11 @@ def real_world(registry: Registry, config: BrokerConfig) -> World:
         registry=registry,
         random=SystemRandom(),
     )
+
+
+def close_doors(world: World) -> None:
+    """End the threads behind the real doors; the broker has stopped."""
+    if isinstance(world.disk, RealDisk):
+        world.disk.close()
+    if isinstance(world.network, SocketNetwork):
+        world.network.close()

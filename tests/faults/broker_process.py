@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -54,8 +55,15 @@ def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess
 class BrokerProcess:
     """`barnabas up` on a data directory. The port is chosen at the first start and kept."""
 
-    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        descriptors: int | None = None,
+    ) -> None:
         self.data = data
+        self.descriptors_max = descriptors
         self.settings = dict(settings or {})
         self.port = 0
         self.log_path = data.with_name(data.name + ".log")
@@ -70,6 +78,7 @@ class BrokerProcess:
                 stderr=log,
                 text=True,
                 env=ENVIRONMENT,
+                preexec_fn=self.limit_descriptors if self.descriptors_max else None,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -77,6 +86,10 @@ class BrokerProcess:
         assert found, f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
         self.port = int(found[1])
         return self
+
+    def limit_descriptors(self) -> None:
+        assert self.descriptors_max is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_max, self.descriptors_max))
 
     @property
     def running(self) -> subprocess.Popen[str]:
@@ -103,6 +116,12 @@ class BrokerProcess:
     def rss_bytes(self) -> int:
         rss: int = psutil.Process(self.running.pid).memory_info().rss
         return rss
+
+    def peak_rss_bytes(self) -> int:
+        status = Path(f"/proc/{self.running.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert found
+        return int(found[1]) * 1024
 
     def cpu_seconds(self) -> float:
         times = psutil.Process(self.running.pid).cpu_times()

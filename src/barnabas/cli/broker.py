@@ -10,11 +10,12 @@ import click
 
 from barnabas.broker.broker import Broker
 from barnabas.cli.up import log_to_stderr, parse_settings, stop_on_signals
-from barnabas.cluster import real_world
+from barnabas.cluster import close_doors, real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
+from barnabas.world.descriptors import raise_descriptor_limit
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 logger = logging.getLogger("barnabas.broker")
@@ -32,6 +33,7 @@ logger = logging.getLogger("barnabas.broker")
 def broker(config: Path, overrides: tuple[str, ...]) -> None:
     """Run one broker with the settings of a server.properties file."""
     log_to_stderr(logging.INFO)
+    raise_descriptor_limit()
     settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -61,6 +63,7 @@ async def run(settings: BrokerConfig) -> None:
             await stopping.wait()
         finally:
             await running.stop()
+            close_doors(running.world)
     finally:
         await registry.close()
 

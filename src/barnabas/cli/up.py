@@ -14,6 +14,7 @@ from barnabas.broker.topics import NewTopic
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
 from barnabas.cluster import Cluster
 from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.world.descriptors import raise_descriptor_limit
 
 DEFAULT_PORT = 9092
 
@@ -51,6 +52,7 @@ def up(
 ) -> None:
     """Start a cluster on this machine."""
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    raise_descriptor_limit()
     wanted = [parse_topic(text) for text in topics]
     cluster = Cluster(
         data.absolute(), brokers=brokers, port=port, settings=parse_settings(overrides)

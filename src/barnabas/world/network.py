@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
+import resource
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,11 +28,14 @@ from concurrent.futures import ThreadPoolExecutor
 from barnabas.errors import AddressInUse, StorageError
 from barnabas.world.ports import FileSlice, Part, Receiver
 
+logger = logging.getLogger("barnabas.network")
+
 SENDFILE_BYTES_MIN = 16 * 1024  # below this, copying costs less than a second system call
 TURN_BYTES = 4 * 1024 * 1024
 GATHER_PARTS = 512  # the kernel takes at most 1024 per call
 ACCEPTS_PER_TURN = 64
 BACKLOG = 512
+OTHER_DESCRIPTORS = 32  # pipes, the registry's files, duplicates for threads
 READS_PER_TURN = 8
 PROBE_TURNS = 8
 CORKED_PARTS_MAX = 64
@@ -48,13 +54,13 @@ class SocketStream:
         "is_reading",
         "is_writing",
         "loop",
+        "network",
         "owes_drained",
         "peer",
         "pending",
         "receiver",
         "sock",
         "turns",
-        "warmers",
         "warming",
     )
 
@@ -63,13 +69,13 @@ class SocketStream:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         peer: tuple[str, int],
-        warmers: ThreadPoolExecutor,
+        network: SocketNetwork,
     ) -> None:
         self.loop = loop
         self.sock = sock
         self.descriptor = sock.fileno()
         self.peer = peer
-        self.warmers = warmers
+        self.network = network
         self.receiver: Receiver | None = None
         self.pending: deque[Part] = deque()
         self.is_reading = False
@@ -216,7 +222,9 @@ class SocketStream:
     def warm(self, descriptor: int, position: int, size: int) -> None:
         """Let a thread wait for the disk. It gets a descriptor of its own: ours may be closed meanwhile."""
         copy = os.dup(descriptor)
-        self.warming = self.loop.run_in_executor(self.warmers, read_through, copy, position, size)
+        self.warming = self.loop.run_in_executor(
+            self.network.warmers, read_through, copy, position, size
+        )
         self.warming.add_done_callback(self.on_warm)
         if self.is_writing:
             self.is_writing = False
@@ -256,6 +264,7 @@ class SocketStream:
             self.loop.remove_writer(self.descriptor)
         self.pending.clear()
         self.sock.close()
+        self.network.streams_open -= 1
         if self.receiver is not None:
             self.receiver.closed(reason)
 
@@ -291,6 +300,10 @@ class SocketListener:
                 self.loop.remove_reader(self.sock.fileno())
                 self.loop.call_later(0.1, self.listen_again)
                 return
+            if self.network.is_full():
+                sock.close()
+                self.network.refused(peer[0])
+                continue
             stream = self.network.stream(sock, (peer[0], peer[1]))
             receiver = self.accept(stream)
             if receiver is None:
@@ -315,16 +328,45 @@ class SocketNetwork:
         self.send_buffer_bytes = send_buffer_bytes
         self.receive_buffer_bytes = receive_buffer_bytes
         self.warmers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="cold-read")
+        self.descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self.streams_max = max(self.descriptors // 2 - OTHER_DESCRIPTORS, 1)
+        if self.descriptors == resource.RLIM_INFINITY:
+            self.streams_max = sys.maxsize
+        self.streams_open = 0
+        self.streams_refused = 0
+        self.refusal_logged_at = -1.0
 
     def host_name(self) -> str:
         return socket.getfqdn()
+
+    def close(self) -> None:
+        """All streams are closed: let the threads go."""
+        self.warmers.shutdown()
 
     def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.send_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
-        return SocketStream(asyncio.get_running_loop(), sock, peer, self.warmers)
+        self.streams_open += 1
+        return SocketStream(asyncio.get_running_loop(), sock, peer, self)
+
+    def is_full(self) -> bool:
+        """As many connections as there may be without taking descriptors from the files, which have the other half."""
+        return self.streams_open >= self.streams_max
+
+    def refused(self, host: str) -> None:
+        self.streams_refused += 1
+        now = asyncio.get_running_loop().time()
+        if now - self.refusal_logged_at >= 1.0:
+            self.refusal_logged_at = now
+            logger.warning(
+                "refusing connection peer=%s limit=%d descriptors of this process (ulimit -n), half of them for files "
+                "refused=%d",
+                host,
+                self.descriptors,
+                self.streams_refused,
+            )
 
     async def listen(
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver | None]
