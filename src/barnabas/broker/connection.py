@@ -237,7 +237,7 @@ class Connection:
         # A buffer that was filled to its end has a peer that sends faster than we read. It doubles, whatever length was
         # announced: that may be a lie.
         larger = min(2 * self.capacity, max(wanted, BUSY_BUFFER_BYTES))
-        if self.was_filled and larger > self.capacity:
+        if (self.was_filled or self.end == self.capacity) and larger > self.capacity:
             self.replace_buffer(larger)
         elif self.start and self.start + wanted > self.capacity:
             self.data[:have] = self.data[self.start : self.end]
