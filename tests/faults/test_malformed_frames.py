@@ -20,17 +20,35 @@ from random import Random
 
 import pytest
 
+from barnabas import LocalCluster
 from barnabas.errors import RemoteWireError
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message, decode, encode
-from barnabas.wire.headers import RequestHeader, decode_request_header, encode_request_header
+from barnabas.wire.headers import (
+    RequestHeader,
+    decode_request_header,
+    decode_response_header,
+    encode_request_header,
+)
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.fetch import FetchRequest
-from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.records import Record, build_batch
 from tests.faults.broker_process import BrokerProcess, chosen_seed
-from tests.faults.raw_client import RawClient, all_requests, now_ms, with_size
+from tests.faults.raw_client import (
+    PRODUCE_VERSION,
+    RawClient,
+    all_requests,
+    now_ms,
+    produce_frame,
+    with_size,
+)
 from tests.unit.wire.random_messages import random_message
 
 FRAMES = 100_000
@@ -337,3 +355,48 @@ def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None
         assert good.rounds > 100
         assert waits[-1] < LATENCY_MAX_SECONDS
         assert broker.stop() == 0
+
+
+# ---- requests that look like the one before ------------------------------------------------------------------
+
+
+def outcome(client: RawClient, data: bytes) -> str:
+    """The answer but for the offset, or that there was none."""
+    client.send(data)
+    try:
+        answer = client.receive()
+    except ConnectionError:
+        return "the connection ended"
+    except TimeoutError:
+        return "no answer"
+    response = answer[4:]
+    try:
+        _, at = decode_response_header(0, PRODUCE_VERSION, memoryview(answer))
+        topics = decode(ProduceResponse, PRODUCE_VERSION, memoryview(answer), at).responses
+    except RemoteWireError:
+        return f"{answer[:4].hex()} {response.hex()}"
+    told = [
+        (topic.name, part.index, part.error_code, part.error_message)
+        for topic in topics
+        for part in topic.partition_responses
+    ]
+    return f"{answer[:4].hex()} {told}"
+
+
+def test_a_request_is_answered_alike_whether_or_not_it_resembles_the_one_before() -> None:
+    """A broker that recognises repeated requests must not take another for the same."""
+    with LocalCluster() as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        address = host, int(port)
+        with RawClient(address) as client:
+            assert client.create_topic(FUZZED_TOPIC, 2) == 0
+        real = produce_frame(FUZZED_TOPIC, 1, [b"value"], acks=1)
+        for at in range(4, len(real)):
+            for flipped in (1, 0x80):
+                frame = bytearray(real)
+                frame[at] ^= flipped
+                with RawClient(address, 0.3) as fresh, RawClient(address, 0.3) as seasoned:
+                    for _ in range(3):
+                        outcome(seasoned, real)
+                    changed = bytes(frame)
+                    assert outcome(seasoned, changed) == outcome(fresh, changed), (at, flipped)
