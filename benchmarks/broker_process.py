@@ -8,6 +8,7 @@ with BrokerProcess() as broker:
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import re
 import shutil
@@ -34,6 +35,11 @@ STOP_TIMEOUT_S = 60
 # Background flushing to the disk belongs to the operating system: nobody asked for fsync, and the time it takes would
 # be the disk's and not the broker's. Retention never fires within a run.
 SETTINGS = {"log.retention.ms": "-1", "auto.create.topics.enable": "false"}
+
+
+def with_bytecode() -> dict[str, str]:
+    """The environment as a user has it: Python keeps what it compiled."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class BrokerProcess:
@@ -73,6 +79,7 @@ class BrokerProcess:
                 ],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
+                env=with_bytecode(),
                 text=True,
             )
         assert self.process.stdout is not None

@@ -9,7 +9,7 @@ import time
 from barnabas.client.blocking import Connection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.produce import ProduceResponse
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker_process import BrokerProcess, with_bytecode
 from benchmarks.frames import FrameDriver, check_all_arrived, exact_batch, produce_request
 from benchmarks.loads import KB, TOPIC, Load
 
@@ -56,7 +56,11 @@ def process_to_first_record_s() -> float:
 def local_cluster_to_first_record_s() -> tuple[float, float]:
     """With the import of LocalCluster, and without it; the client's own imports are not counted."""
     run = subprocess.run(
-        [sys.executable, "-c", LOCAL_CLUSTER], check=True, capture_output=True, text=True
+        [sys.executable, "-c", LOCAL_CLUSTER],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=with_bytecode(),
     )
     with_imports, without = run.stdout.split()
     return float(with_imports), float(without)

@@ -7,7 +7,7 @@ import logging
 from uuid import UUID
 
 from barnabas.config import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
+from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition, ZnodeVersion
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import Log, parent
@@ -26,6 +26,7 @@ class ReplicaManager:
         self.disk = disk
         self.clock = clock
         self.partitions: dict[tuple[str, int], Partition] = {}
+        logs.on_offline = self.take_offline
 
     def find(self, topic: str, index: int) -> Partition:
         partition = self.partitions.get((topic, index))
@@ -117,11 +118,15 @@ class ReplicaManager:
 
     def fail(self, partition: Partition, error: StorageError) -> None:
         """The disk broke: take every partition of that log directory offline. One that is full took nothing and may
-        have room again."""
-        if isinstance(error, OutOfSpace):
-            return
-        for tp in self.logs.mark_offline(parent(partition.log.directory), error):
-            other = self.partitions.get(tp)
-            if other is not None:
-                other.is_offline = True
-                other.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
+        have room again, and one broken batch is no broken disk."""
+        if isinstance(error, CorruptBatch):
+            logger.error("corrupt batch partition=%s error=%s", partition, error)
+        elif not isinstance(error, OutOfSpace):
+            self.logs.mark_offline(parent(partition.log.directory), error)
+
+    def take_offline(self, gone: list[TopicPartition], error: StorageError) -> None:
+        for tp in gone:
+            partition = self.partitions.get(tp)
+            if partition is not None:
+                partition.is_offline = True
+                partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)

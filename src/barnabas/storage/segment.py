@@ -107,6 +107,9 @@ class Segment:
         log = disk.open(path + ".log", create=True)
         if log.size():
             log.truncate(0)
+        # Kafka has them from the first moment; here they stay empty until the segment is rolled or closed.
+        for suffix in (".index", ".timeindex"):
+            disk.open(path + suffix, create=True).close()
         segment = cls(
             disk, path, log, base_offset=base_offset, index_interval=index_interval, now_ms=now_ms
         )

@@ -21,7 +21,7 @@ from barnabas.broker.fetch_sessions import (
     Key,
 )
 from barnabas.broker.parts import BrokerParts
-from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID
 from barnabas.replication.partition import Partition
 from barnabas.wire.fast import FetchedPartition, FetchedTopic
@@ -173,7 +173,7 @@ class Fetch:
             partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
                 self.parts.replicas.fail(partition, error)
-            code = ErrorCode.KAFKA_STORAGE_ERROR
+            code = storage_code(error)
         return Look(entry, FetchedPartition(entry.index, code), None)
 
     def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
@@ -320,6 +320,12 @@ class Fetch:
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
         )
+
+
+def storage_code(error: StorageError) -> ErrorCode:
+    if isinstance(error, CorruptBatch):
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def is_news(look: Look) -> bool:
