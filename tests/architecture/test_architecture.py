@@ -16,7 +16,14 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "barnabas"
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 
-OPENS_REAL_DOORS = ("world/", "cli/", "cluster.py", "local_cluster.py", "pytest_plugin.py")
+OPENS_REAL_DOORS = (
+    "world/",
+    "cli/",
+    "spark/",
+    "cluster.py",
+    "local_cluster.py",
+    "pytest_plugin.py",
+)
 BLOCKING_SOCKET = "client/blocking.py"
 BLOCKING = ("socket", "selectors", "time")
 DRIVEN = (
@@ -55,6 +62,7 @@ LAYERS = {
     "replication": {"storage", "wire", "config"},
     "broker": {"replication", "storage", "metadata", "wire", "config", "tasks"},
     "client": {"wire"},
+    "spark": {"client", "wire"},
     "world": set(),
 }
 FOR_EVERYBODY = {"model", "errors", "world.ports", "__version__"}
