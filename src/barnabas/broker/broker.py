@@ -18,7 +18,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.router import Router
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
-from barnabas.errors import ConfigError
+from barnabas.errors import ConfigError, RegistryError, StorageError
 from barnabas.metadata import registration
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import Broker as BrokerEntry
@@ -26,7 +26,7 @@ from barnabas.model import BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks
-from barnabas.world.ports import RegistrySession, World
+from barnabas.world.ports import RegistrySession, SessionState, World
 
 logger = logging.getLogger("barnabas.broker")
 
@@ -61,6 +61,7 @@ class Broker:
         config, world = self.config, self.world
         now_ms = world.clock.now_ms()
         session = self.session = await world.registry.connect(config.zookeeper_session_timeout_ms)
+        session.on_state(self.on_session)
         await registration.prepare(session)
         cluster_id = await registration.cluster_id(session, world.random)
 
@@ -115,6 +116,13 @@ class Broker:
             len(replicas.partitions),
         )
 
+    def on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self.session is not None:
+            logger.error(
+                "the registry is lost: records are served, but no topic can be created or deleted until this broker "
+                "is started again"
+            )
+
     async def open_listeners(self, listeners: Listeners) -> None:
         """Listen, then advertise: where no address was configured, the one that was bound."""
         advertised = {entry.listener: entry for entry in self.config.advertised_listeners or ()}
@@ -148,7 +156,10 @@ class Broker:
                 self.logs.release()
             self.logs = None
         if self.session is not None:
-            await self.session.close()
+            try:
+                await self.session.close()
+            except (RegistryError, StorageError) as error:
+                logger.error("cannot say goodbye to the registry error=%s", error)
             self.session = None
         if clean:
             logger.info("broker stopped id=%d", self.broker_id)
