@@ -1,5 +1,6 @@
 """`barnabas up` as an operator runs it: it can be told to stop or killed, and started again in the same place."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -65,8 +66,16 @@ class BrokerProcess:
 
 
 def free_port() -> int:
-    """A port nobody has now, for a broker that must come back to the same one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port nobody has now, for a broker that must come back to the same one.
+
+    Not one of those the system gives to outgoing connections: while the broker is away, a client that tries to reach it
+    could be given the very port, and even reach itself.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("none of a hundred ports is free")

@@ -220,9 +220,11 @@ async def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
 
 
 async def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
-    with LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict:
-        with pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError)):
-            await produce(strict.bootstrap_servers, "nowhere", values("a"), request_timeout_ms=1000)
+    with (
+        LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict,
+        pytest.raises((UnknownTopicOrPartitionError, KafkaTimeoutError)),
+    ):
+        await produce(strict.bootstrap_servers, "nowhere", values("a"), request_timeout_ms=1000)
 
 
 # ---- administration
