@@ -161,6 +161,23 @@ def test_the_broker_says_when_it_appended_where_the_topic_wants_its_time(
     assert {record.timestamp for record in batch.records} == {answer.log_append_time_ms}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "stored"),
+    [("uncompressed", "none"), *((codec, codec) for codec in ("gzip", "snappy", "lz4", "zstd"))],
+)
+def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(
+    raw: Raw, new_topic: Callable[..., str], files: Files, wanted: str, stored: str
+) -> None:
+    topic = new_topic(**{"compression.type": wanted})
+    numbered = {"producer_id": 5, "producer_epoch": 0}
+    for sequence, codec in enumerate((Compression.NONE, Compression.GZIP, Compression.ZSTD)):
+        batch = batch_of(b"x" * 500, compression=codec, base_sequence=sequence, **numbered)
+        assert raw.produce(topic, batch).base_offset == sequence
+    assert files.codecs(topic) == {stored}
+    assert files.values(topic) == [b"x" * 500] * 3
+    assert [batch.header.base_sequence for batch in files.batches(topic)] == [0, 1, 2]
+
+
 def test_a_compacted_topic_takes_no_record_without_a_key(
     raw: Raw, new_topic: Callable[..., str]
 ) -> None:
