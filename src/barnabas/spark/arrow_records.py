@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -111,18 +111,14 @@ def damaged(topic: str, partition: int, offset: int, why: Exception) -> RemoteWi
 # ---- batches --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Its records stand between `start` and `end` of the fetched bytes, or in `plain` if they were compressed."""
 
     header: BatchHeader
     start: int
     end: int
-    plain: bytes | None
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start if self.plain is None else len(self.plain)
+    size: int
+    plain: bytes | None = None
 
 
 def open_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bool) -> Batch:
@@ -131,11 +127,11 @@ def open_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bo
     start, end = at + HEADER_SIZE, at + header.size
     codec = header.compression
     if codec == Compression.NONE:
-        return Batch(header, start, end, None)
+        return Batch(header, start, end, end - start)
     if codec > Compression.ZSTD:
         raise RemoteWireError(f"there is no codec {codec}")
     plain = decompress(Compression(codec), view[start:end], limit=DECOMPRESSED_BYTES_MAX)
-    return Batch(header, start, end, plain)
+    return Batch(header, start, end, len(plain), plain)
 
 
 class Aborted:

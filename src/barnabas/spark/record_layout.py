@@ -28,7 +28,7 @@ Octets = NDArray[np.uint8]
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths, header count: a byte each."""
 VARINT_BYTES_MAX = 10
-RUN_WORTH_LOOKING_FOR = 64
+RUN_WORTH_LOOKING_FOR = 256
 """Shorter chains of records are followed faster than they are compared."""
 ROUND_WORTH_VECTORISING = 16
 
@@ -79,27 +79,23 @@ class Layout:
 
 def lay_out(octets: Octets, data: memoryview, bodies: Sequence[Body]) -> Layout:
     """`octets` and `data` are the same bytes: numpy reads the one, and Python faster the other."""
-    positions = [find_records(octets, data, body) for body in bodies]
-    counts = [body.count for body in bodies]
+    for body in bodies:
+        if not 0 <= body.count <= (body.end - body.start) // RECORD_BYTES_MIN:
+            raise RemoteWireError(f"{body.count} records in {body.end - body.start} bytes")
     try:
-        return read_fields(
-            octets,
-            positions[0] if len(positions) == 1 else np.concatenate(positions),
-            np.repeat([body.last_offset_delta for body in bodies], counts),
-        )
+        starts, ends = find_records(octets, data, bodies)
+        return read_fields(octets, starts, ends, bodies)
     except IndexError:
         raise RemoteWireError("a record goes on behind the end of its batch") from None
 
 
-def read_fields(octets: Octets, positions: Int64s, last_offset_deltas: Int64s) -> Layout:
-    """The positions are those of a chain that was followed to its end, so the lengths there can be trusted; nothing
-    behind them can. A field may seem to begin behind its record, but then it is not the one that ends with it."""
-    lengths, at = read_varints(octets, positions)
-    ends = at + lengths
-    timestamp_deltas, at = read_varints(octets, at + 1)
+def read_fields(octets: Octets, starts: Int64s, ends: Int64s, bodies: Sequence[Body]) -> Layout:
+    """Starts and ends have been proved, nothing between them is. A field may seem to begin behind its record, but then
+    it is not the last of them that ends where the record does."""
+    timestamp_deltas, at = read_varints(octets, starts + 1)
     offset_deltas, at = read_varints(octets, at)
-    within = (offset_deltas >= 0) & (offset_deltas <= last_offset_deltas)
-    require(within, "an offset outside of the batch")
+    last = np.repeat([body.last_offset_delta for body in bodies], [body.count for body in bodies])
+    require((offset_deltas >= 0) & (offset_deltas <= last), "an offset outside of the batch")
     keys, at = read_spans(octets, at, ends)
     values, at = read_spans(octets, at, ends)
     header_counts, at = read_varints(octets, at)
@@ -137,7 +133,7 @@ def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
     byte = octets.take(at)
     value = (byte & 0x7F).astype(np.uint64)
     after = at + 1
-    going_on = np.flatnonzero(byte & 0x80)
+    going_on = np.flatnonzero(byte > 0x7F)
     shift = 7
     while going_on.size:
         if shift >= 7 * VARINT_BYTES_MAX:
@@ -149,7 +145,7 @@ def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
             raise RemoteWireError("a varint longer than 64 bits")
         value[some] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
         after[some] += 1
-        going_on = going_on[byte >= 0x80]
+        going_on = going_on[byte > 0x7F]
         shift += 7
     return (value >> np.uint64(1)).view(np.int64) ^ -((value & np.uint64(1)).view(np.int64)), after
 
@@ -157,59 +153,91 @@ def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
 # ---- the chain of lengths -------------------------------------------------------------------------------------
 
 
-def find_records(octets: Octets, data: memoryview, body: Body) -> Int64s:
-    """The position of each record's length. RemoteWireError unless `count` records fill the body exactly."""
-    at, end, left = body.start, body.end, body.count
-    if not 0 <= left <= (end - at) // RECORD_BYTES_MIN:
-        raise RemoteWireError(f"{left} records in {end - at} bytes")
-    found: list[Int64s] = []
+def find_records(octets: Octets, data: memoryview, bodies: Sequence[Body]) -> tuple[Int64s, Int64s]:
+    """Where each record begins, behind its length, and where it ends.
+
+    Producers that send alike records send alike batches. So a batch of the same size and count as an earlier one is
+    taken to have its records in the same places, until the proof, which costs next to nothing, says otherwise.
+    """
+    known: dict[tuple[int, int], Int64s] = {}
+    positions: list[Int64s] = []
+    guessed: list[int] = []
+    for index, body in enumerate(bodies):
+        shape = (body.end - body.start, body.count)
+        places = known.get(shape)
+        if places is None:
+            places = known[shape] = follow(octets, data, body) - body.start
+        else:
+            guessed.append(index)
+        positions.append(places + body.start)
     try:
-        while left:
-            run = 0
-            if left >= RUN_WORTH_LOOKING_FOR:
-                positions, at = follow_run(octets, data, at, end, left)
-                run = len(positions)
-                found.append(positions)
-                left -= run
-            if run < RUN_WORTH_LOOKING_FOR:
-                steps = min(left, 4 * RUN_WORTH_LOOKING_FOR)
-                walked, at = walk(data, at, end, steps)
-                found.append(np.array(walked, np.int64))
-                left -= steps
-    except IndexError:
-        raise RemoteWireError("a record goes on behind the end of its batch") from None
-    if at != end:
-        raise RemoteWireError(f"{end - at} bytes behind the last of {body.count} records")
-    if not found:
-        return np.empty(0, np.int64)
-    return found[0] if len(found) == 1 else np.concatenate(found)
+        return prove(octets, np.concatenate(positions), bodies)
+    except (RemoteWireError, IndexError):
+        if not guessed:
+            raise
+    for index in guessed:
+        positions[index] = follow(octets, data, bodies[index])
+    return prove(octets, np.concatenate(positions), bodies)
 
 
-def walk(data: memoryview, at: int, end: int, count: int) -> tuple[list[int], int]:
+def prove(octets: Octets, positions: Int64s, bodies: Sequence[Body]) -> tuple[Int64s, Int64s]:
+    """The lengths at the positions lead from each record to the next, and from the last one to the end of its batch."""
+    lengths, starts = read_varints(octets, positions)
+    ends = starts + lengths
+    expected = np.empty_like(positions)
+    expected[:-1] = positions[1:]
+    filled = [body for body in bodies if body.count]
+    last = np.cumsum([body.count for body in filled], dtype=np.int64) - 1
+    expected[last] = [body.end for body in filled]
+    require((lengths > 0) & (ends == expected), "a record that does not end where the next begins")
+    return starts, ends
+
+
+def follow(octets: Octets, data: memoryview, body: Body) -> Int64s:
+    """The position of each record's length. IndexError if it leads behind the end of all bytes."""
+    if body.count < RUN_WORTH_LOOKING_FOR:
+        return np.array(walk(data, body.start, body.count)[0], np.int64)
+    at, left = body.start, body.count
+    found: list[Int64s] = []
+    while left:
+        run, at = follow_run(octets, data, at, body.end, left)
+        found.append(run)
+        left -= len(run)
+        if len(run) < RUN_WORTH_LOOKING_FOR:
+            steps = min(left, 4 * RUN_WORTH_LOOKING_FOR)
+            walked, at = walk(data, at, steps)
+            found.append(np.array(walked, np.int64))
+            left -= steps
+    return np.concatenate(found)
+
+
+def walk(data: memoryview, at: int, count: int) -> tuple[list[int], int]:
+    """Positions of `count` lengths, and the position behind the last of their records. Negative lengths are taken for
+    positive ones: the way leads only forward, and `prove` finds them."""
     positions = []
     for _ in range(count):
         positions.append(at)
         byte = data[at]
         if byte < 0x80:
-            doubled = byte
-            at += 1
+            at += 1 + (byte >> 1)
         else:
-            doubled, at = read_long_length(data, at)
-        # An odd number is a negative one: it would lead back, and round in circles.
-        if doubled & 1 or at >= end:
-            raise RemoteWireError("a record of negative length, or behind the end of its batch")
-        at += doubled >> 1
+            second = data[at + 1]
+            if second < 0x80:
+                at += 2 + ((second << 7 | byte & 0x7F) >> 1)
+            else:
+                doubled, at = read_uvarint(data, at)
+                at += doubled >> 1
     return positions, at
 
 
-def read_long_length(data: memoryview, at: int) -> tuple[int, int]:
-    doubled = shift = 0
+def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
     while True:
         byte = data[at]
         at += 1
-        doubled |= (byte & 0x7F) << shift
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return doubled, at
+            return value, at
         shift += 7
         if shift > 63:
             raise RemoteWireError("a varint longer than 64 bits")
@@ -219,9 +247,8 @@ def follow_run(
     octets: Octets, data: memoryview, at: int, end: int, count: int
 ) -> tuple[Int64s, int]:
     """The positions of the first records from `at` on that have the same length, and the position behind them."""
-    _, after = walk(data, at, end, 1)
-    size = after - at
-    width = len(length_bytes(data, at))
+    doubled, body = read_uvarint(data, at)
+    width, size = body - at, body - at + (doubled >> 1)
     most = min(count, (end - at) // size)
     if most < 1:
         raise RemoteWireError("a record that is longer than its batch")
@@ -231,23 +258,15 @@ def follow_run(
         # Look at ever more of them, so that a short run costs little.
         until = min(most, limit)
         alike = np.ones(until - same, np.bool_)
-        for index in range(width):
-            first = at + same * size + index
-            column = octets[first : at + (until - 1) * size + index + 1 : size]
-            alike &= column == octets[at + index]
+        for index in range(at, at + width):
+            column = octets[index + same * size : index + (until - 1) * size + 1 : size]
+            alike &= column == octets[index]
         if not alike.all():
             same += int(alike.argmin())
             break
         same = until
         limit *= 4
     return at + np.arange(same, dtype=np.int64) * size, at + same * size
-
-
-def length_bytes(data: memoryview, at: int) -> memoryview:
-    end = at
-    while data[end] >= 0x80:
-        end += 1
-    return data[at : end + 1]
 
 
 # ---- headers --------------------------------------------------------------------------------------------------
@@ -299,7 +318,7 @@ def lay_out_headers(octets: Octets, data: memoryview, layout: Layout) -> tuple[S
 
 def read_field(data: memoryview, at: int, end: int) -> tuple[int, int]:
     """The length of a field, -1 for null, and the position behind it."""
-    doubled, at = read_long_length(data, at)
+    doubled, at = read_uvarint(data, at)
     length = (doubled >> 1) ^ -(doubled & 1)
     if not -1 <= length <= end - at:
         raise RemoteWireError("a field longer than its record")
