@@ -16,7 +16,8 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as running:
+    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    with LocalCluster(settings={"log.retention.ms": "-1"}) as running:
         yield running
 
 

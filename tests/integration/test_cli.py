@@ -65,7 +65,8 @@ def end(*processes: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    with LocalCluster() as cluster:
+    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    with LocalCluster(settings={"log.retention.ms": "-1"}) as cluster:
         yield Shell(cluster.bootstrap_servers)
 
 

@@ -35,7 +35,8 @@ VALUES = [b"value %d " % number * 20 for number in range(200)]
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with LocalCluster() as cluster:
+    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    with LocalCluster(settings={"log.retention.ms": "-1"}) as cluster:
         yield cluster.bootstrap_servers
 
 
