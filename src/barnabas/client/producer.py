@@ -9,8 +9,9 @@ which records it sent since the last successful `flush`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import NamedTuple, Self
 
@@ -48,6 +49,14 @@ class Sent(NamedTuple):
     partition: TopicPartition
     base_offset: int
     count: int  # type: ignore[assignment]  # hides tuple.count
+
+
+class Unsent(NamedTuple):
+    """A batch that waits for what the producer adds to it."""
+
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    build: Callable[..., bytes]
+    """Takes `producer_id`, `producer_epoch` and `base_sequence`."""
 
 
 @dataclass(slots=True)
@@ -156,17 +165,26 @@ class Producer:
             queues = {partition: queue for partition, queue in queues.items() if queue}
 
     def send_round(self, batches: dict[TopicPartition, list[Record]]) -> None:
+        """One batch for each partition."""
+        self.send_batches(
+            {
+                partition: Unsent(
+                    len(records), partial(build_batch, records, compression=self.compression)
+                )
+                for partition, records in batches.items()
+            }
+        )
+
+    def send_batches(self, batches: Mapping[TopicPartition, Unsent]) -> None:
         """One batch for each partition. They are built once: a retry sends the same bytes, with the same sequence."""
         producer_id, epoch = self.identify()
         data = {
-            partition: build_batch(
-                records,
-                compression=self.compression,
+            partition: batch.build(
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=self.sequences.get(partition, 0) if producer_id >= 0 else -1,
             )
-            for partition, records in batches.items()
+            for partition, batch in batches.items()
         }
 
         def ask(
@@ -175,11 +193,11 @@ class Producer:
             return self.produce(connection, {partition: data[partition] for partition in led})
 
         offsets = self.cluster.ask_leaders(data, ask)
-        for partition, records in batches.items():
+        for partition, batch in batches.items():
             if producer_id >= 0:
-                following = self.sequences.get(partition, 0) + len(records)
+                following = self.sequences.get(partition, 0) + batch.count
                 self.sequences[partition] = following % (SEQUENCE_MAX + 1)
-            self.sent.append(Sent(partition, offsets[partition], len(records)))
+            self.sent.append(Sent(partition, offsets[partition], batch.count))
 
     def produce(
         self, connection: Connection, batches: dict[TopicPartition, bytes]

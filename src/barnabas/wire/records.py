@@ -369,14 +369,44 @@ def build_batch(
         write_record(body, record, base_offset, base_timestamp)
     # With nothing in it there is nothing to decompress, and an empty frame of some codecs is refused by readers.
     codec = compression if records else Compression.NONE
-    packed: Bytes = compress(codec, body, compression_level) if codec else body
-    attributes = (
-        codec
+    return seal_batch(
+        body,
+        count=len(records),
+        base_offset=base_offset,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        attributes=codec
         | (LOG_APPEND_TIME if timestamp_type else 0)
         | (TRANSACTIONAL if is_transactional else 0)
         | (CONTROL if is_control else 0)
-        | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
+        | (DELETE_HORIZON if delete_horizon_ms is not None else 0),
+        compression_level=compression_level,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        partition_leader_epoch=partition_leader_epoch,
     )
+
+
+def seal_batch(
+    body: Bytes,
+    *,
+    count: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int,
+    base_offset: int = 0,
+    compression_level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """The batch around records that are already written one behind the other."""
+    codec = Compression(attributes & COMPRESSION_MASK)
+    packed: Bytes = compress(codec, body, compression_level) if codec else body
     batch = bytearray(
         HEADER.pack(
             base_offset,
@@ -385,13 +415,13 @@ def build_batch(
             MAGIC,
             0,
             attributes,
-            last_offset - base_offset,
+            last_offset_delta,
             base_timestamp,
             max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
-            len(records),
+            count,
         )
     )
     batch += packed
