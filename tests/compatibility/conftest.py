@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import LocalCluster
-from tests.compatibility.broker_process import BrokerProcess, free_port
+from tests.broker_process import BrokerProcess
 from tests.compatibility.files import Files
 from tests.compatibility.raw import Raw
 
@@ -60,5 +60,5 @@ def raw(servers: str) -> Iterator[Raw]:
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker in a process of its own, whose port and data outlive it."""
-    with BrokerProcess(tmp_path / "data", free_port()) as running:
+    with BrokerProcess(tmp_path / "data") as running:
         yield running

@@ -22,8 +22,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
 from tests import tools
+from tests.broker_process import BrokerProcess
 from tests.compatibility import kafkajs_client
-from tests.compatibility.broker_process import BrokerProcess
 from tests.compatibility.files import Files
 from tests.compatibility.optional import require
 from tests.compatibility.raw import Raw, batch_of
@@ -55,7 +55,7 @@ def sockets_that_clients_forget() -> Iterator[None]:
 
 def stored(broker: BrokerProcess) -> list[int]:
     """What the log holds, when nobody writes any longer."""
-    return [int(value or b"-1") for value in Files(broker.log_directory).values(TOPIC)]
+    return [int(value or b"-1") for value in Files(broker.log_dir).values(TOPIC)]
 
 
 # ---- librdkafka

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ErrorCode
+from tests.broker_process import COMMAND, BrokerProcess, run
 from tests.child_process import ENVIRONMENT
-from tests.faults.broker_process import COMMAND, BrokerProcess, run
 from tests.faults.raw_client import RawClient
 
 TOPIC = "orders"

@@ -17,7 +17,7 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
-from tests.faults.broker_process import BrokerProcess, eventually
+from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import RawClient, fetch_frame
 
 TOPIC = "orders"

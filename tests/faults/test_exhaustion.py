@@ -13,7 +13,7 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.records import Record, build_batch
-from tests.faults.broker_process import BrokerProcess, eventually
+from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import PRODUCE_VERSION, RawClient, frame, now_ms
 from tests.faults.test_limits import MB, is_served
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ErrorCode
-from tests.faults.broker_process import BrokerProcess, eventually
+from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import RawClient
 
 TOPIC = "orders"

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas.errors import ErrorCode
-from tests.faults.broker_process import BrokerProcess, chosen_seed, eventually
+from tests.broker_process import BrokerProcess, chosen_seed, eventually
 from tests.faults.raw_client import RawClient
 
 ROUNDS = 50

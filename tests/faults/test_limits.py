@@ -13,7 +13,7 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.broker import connection as broker_connection
-from tests.faults.broker_process import BrokerProcess, eventually
+from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import RawClient, fetch_frame, produce_frame, with_size
 
 TOPIC = "orders"

@@ -40,7 +40,7 @@ from barnabas.wire.messages.produce import (
 )
 from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.records import Record, build_batch
-from tests.faults.broker_process import BrokerProcess, chosen_seed
+from tests.broker_process import BrokerProcess, chosen_seed
 from tests.faults.raw_client import (
     PRODUCE_VERSION,
     RawClient,

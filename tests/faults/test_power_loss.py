@@ -26,7 +26,7 @@ from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import World
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from simulator.disk import ForgetfulDisk
-from tests.faults.broker_process import chosen_seed
+from tests.broker_process import chosen_seed
 from tests.faults.raw_client import PRODUCE_VERSION, RawClient, produce_frame
 
 TOPIC = "orders"

@@ -7,6 +7,7 @@ import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,6 +40,22 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) 
         time.sleep(0.01)
 
 
+def free_port() -> int:
+    """A port nobody has now, for a broker that must come back to the same one.
+
+    Not one of those the system gives to outgoing connections: while the broker is away, a client that tries to reach it
+    could be given the very port, and even reach itself.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("none of a hundred ports is free")
+
+
 def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
     """`barnabas <arguments>` to its end."""
     return subprocess.run(
@@ -53,7 +70,7 @@ def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess
 
 
 class BrokerProcess:
-    """`barnabas up` on a data directory. The port is chosen at the first start and kept."""
+    """`barnabas up` on a data directory, on a port that is kept over restarts."""
 
     def __init__(
         self,
@@ -65,7 +82,7 @@ class BrokerProcess:
         self.data = data
         self.descriptors_max = descriptors
         self.settings = dict(settings or {})
-        self.port = 0
+        self.port = free_port()
         self.log_path = data.with_name(data.name + ".log")
         self.process: subprocess.Popen[str] | None = None
 
@@ -82,9 +99,7 @@ class BrokerProcess:
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.search(r"127\.0\.0\.1:(\d+)", line)
-        assert found, f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
-        self.port = int(found[1])
+        assert "Barnabas is up" in line, f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
         return self
 
     def limit_descriptors(self) -> None:
@@ -143,6 +158,10 @@ class BrokerProcess:
         """Ask it to stop; its exit code."""
         self.running.send_signal(number)
         return self.reap()
+
+    def restart(self, number: int) -> None:
+        self.stop(number)
+        self.start()
 
     def reap(self) -> int:
         process = self.running
