@@ -90,6 +90,14 @@ class FetchSettings:
         )
 
     @property
+    def connect_timeout_ms(self) -> int:
+        return self.number("socket.connection.setup.timeout.ms", 10_000)
+
+    @property
+    def reads_committed(self) -> bool:
+        return self.client.get("isolation.level", "").strip().lower() == "read_committed"
+
+    @property
     def checks_crcs(self) -> bool:
         return self.client.get("check.crcs", "true").strip().lower() != "false"
 
@@ -114,6 +122,7 @@ class FetchSettings:
             self.retry_backoff_ms_max,
             self.fetch_wait_ms,
             self.fetch_bytes,
+            self.connect_timeout_ms,
         ):
             assert setting >= 0
 
