@@ -80,8 +80,9 @@ class Layout:
 def lay_out(octets: Octets, data: memoryview, bodies: Sequence[Body]) -> Layout:
     """`octets` and `data` are the same bytes: numpy reads the one, and Python faster the other."""
     for body in bodies:
-        if not 0 <= body.count <= (body.end - body.start) // RECORD_BYTES_MIN:
-            raise RemoteWireError(f"{body.count} records in {body.end - body.start} bytes")
+        size = body.end - body.start
+        if not 0 <= body.count <= size // RECORD_BYTES_MIN or (size and not body.count):
+            raise RemoteWireError(f"{body.count} records in {size} bytes")
     try:
         starts, ends = find_records(octets, data, bodies)
         return read_fields(octets, starts, ends, bodies)
