@@ -1,0 +1,98 @@
+"""The columns of a topic, as Spark types: what a source offers, what a narrower schema may name, what a sink takes."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from barnabas.errors import ConfigError
+from barnabas.spark.ranges import COLUMNS
+
+HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS,
+}
+WRITABLE: dict[str, tuple[DataType, ...]] = {
+    "key": (BinaryType(), StringType()),
+    "value": (BinaryType(), StringType()),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "headers": (HEADERS,),
+}
+
+
+def source_schema(*, include_headers: bool) -> StructType:
+    names = COLUMNS if include_headers else COLUMNS[:-1]
+    return StructType([StructField(name, TYPES[name]) for name in names])
+
+
+def columns_read(schema: StructType) -> tuple[str, ...]:
+    """Our names of the columns a schema asks for, in its order; ConfigError for one that no topic has."""
+    known = {name.lower(): name for name in COLUMNS}
+    columns: list[str] = []
+    for field in schema.fields:
+        name = known.get(field.name.lower())
+        if name is None:
+            why = f"a topic has no column {field.name}; it has {', '.join(COLUMNS)}"
+            raise ConfigError("schema", why)
+        if not same_type(field.dataType, TYPES[name]):
+            expected = TYPES[name].simpleString()
+            why = f"column {field.name} is {expected}, not {field.dataType.simpleString()}"
+            hint = "read it as it is, and cast it afterwards"
+            raise ConfigError("schema", f"{why}; {hint}")
+        if name in columns:
+            raise ConfigError("schema", f"names column {field.name} twice")
+        columns.append(name)
+    if not columns:
+        raise ConfigError("schema", f"names no column; choose from {', '.join(COLUMNS)}")
+    return tuple(columns)
+
+
+def check_written(schema: StructType, topic: str | None) -> None:
+    """ConfigError for columns that cannot become records. Columns of other names are left out, as Spark's own sink does."""
+    fields = {field.name: field for field in schema.fields}
+    if "value" not in fields:
+        why = (
+            "is missing; name the column to write, as in selectExpr('to_json(struct(*)) as value')"
+        )
+        raise ConfigError("column value", why)
+    if "topic" not in fields and topic is None:
+        raise ConfigError("topic", "is missing; set the option, or add a column topic")
+    for name, types in WRITABLE.items():
+        if name not in fields or (name == "topic" and topic is not None):
+            continue
+        found = fields[name].dataType
+        if not any(same_type(found, expected) for expected in types):
+            wanted = " or ".join(expected.simpleString() for expected in types)
+            why = f"must be {wanted}, not {found.simpleString()}; cast it"
+            raise ConfigError(f"column {name}", why)
+
+
+def same_type(one: DataType, other: DataType) -> bool:
+    """Whether a column may be null, and the collation of text, make no difference."""
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return same_type(one.elementType, other.elementType)
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        return [field.name for field in one] == [field.name for field in other] and all(
+            same_type(left.dataType, right.dataType)
+            for left, right in zip(one.fields, other.fields, strict=True)
+        )
+    return type(one) is type(other)
