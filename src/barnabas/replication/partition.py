@@ -33,8 +33,8 @@ CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-PLAIN_BYTES_MAX = 100 << 20
-"""A batch that unpacks to more than a request may hold is a bomb."""
+PLAIN_BYTES_MAX = 32 << 20
+"""A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
 
 
 class Partition:

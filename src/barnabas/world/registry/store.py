@@ -62,7 +62,8 @@ class Store:
         try:
             Path(directory).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(directory, f"cannot be made: {error.strerror}") from error
+            why = f"cannot be made: {error.strerror}; choose another one (--data, or barnabas.registry.dir)"
+            raise StorageError(directory, why) from error
         self.lock = acquire_lock(directory)
         try:
             with sqlite_errors(self.path):
