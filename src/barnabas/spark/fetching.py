@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -56,7 +56,16 @@ TOPIC_UNKNOWN = frozenset({
 })  # fmt: skip
 
 
-def read_range(wanted: OffsetRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+class Damaged(ApiError):
+    """Bytes that stay wrong however often they are asked for; CORRUPT_MESSAGE itself may be tried again."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, why)
+
+
+def read_range(
+    wanted: OffsetRange, settings: FetchSettings
+) -> Generator[pa.RecordBatch, None, None]:
     """All records of the range, in order. DataLoss if some are gone; ApiError if the cluster cannot be read."""
     if wanted.start >= wanted.end:
         return
@@ -91,6 +100,8 @@ class RangeReader:
                 if self.trouble is not None:
                     self.look_again(self.trouble)
                 decoded = self.decode(self.receive())
+            except Damaged:
+                raise
             except ApiError as error:
                 self.wait(error)
             except DataLoss as loss:
@@ -203,12 +214,12 @@ class RangeReader:
         self.abandon()
         self.damaged += 1
         if self.damaged >= DAMAGE_PATIENCE:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+            raise Damaged(str(error)) from None
 
     def nothing_came(self, data: PartitionData) -> None:
         if data.records:
-            why = f"{self.wanted} at {self.position}: no whole batch in {len(data.records)} bytes"
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, why)
+            size = len(data.records)
+            raise Damaged(f"{self.wanted} at {self.position}: no whole batch in {size} bytes")
         if data.high_watermark >= self.wanted.end:
             self.empty += 1
             if self.empty >= EMPTY_PATIENCE:
@@ -218,6 +229,7 @@ class RangeReader:
         why = f"the log of {self.wanted.topic_partition} ends at {data.high_watermark}"
         if self.heard_nothing.passed:
             raise self.loss(self.wanted.end, why)
+        pause(self.backoff_s)
 
     def abandon(self) -> None:
         """An answer that nobody will read must not be taken for the next one."""
@@ -274,7 +286,7 @@ class RangeReader:
 
     def is_unknown_for_long(self) -> bool:
         self.unknown = self.unknown or Deadline(
-            min(UNKNOWN_PATIENCE_S, self.settings.deadline_ms / 1000)
+            min(UNKNOWN_PATIENCE_S, self.settings.deadline_ms / 1000 / 2)
         )
         return self.unknown.passed
 

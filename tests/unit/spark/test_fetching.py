@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.model import ZERO_ID
+from barnabas.spark.fetching import close_idle_clusters, read_range
+from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
+from barnabas.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from barnabas.wire.messages.offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.wire.records import Record, build_batch
+from tests.unit.client.scripted_broker import ScriptedBroker
+
+ID = UUID(int=7)
+OTHER_ID = UUID(int=8)
+
+
+def batch(base: int, count: int = 5) -> bytes:
+    made = [Record(offset, 1_000, None, b"%d" % offset) for offset in range(base, base + count)]
+    return build_batch(made, base_offset=base)
+
+
+class Log:
+    """A partition from 10 to 20 in two batches, and what goes wrong before it can be read."""
+
+    def __init__(self) -> None:
+        self.first = 10
+        self.end = 20
+        self.batches = {10: batch(10), 15: batch(15)}
+        self.topic_id = ID
+        self.troubles: list[FetchResponse | None] = []
+
+    def fetch(self, request: FetchRequest) -> FetchResponse | None:
+        if self.troubles:
+            return self.troubles.pop(0)
+        offset = request.topics[0].partitions[0].fetch_offset
+        if not self.first <= offset <= self.end:
+            return answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+        found = [data for base, data in self.batches.items() if base + 5 > offset]
+        return answer(records=found[0] if found else b"", high_watermark=self.end)
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        asked = request.topics[0].partitions[0].timestamp
+        offset = self.end if asked == -1 else self.first
+        found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, timestamp=asked)
+        return ListOffsetsResponse(
+            topics=(ListOffsetsTopicResponse(name="orders", partitions=(found,)),)
+        )
+
+
+def answer(**data: Any) -> FetchResponse:
+    found = PartitionData(partition_index=0, **data)
+    return FetchResponse(
+        responses=(FetchableTopicResponse(topic="orders", topic_id=ID, partitions=(found,)),)
+    )
+
+
+def damaged(data: bytes) -> bytes:
+    return data[:-2] + bytes((data[-2] ^ 1,)) + data[-1:]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def broker(log: Log) -> Iterator[ScriptedBroker]:
+    broker = ScriptedBroker({FetchRequest: log.fetch, ListOffsetsRequest: log.list_offsets})
+
+    def metadata(request: MetadataRequest) -> MetadataResponse:
+        plain = ScriptedBroker.metadata(broker, request)
+        topics = tuple(
+            MetadataResponseTopic(
+                error_code=topic.error_code,
+                name=topic.name,
+                topic_id=log.topic_id if not topic.error_code else ZERO_ID,
+                partitions=topic.partitions,
+            )
+            for topic in plain.topics
+        )
+        return MetadataResponse(
+            brokers=plain.brokers,
+            cluster_id=plain.cluster_id,
+            controller_id=plain.controller_id,
+            topics=topics,
+        )
+
+    broker.answers[MetadataRequest] = metadata
+    with broker:
+        yield broker
+        close_idle_clusters()
+
+
+def offsets(
+    broker: ScriptedBroker,
+    start: int = 10,
+    end: int = 20,
+    topic_id: UUID | None = ID,
+    *,
+    fail_on_data_loss: bool = True,
+    **client: str,
+) -> list[int]:
+    settings = FetchSettings(
+        bootstrap_servers=broker.address,
+        client={
+            "retry.backoff.ms": "1",
+            **{name.replace("_", "."): value for name, value in client.items()},
+        },
+        columns=("offset",),
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    wanted = OffsetRange(topic="orders", partition=0, start=start, end=end, topic_id=topic_id)
+    return [
+        offset
+        for found in read_range(wanted, settings)
+        for offset in found.column("offset").to_pylist()
+    ]
+
+
+def test_a_range_is_read_from_inside_one_batch_to_inside_another(broker: ScriptedBroker) -> None:
+    assert offsets(broker, 12, 17) == [12, 13, 14, 15, 16]
+
+
+def test_an_empty_range_asks_nobody(broker: ScriptedBroker) -> None:
+    assert offsets(broker, 12, 12) == []
+    assert broker.requests == []
+
+
+def test_the_next_fetch_is_under_way_while_records_are_looked_at(broker: ScriptedBroker) -> None:
+    settings = FetchSettings(bootstrap_servers=broker.address, columns=("offset",))
+    wanted = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
+    reading = read_range(wanted, settings)
+    next(reading)
+    next(reading)
+    asked = [request.topics[0].partitions[0].fetch_offset for request in broker.asked(FetchRequest)]
+    assert asked == [10, 15]
+    reading.close()
+
+
+def test_a_second_task_needs_no_new_connection_and_no_metadata(broker: ScriptedBroker) -> None:
+    offsets(broker)
+    before = len(broker.requests)
+    offsets(broker)
+    assert [type(request) for request in broker.requests[before:]] == [FetchRequest, FetchRequest]
+    assert len(broker.connections) == 1
+
+
+def test_a_task_that_stops_early_leaves_no_answer_for_the_next_one(broker: ScriptedBroker) -> None:
+    settings = FetchSettings(bootstrap_servers=broker.address, columns=("offset",))
+    wanted = OffsetRange(topic="orders", partition=0, start=10, end=20, topic_id=ID)
+    reading = read_range(wanted, settings)
+    next(reading)
+    reading.close()
+    assert offsets(broker, 12, 14) == [12, 13]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        None,
+        answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        answer(error_code=ErrorCode.FENCED_LEADER_EPOCH),
+        answer(error_code=ErrorCode.KAFKA_STORAGE_ERROR),
+        answer(error_code=ErrorCode.UNKNOWN_TOPIC_ID),
+        answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE),
+        answer(records=damaged(batch(10)), high_watermark=20),
+        answer(records=b"", high_watermark=20),
+    ],
+)
+def test_what_passes_is_tried_again(
+    broker: ScriptedBroker, log: Log, trouble: FetchResponse | None
+) -> None:
+    log.troubles = [trouble, trouble]
+    assert offsets(broker) == list(range(10, 20))
+
+
+def test_the_deadline_ends_the_trying_and_says_so(broker: ScriptedBroker, log: Log) -> None:
+    log.troubles = [answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
+    with pytest.raises(ApiError, match=r"nothing new for 200 ms \(default.api.timeout.ms\)"):
+        offsets(broker, default_api_timeout_ms="200")
+
+
+def test_damage_that_stays_is_an_error_that_names_the_batch(
+    broker: ScriptedBroker, log: Log
+) -> None:
+    log.batches[15] = damaged(batch(15))
+    with pytest.raises(ApiError, match="orders-0: the batch at offset 15 is damaged") as raised:
+        offsets(broker)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_error_for_good_is_raised_at_once(broker: ScriptedBroker, log: Log) -> None:
+    log.troubles = [answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(ApiError) as raised:
+        offsets(broker)
+    assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_offsets_below_the_log_start_are_lost(broker: ScriptedBroker) -> None:
+    with pytest.raises(
+        DataLoss, match=r"offsets 3 to 9 of orders-0 are gone: the log begins at 10"
+    ):
+        offsets(broker, start=3)
+
+
+def test_with_losses_allowed_reading_goes_on_behind_them_with_a_warning(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert offsets(broker, start=3, fail_on_data_loss=False) == list(range(10, 20))
+    assert "offsets 3 to 9 of orders-0 are gone" in caplog.text
+
+
+def test_a_range_behind_the_end_of_the_log_is_lost(broker: ScriptedBroker) -> None:
+    with pytest.raises(
+        DataLoss, match=r"offsets 30 to 39 of orders-0 are gone: the log ends at 20"
+    ):
+        offsets(broker, start=30, end=40, default_api_timeout_ms="300")
+
+
+def test_a_log_that_ends_too_early_is_waited_for_and_then_lost(broker: ScriptedBroker) -> None:
+    with pytest.raises(DataLoss, match=r"offsets 20 to 29 .* the log of orders-0 ends at 20"):
+        offsets(broker, end=30, default_api_timeout_ms="300")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_created_again_is_another_topic(
+    broker: ScriptedBroker, log: Log, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    log.topic_id = OTHER_ID
+    if fails:
+        with pytest.raises(DataLoss, match="deleted and created again"):
+            offsets(broker)
+    else:
+        assert offsets(broker, fail_on_data_loss=False) == []
+        assert "offsets 10 to 19 of orders-0 are gone" in caplog.text
+
+
+def test_a_topic_created_again_is_noticed_by_a_connection_that_knew_the_old_one(
+    broker: ScriptedBroker, log: Log
+) -> None:
+    offsets(broker)
+    log.topic_id = OTHER_ID
+    log.troubles = [answer(error_code=ErrorCode.UNKNOWN_TOPIC_ID)]
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        offsets(broker)
+
+
+def test_a_deleted_topic_is_lost(broker: ScriptedBroker) -> None:
+    broker.topics.clear()
+    with pytest.raises(DataLoss, match="offsets 10 to 19 of orders-0 are gone: the topic was del"):
+        offsets(broker, default_api_timeout_ms="500")
+
+
+def test_gaps_at_both_ends_of_a_range_are_no_loss(broker: ScriptedBroker, log: Log) -> None:
+    """Compaction takes whole batches: the next one there is begins behind the range."""
+    log.batches = {15: batch(15)}
+    assert offsets(broker, 10, 12) == []
+    assert offsets(broker, 10, 16) == [15]
+
+
+def test_a_gap_up_to_the_end_of_the_log_ends(broker: ScriptedBroker, log: Log) -> None:
+    log.batches = {10: batch(10)}
+    assert offsets(broker) == list(range(10, 15))
+
+
+def test_without_topic_ids_names_are_used(broker: ScriptedBroker, log: Log) -> None:
+    log.topic_id = ZERO_ID
+    assert offsets(broker, topic_id=None) == list(range(10, 20))
+    assert broker.asked(FetchRequest)[0].topics[0].topic == "orders"
+
+
+def test_settings_reach_the_request(broker: ScriptedBroker) -> None:
+    offsets(broker, fetch_max_bytes="1000", fetch_max_wait_ms="7")
+    request = broker.asked(FetchRequest)[0]
+    assert request.max_bytes == request.topics[0].partitions[0].partition_max_bytes == 1000
+    assert request.max_wait_ms == 7
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "0", "99999999999"])
+def test_a_setting_that_is_no_number_is_refused_by_name(value: str) -> None:
+    settings = FetchSettings(bootstrap_servers="x:1", client={"request.timeout.ms": value})
+    with pytest.raises(ConfigError, match=r"kafka\.request\.timeout\.ms"):
+        settings.check()
+
+
+def test_what_a_task_is_given_can_be_pickled() -> None:
+    settings = FetchSettings(bootstrap_servers="x:1", client={"client.id": "me"})
+    wanted = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
+    loss = DataLoss("orders", 0, 1, 2, "why")
+    assert pickle.loads(pickle.dumps((settings, wanted))) == (settings, wanted)
+    assert str(pickle.loads(pickle.dumps(loss))) == str(loss)
+
+
+def test_an_unreachable_cluster_is_tried_until_the_deadline() -> None:
+    settings = FetchSettings(
+        bootstrap_servers="127.0.0.1:1",
+        client={"default.api.timeout.ms": "300", "retry.backoff.ms": "50"},
+    )
+    wanted = OffsetRange(topic="orders", partition=0, start=1, end=2, topic_id=ID)
+    with pytest.raises(ApiError, match=r"orders-0 \[1, 2\) at 1: no broker reached: 127.0.0.1:1"):
+        list(read_range(wanted, settings))
+    close_idle_clusters()
