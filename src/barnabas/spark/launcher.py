@@ -1,0 +1,274 @@
+"""The Spark session everything of ours runs in.
+
+    spark = barnabas.spark.session()                              # this machine, all cores
+    spark = barnabas.spark.session("spark://master:7077")         # any other master
+    spark.read.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders")
+
+What it adds to `SparkSession.builder`: the Python of this process for the workers, a Java that is found, quiet logs, a
+quick start (class_archive.py), our package on the workers of a remote master (shipping.py), shuffles of this machine's
+size, no web pages, a line that shows progress (progress.py), and a catalog that lasts if a directory is given.
+
+Whatever is set in `config` wins over what is set here.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.spark.cache import cache_directory, digest, write_whole
+from barnabas.spark.catalog import catalog_settings, hold_catalog
+from barnabas.spark.class_archive import ON_TOP, class_archive, make_when_idle
+from barnabas.spark.java import Java, find_java, launcher_home
+from barnabas.spark.progress import show_progress
+from barnabas.spark.shipping import missing_here, package_zip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+SERVERS = "spark.barnabas.bootstrap.servers"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+LOGGING = """rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark: %m%n
+# What fails a job reaches whoever started it as an exception; told here too, it would be told three times.
+logger.repl.name = org.apache.spark.repl.Main
+logger.repl.level = error
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = fatal
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = fatal
+logger.execution.name = org.apache.spark.sql.execution
+logger.execution.level = fatal
+logger.util.name = org.apache.spark.util
+logger.util.level = fatal
+logger.python.name = org.apache.spark.api.python.PythonRunner
+logger.python.level = fatal
+"""
+
+
+class NoSpark(BarnabasError):
+    """Spark could not be started, or its workers cannot run our code."""
+
+
+def session(
+    master: str | None = None,
+    *,
+    app_name: str = "barnabas",
+    bootstrap_servers: str | None = None,
+    config: Mapping[str, str] | None = None,
+    catalog: str | Path | None = None,
+    python: str | None = None,
+    progress: bool = True,
+    archive: bool = True,
+) -> SparkSession:
+    """Start Spark, or return the session that runs already.
+
+    `bootstrap_servers` is what tables.py takes for topics where nothing else is said. `catalog` is a directory for
+    tables that outlive the session. `python` is the Python of the workers: that of this process unless given, or
+    PYSPARK_PYTHON for a remote master. `archive=False` neither uses nor makes a class-data archive.
+    """
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return reuse(running, master, config)
+    java = find_java()
+    master = master or LOCAL
+    settings = {"spark.app.name": app_name}
+    if bootstrap_servers is not None:
+        settings[SERVERS] = bootstrap_servers
+    if catalog is not None:
+        hold_catalog(Path(catalog))
+        settings |= catalog_settings(Path(catalog))
+    java_options = ""
+    if archive and is_local(master):
+        classes = class_archive(java, spark_home(), cache_directory())
+        java_options = classes.options
+        if not classes.exists:
+            make_when_idle()
+    spark = open_session(
+        java=java,
+        master=master,
+        settings={**settings, **(config or {})},
+        java_options=java_options,
+        python=python,
+    )
+    try:
+        if not is_local(master):
+            ship(spark)
+        register_source(spark)
+    except BaseException:
+        spark.stop()
+        raise
+    if progress:
+        show_progress(spark)
+    return spark
+
+
+def reuse(
+    running: SparkSession, master: str | None, config: Mapping[str, str] | None
+) -> SparkSession:
+    here = running.sparkContext.master
+    if master not in (None, here):
+        raise ConfigError("master", f"a session on {here} runs in this process; stop it first")
+    for key, value in (config or {}).items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+        elif running.conf.get(key, None) != value:
+            raise ConfigError(key, "can be set only before Spark starts; stop the session first")
+    return running
+
+
+def open_session(
+    *,
+    java: Java,
+    master: str,
+    settings: Mapping[str, str],
+    java_options: str = "",
+    python: str | None = None,
+) -> SparkSession:
+    """Spark itself: Java started with the settings of `default_settings` and whatever overrides them."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    cache = cache_directory()
+    builder = SparkSession.builder.master(master)
+    merged = {**default_settings(master, logging_file(cache), java_options), **settings}
+    if JAVA_OPTIONS in settings:
+        ours = default_settings(master, logging_file(cache), java_options)[JAVA_OPTIONS]
+        merged[JAVA_OPTIONS] = f"{ours} {settings[JAVA_OPTIONS]}"
+    for key, value in merged.items():
+        builder = builder.config(key, value)
+    with environment(
+        JAVA_HOME=str(launcher_home(java, cache)),
+        PYSPARK_PYTHON=worker_python(master, python, os.environ),
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    ):
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            raise NoSpark(
+                f"Java {java.version} in {java.home} ({java.found}) ended before Spark had started; "
+                "what it said stands above"
+            ) from None
+
+
+def default_settings(master: str, logging: Path, java_options: str) -> dict[str, str]:
+    """What we set for every session; only a local one is tuned for a machine we know."""
+    shared = {
+        "spark.ui.showConsoleProgress": "false",
+        JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{logging}",
+    }
+    if not is_local(master):
+        return shared
+    cores = str(local_cores(master))
+    return shared | {
+        JAVA_OPTIONS: " ".join([ON_TOP, shared[JAVA_OPTIONS], java_options]).strip(),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.default.parallelism": cores,
+        # Half the calls to the file system of the default, and on a local disk just as atomic.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
+    }
+
+
+def is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")
+
+
+def local_cores(master: str) -> int:
+    """2 of local[2]; of local[*] as many as this process may use."""
+    inner = master.removeprefix("local").strip("[]").split(",")[0]
+    if not inner:
+        return 1
+    if inner == "*":
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+    if not inner.isdigit() or int(inner) < 1:
+        raise ConfigError("master", f"{master!r} is not a master; write local[*] or local[4]")
+    return int(inner)
+
+
+def worker_python(master: str, given: str | None, environment: Mapping[str, str]) -> str:
+    if given is not None:
+        return given
+    if is_local(master):
+        return sys.executable
+    return environment.get("PYSPARK_PYTHON") or sys.executable
+
+
+def spark_home() -> Path:
+    """Where Spark's jars lie: SPARK_HOME if set, else within the package that pip installed."""
+    from importlib.util import find_spec
+
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("pyspark", "is not installed; pip install 'barnabas[spark]'")
+    return Path(spec.origin).parent
+
+
+def logging_file(cache: Path) -> Path:
+    name = f"log4j2-{digest(LOGGING)}.properties"
+    return write_whole(cache / name, LOGGING.encode())
+
+
+@contextmanager
+def environment(**changes: str) -> Iterator[None]:
+    """Only while Java starts: the Java of this session is no business of other programs this process runs."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+# ---- our code on the workers ----------------------------------------------------------------------------------
+
+
+def register_source(spark: SparkSession) -> None:
+    """Spark would find the source by itself, but would run it on a remote worker with the driver's path of Python and
+    without the shipped package; and here, it would start two processes more to look."""
+    from pyspark_barnabas import DefaultSource
+
+    spark.dataSource.register(DefaultSource)
+
+
+def ship(spark: SparkSession) -> None:
+    """The package to every worker, and a look whether what it needs is there."""
+    context = spark.sparkContext
+    context.addPyFile(str(package_zip(cache_directory())))
+    found = context.parallelize([0, 1], 2).mapPartitions(lambda _: [missing_here()]).collect()
+    missing = sorted({name for names in found for name in names})
+    if missing:
+        raise NoSpark(
+            f"the workers of {context.master} cannot import {', '.join(missing)}; "
+            f"there, run: {shlex.quote(context.pythonExec)} -m pip install {' '.join(missing)}"
+        )

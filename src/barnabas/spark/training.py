@@ -1,0 +1,126 @@
+"""`python -m barnabas.spark.training`: one short life of Spark, whose classes become the class-data archive.
+
+It does what a first job does: starts, asks a Python source, groups, reads JSON, runs a stream, writes Parquet. No
+broker is needed; a small source stands in for a topic, since the classes are the same.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StructType
+
+from barnabas.spark.cache import cache_directory
+from barnabas.spark.class_archive import class_archive, making
+from barnabas.spark.java import find_java
+from barnabas.spark.launcher import open_session, spark_home
+
+EXIT_TIMEOUT_S = 300
+
+
+def train() -> bool:
+    """True if there is an archive now."""
+    java = find_java()
+    archive = class_archive(java, spark_home(), cache_directory())
+    with making(archive, java) as options:
+        if options is None:
+            return archive.exists
+        spark = open_session(
+            java=java,
+            master="local[2]",
+            settings={"spark.app.name": "barnabas training"},
+            java_options=options,
+        )
+        try:
+            work(spark)
+        finally:
+            end(spark)
+    return archive.exists
+
+
+def work(spark: SparkSession) -> None:
+    spark.dataSource.register(Trainer)
+    rows = spark.read.format("trainer").load()
+    rows.selectExpr(
+        "*",
+        "decode(value, 'UTF-8') value_text",
+        "try_parse_json(decode(value, 'UTF-8')) value_json",
+    ).createOrReplaceTempView("rows")
+    spark.sql("select key, count(*) n from rows group by key order by n limit 10").collect()
+    spark.sql(
+        "select value_text, value_json:a from rows where timestamp > now() - interval 1 day"
+    ).collect()
+    with tempfile.TemporaryDirectory() as scratch:
+        rows.write.parquet(f"{scratch}/rows")
+        spark.read.parquet(f"{scratch}/rows").count()
+        stream = spark.readStream.format("trainer").load().groupBy("key").count()
+        query = (
+            stream.writeStream.outputMode("complete")
+            .format("memory")
+            .queryName("counts")
+            .option("checkpointLocation", f"{scratch}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    spark.sql("select * from counts").collect()
+
+
+def end(spark: SparkSession) -> None:
+    """Stop, and wait until Java has ended: it writes the archive on its way out."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(EXIT_TIMEOUT_S)
+
+
+class Rows(DataSourceReader, DataSourceStreamReader):  # type: ignore[misc]
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"at": 0}
+
+    def latestOffset(self, *_: object) -> dict[str, int]:  # noqa: N802
+        return {"at": 1}
+
+    def partitions(self, *_: object) -> list[InputPartition]:
+        return [InputPartition(0), InputPartition(1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict(
+            {"key": [b"k"], "value": [b'{"a": 1}'], "timestamp": [1_700_000_000_000_000]},
+            schema=pa.schema(
+                [
+                    ("key", pa.binary()),
+                    ("value", pa.binary()),
+                    ("timestamp", pa.timestamp("us", "UTC")),
+                ]
+            ),
+        )
+
+
+class Trainer(DataSource):  # type: ignore[misc]
+    @classmethod
+    def name(cls) -> str:
+        return "trainer"
+
+    def schema(self) -> str:
+        return "key binary, value binary, timestamp timestamp"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return Rows()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return Rows()
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if train() else 1)
