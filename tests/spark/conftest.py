@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas import LocalCluster
+from tests.spark.topics import Topics
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +41,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(brokers=1, settings={"auto.create.topics.enable": "false"}) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def topics(spark: SparkSession, cluster: LocalCluster) -> Topics:
+    return Topics(spark, cluster.bootstrap_servers)
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def columns_read(schema: StructType) -> tuple[str, ...]:
 
 
 def check_written(schema: StructType, topic: str | None) -> None:
-    """ConfigError for columns that cannot become records. Columns of other names are left out, as Spark's own sink does."""
+    """ConfigError for columns that cannot become records. Other columns are left out, as with Spark's own sink."""
     fields = {field.name: field for field in schema.fields}
     if "value" not in fields:
         why = (

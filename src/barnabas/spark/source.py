@@ -217,7 +217,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self.known_lookup: Lookup | None = None
         self.topic_ids: dict[str, UUID] = {}
         self.begun_anew: dict[TopicPartition, int] = {}
-        """Partitions of topics that were created anew, and the offset of the old one that a batch may still start at."""
+        """Partitions of topics created anew, and the offset of the old one at which a batch may still start."""
         self.seen: dict[TopicPartition, int] = {}
         self.is_available_now = False
         self.target: dict[TopicPartition, int] | None = None

@@ -1,0 +1,163 @@
+"""Whatever can be known to be wrong before a job starts is told before it starts: the option, and the next step."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.spark.topics import Topics
+
+
+@contextmanager
+def refused(message: str) -> Iterator[None]:
+    with pytest.raises(Exception) as error:
+        yield
+    assert message in str(error.value)
+
+
+def test_an_unknown_option(topics: Topics) -> None:
+    with refused("subscrib: there is no such option; did you mean subscribe?"):
+        topics.reader(subscrib="x").load()
+
+
+def test_an_unknown_client_setting(topics: Topics) -> None:
+    with refused(
+        "kafka.fetch.max.byte: Kafka's clients have no such setting; did you mean kafka.f"
+    ):
+        topics.reader(subscribe="x", kafka__fetch__max__byte=5).load()
+
+
+def test_wrong_json(topics: Topics) -> None:
+    with refused('startingOffsets: {"x": is not JSON'):
+        topics.reader(subscribe="x", startingOffsets='{"x":').load()
+
+
+def test_two_options_that_cannot_both_be_meant(topics: Topics) -> None:
+    with refused("subscribePattern: cannot stand beside subscribe; keep one of"):
+        topics.reader(subscribe="x", subscribePattern="y").load()
+
+
+def test_an_unknown_topic(topics: Topics) -> None:
+    known = topics.create("invoices")
+    with refused(f"subscribe: there is no topic {known[:-1]}; did you mean {known}?"):
+        topics.reader(subscribe=known[:-1]).load().count()
+    with refused("subscribe: there is no topic qqqq; create it: barnabas topics create qqqq"):
+        topics.reader(subscribe="qqqq").load().count()
+
+
+def test_a_pattern_nothing_matches(topics: Topics) -> None:
+    with refused("subscribePattern: no topic matches '^qqqq$'; change the pattern"):
+        topics.reader(subscribePattern="^qqqq$").load().count()
+
+
+def test_a_partition_the_topic_does_not_have(topics: Topics) -> None:
+    topic = topics.create(partitions=2)
+    with refused(f"assign: there is no {topic}-2; {topic} has partitions 0 to 1"):
+        topics.reader(assign=json.dumps({topic: [0, 2]})).load().count()
+
+
+def test_offsets_out_of_range(topics: Topics) -> None:
+    topic = topics.create()
+    topics.write(topic, ["a"])
+    where = f"offset 9 of {topic}-0 is out of range, it has 0 to 1; ask for one of these"
+    for option in ("startingOffsets", "endingOffsets"):
+        with refused(f"{option}: {where}"):
+            topics.reader(subscribe=topic, **{option: json.dumps({topic: {"0": 9}})}).load().count()
+
+
+def test_offsets_that_forget_a_partition(topics: Topics) -> None:
+    topic = topics.create(partitions=2)
+    with refused(f"startingOffsets: says nothing of {topic}-1; name every partition that is read"):
+        offsets = json.dumps({topic: {"0": 0}})
+        topics.reader(subscribe=topic, startingOffsets=offsets).load().count()
+
+
+def test_an_unreachable_broker(topics: Topics) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{taken.getsockname()[1]}"
+    nobody = Topics(topics.spark, servers)
+    why = f"kafka.bootstrap.servers: no broker reached: {servers} (Connection refused); start a"
+    with refused(why):
+        nobody.reader(subscribe="x", fetchOffset__numRetries=1).load().count()
+    with refused(why):
+        nobody.writer(topics.spark.createDataFrame([("v",)], "value string"), topic="x").save()
+
+
+def test_a_stream_is_refused_before_its_first_batch(topics: Topics, checkpoint: str) -> None:
+    def start(**options: object) -> None:
+        query = (
+            topics.stream(**options)
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(30)
+
+    with refused("endingOffsets: a stream has no end; leave it out"):
+        start(subscribe="x", endingOffsets="latest")
+    with refused("subscribe: there is no topic qqqq; create it"):
+        start(subscribe="qqqq")
+
+
+def test_a_schema_no_topic_has(topics: Topics) -> None:
+    topic = topics.create()
+    with refused("schema: a topic has no column worth; it has key, value"):
+        topics.reader(subscribe=topic).schema("worth binary").load().count()
+    with refused("schema: column value is binary, not string; read it as it is"):
+        topics.reader(subscribe=topic).schema("value string").load().count()
+
+
+@pytest.mark.parametrize(
+    ("row", "schema", "message"),
+    [
+        ((5,), "value long", "column value: must be binary or string, not bigint; cast it"),
+        (
+            ("v", 5),
+            "value string, key int",
+            "column key: must be binary or string, not int; cast it",
+        ),
+        (("v", "0"), "value string, partition string", "column partition: must be int, not string"),
+        (("k",), "key string", "column value: is missing; name the column to write"),
+    ],
+)
+def test_columns_of_the_wrong_type(
+    topics: Topics, row: tuple[object, ...], schema: str, message: str
+) -> None:
+    with refused(message):
+        topics.writer(topics.spark.createDataFrame([row], schema), topic="x").save()
+
+
+def test_rows_without_a_topic(topics: Topics) -> None:
+    rows = topics.spark.createDataFrame([("v",)], "value string")
+    with refused("topic: is missing; set the option, or add a column topic"):
+        topics.writer(rows).save()
+    with refused("column topic: a row has no topic; fill the column, or set the option topic"):
+        topics.writer(rows.selectExpr("value", "cast(null as string) topic")).save()
+
+
+def test_a_topic_to_write_to_that_is_not_there(topics: Topics) -> None:
+    rows = topics.spark.createDataFrame([("v",)], "value string")
+    with refused("topic: there is no topic qqqq; create it: barnabas topics create qqqq"):
+        topics.writer(rows, topic="qqqq").save()
+    with refused("column topic: there is no topic qqqq; create it"):
+        topics.writer(rows.selectExpr("value", "'qqqq' topic")).save()
+
+
+def test_a_partition_to_write_to_that_is_not_there(topics: Topics) -> None:
+    topic = topics.create(partitions=2)
+    rows = topics.spark.createDataFrame([("v", 2)], "value string, partition int")
+    with refused(f"column partition: {topic} has no partition 2, only 0 to 1"):
+        topics.writer(rows, topic=topic).save()
+
+
+def test_records_cannot_be_overwritten(topics: Topics) -> None:
+    rows = topics.spark.createDataFrame([("v",)], "value string")
+    with refused("mode: records cannot be overwritten; use mode('append')"):
+        topics.writer(rows, topic=topics.create()).mode("overwrite").save()

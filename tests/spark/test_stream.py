@@ -1,0 +1,216 @@
+"""Streams: every record once, over restarts of the query and of the broker, and nothing lost in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas import LocalCluster
+from barnabas.client.blocking import Deadline, pause
+from barnabas.model import TopicPartition
+from tests.spark.topics import Topics, numbered, values_of
+
+
+class Following:
+    """A stream into a table in memory, and what has arrived there."""
+
+    def __init__(self, topics: Topics, rows: DataFrame, checkpoint: str) -> None:
+        self.table = f"seen_{uuid4().hex[:8]}"
+        self.spark = topics.spark
+        self.query: StreamingQuery = (
+            rows.writeStream.format("memory")
+            .queryName(self.table)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+
+    def values(self) -> list[str]:
+        return values_of(self.spark.table(self.table))
+
+    def wait_for(self, count: int) -> list[str]:
+        return wait_until(lambda: self.spark.table(self.table).count() >= count and self.values())
+
+    def failure(self) -> str:
+        with pytest.raises(Exception) as error:
+            self.query.awaitTermination(30)
+        return str(error.value)
+
+
+def wait_until(condition: Callable[[], list[str] | bool]) -> list[str]:
+    deadline = Deadline(40)
+    while not (found := condition()):
+        assert not deadline.passed
+        pause(0.05)
+    assert not isinstance(found, bool)
+    return found
+
+
+@contextmanager
+def following(topics: Topics, checkpoint: str, **options: object) -> Iterator[Following]:
+    rows = topics.stream(**{"startingOffsets": "earliest", **options}).load()
+    stream = Following(topics, rows, checkpoint)
+    try:
+        yield stream
+    finally:
+        stream.query.stop()
+
+
+def read_available(
+    topics: Topics, target: Path, checkpoint: str, **options: object
+) -> StreamingQuery:
+    query = (
+        topics.stream(**{"startingOffsets": "earliest", **options})
+        .load()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start(str(target))
+    )
+    assert query.awaitTermination(60)
+    return query
+
+
+def test_each_run_reads_what_came_since_the_last_one(
+    topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    topic = topics.create(partitions=2)
+    topics.write(topic, numbered(30), keyed=True)
+    target = tmp_path / "out"
+    query = read_available(topics, target, checkpoint, subscribe=topic, maxOffsetsPerTrigger=10)
+    assert values_of(topics.spark.read.parquet(str(target))) == numbered(30)
+    batches = [progress.numInputRows for progress in query.recentProgress]
+    assert all(rows <= 11 for rows in batches)
+    assert len([rows for rows in batches if rows]) == 3
+    ends = json.loads(query.recentProgress[-1].sources[0].endOffset)
+    assert ends == {
+        topic: {str(index): len(found) for index, found in sorted(topics.records(topic).items())}
+    }
+
+    topics.write(topic, numbered(5, "w"))
+    read_available(topics, target, checkpoint, subscribe=topic)
+    assert values_of(topics.spark.read.parquet(str(target))) == numbered(30) + numbered(5, "w")
+
+
+def test_a_stream_begins_at_the_end_follows_and_finds_new_topics_and_partitions(
+    topics: Topics, checkpoint: str
+) -> None:
+    mark = f"south-{uuid4().hex[:8]}"
+    first = topics.create(f"{mark}-first", mark=False)
+    topics.write(first, ["before"])
+    with following(
+        topics, checkpoint, subscribePattern=f"^{mark}", startingOffsets="latest"
+    ) as stream:
+        wait_until(lambda: bool(stream.query.recentProgress) and ["begun"])
+        topics.write(first, ["after"])
+        assert stream.wait_for(1) == ["after"]
+        second = topics.create(f"{mark}-second", mark=False, partitions=2)
+        topics.write(second, ["new-0"], partition=0)
+        topics.write(second, ["new-1"], partition=1)
+        assert stream.wait_for(3) == ["after", "new-0", "new-1"]
+        progress = stream.query.lastProgress
+        assert progress is not None
+
+
+def test_a_batch_waits_until_there_is_enough(topics: Topics, checkpoint: str) -> None:
+    topic = topics.create()
+    topics.write(topic, ["first"])
+    with following(
+        topics, checkpoint, subscribe=topic, minOffsetsPerTrigger=5, maxTriggerDelay="1h"
+    ) as stream:
+        # The first batch does not wait: nobody knows for how long the records have.
+        assert stream.wait_for(1) == ["first"]
+        topics.write(topic, numbered(4))
+        idle = len(stream.query.recentProgress)
+        stream.query.processAllAvailable()
+        assert stream.values() == ["first"]
+        topics.write(topic, ["w"])
+        assert stream.wait_for(6) == ["first", *numbered(4), "w"]
+        assert len([found for found in stream.query.recentProgress if found.numInputRows]) == 2
+        assert idle >= 1
+
+
+def test_a_topic_created_anew_is_an_error_that_says_so(topics: Topics, checkpoint: str) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    with following(topics, checkpoint, subscribe=topic) as stream:
+        stream.wait_for(3)
+        topics.recreate(topic)
+        topics.write(topic, numbered(5, "new"))
+        failure = stream.failure()
+    assert f"{topic}-0 are gone: the topic was deleted and created anew" in failure
+    assert "set failOnDataLoss to false" in failure
+
+
+def test_a_topic_created_anew_is_read_from_its_beginning_if_loss_is_accepted(
+    topics: Topics, checkpoint: str
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    with following(topics, checkpoint, subscribe=topic, failOnDataLoss=False) as stream:
+        stream.wait_for(3)
+        topics.recreate(topic)
+        topics.write(topic, numbered(5, "new"))
+        assert stream.wait_for(8) == numbered(5, "new") + numbered(3)
+
+
+def test_a_deleted_topic_is_an_error_and_its_neighbour_goes_on_if_loss_is_accepted(
+    topics: Topics, checkpoint: str, tmp_path: Path
+) -> None:
+    gone, stays = topics.create(), topics.create()
+    topics.write(gone, ["gone"])
+    topics.write(stays, ["stays"])
+    both = f"{gone},{stays}"
+    with (
+        following(topics, checkpoint, subscribe=both) as strict,
+        following(topics, str(tmp_path / "c"), subscribe=both, failOnDataLoss=False) as lenient,
+    ):
+        strict.wait_for(2)
+        lenient.wait_for(2)
+        topics.delete(gone)
+        failure = strict.failure()
+        topics.write(stays, ["more"])
+        assert lenient.wait_for(3) == ["gone", "more", "stays"]
+    assert f"offsets of {gone}-0 are gone: the partition or its topic was deleted" in failure
+
+
+def test_records_deleted_while_the_query_was_down_are_an_error(
+    topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    target = tmp_path / "out"
+    read_available(topics, target, checkpoint, subscribe=topic)
+    topics.write(topic, numbered(6, "w"))
+    topics.delete_records({TopicPartition(topic, 0): 7})
+    with pytest.raises(Exception, match=f"offsets 3 to 6 of {topic}-0 are gone"):
+        read_available(topics, target, checkpoint, subscribe=topic)
+    read_available(topics, target, checkpoint, subscribe=topic, failOnDataLoss=False)
+    kept = numbered(3) + numbered(6, "w")[4:]
+    assert values_of(topics.spark.read.parquet(str(target))) == kept
+
+
+def test_a_stream_lives_through_a_restart_of_the_broker(
+    topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    data = tmp_path / "data"
+    cluster = LocalCluster(data=data).start()
+    port = int(cluster.bootstrap_servers.rpartition(":")[2])
+    try:
+        mine = Topics(topics.spark, cluster.bootstrap_servers)
+        topic = mine.create(partitions=2)
+        mine.write(topic, numbered(10), keyed=True)
+        with following(mine, checkpoint, subscribe=topic) as stream:
+            stream.wait_for(10)
+            cluster.stop()
+            cluster = LocalCluster(data=data, port=port).start()
+            mine.write(topic, numbered(10, "w"), keyed=True)
+            assert stream.wait_for(20) == numbered(10) + numbered(10, "w")
+    finally:
+        cluster.stop()

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.model import TopicPartition
+from barnabas.spark.options import ReadOptions, parse_read, parse_write
+from barnabas.spark.planning import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere
+from barnabas.wire.compression import Compression
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+ORDERS = {**SERVERS, "subscribe": "orders"}
+
+
+def read(streaming: bool = False, /, **options: str) -> ReadOptions:
+    return parse_read({**ORDERS, **options}, streaming=streaming)
+
+
+def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
+    with pytest.raises(ConfigError) as error:
+        parse_read(options, streaming=streaming)
+    return str(error.value)
+
+
+def test_a_batch_reads_all_there_is_unless_told_otherwise() -> None:
+    options = read()
+    assert options.starting == Everywhere(option="startingOffsets", offset=EARLIEST)
+    assert options.ending == Everywhere(option="endingOffsets", offset=LATEST)
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert options.warnings == ()
+
+
+def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
+    assert read(True).starting == Everywhere(option="startingOffsets", offset=LATEST)
+
+
+def test_names_of_options_may_come_in_any_case() -> None:
+    assert read(MAXOFFSETSPERTRIGGER="7").rows_max == 7
+    assert read(maxoffsetspertrigger="7").rows_max == 7
+
+
+def test_topics_stand_with_commas_between_and_twice_is_once() -> None:
+    assert read(subscribe=" b, a ,,b").subscription.topics == ("b", "a")
+
+
+def test_partitions_can_be_assigned() -> None:
+    options = parse_read({**SERVERS, "assign": '{"b":[1,0],"a":[2]}'}, streaming=False)
+    assert options.subscription.partitions == (
+        TopicPartition("a", 2),
+        TopicPartition("b", 0),
+        TopicPartition("b", 1),
+    )
+
+
+def test_a_time_for_all_goes_before_times_and_times_before_offsets() -> None:
+    offsets = '{"orders":{"0":5}}'
+    assert isinstance(read(startingOffsets=offsets).starting, AtOffsets)
+    assert isinstance(
+        read(startingOffsets=offsets, startingOffsetsByTimestamp=offsets).starting, AtTimes
+    )
+    options = read(
+        startingOffsets=offsets, startingOffsetsByTimestamp=offsets, startingTimestamp="9"
+    )
+    assert options.starting == AtTime(option="startingTimestamp", timestamp=9)
+
+
+def test_every_option_of_sparks_own_source_is_understood() -> None:
+    options = read(
+        True,
+        **{
+            "startingOffsets": "EARLIEST",
+            "startingOffsetsByTimestampStrategy": "latest",
+            "failOnDataLoss": "False",
+            "maxOffsetsPerTrigger": "100",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "30s",
+            "minPartitions": "4",
+            "maxRecordsPerPartition": "1000",
+            "includeHeaders": "TRUE",
+            "fetchOffset.numRetries": "5",
+            "fetchOffset.retryIntervalMs": "0",
+        },
+    )
+    assert options.starting == Everywhere(option="startingOffsets", offset=EARLIEST)
+    assert (options.rows_max, options.rows_min, options.trigger_delay_ms_max) == (100, 10, 30_000)
+    assert (options.partitions_min, options.records_max) == (4, 1000)
+    assert (options.look_up_attempts, options.look_up_pause_ms) == (5, 0)
+    assert options.include_headers
+    assert not options.fail_on_data_loss
+    assert not options.no_match_is_error
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("15m", 900_000), ("2 h", 7_200_000), ("500", 500), ("500ms", 500), ("1min", 60_000)],
+)
+def test_delays_are_written_as_spark_writes_them(text: str, ms: int) -> None:
+    assert read(True, maxTriggerDelay=text).trigger_delay_ms_max == ms
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"subscrbe": "x"}, "subscrbe: there is no such option; did you mean subscribe?"),
+        ({"failOnDataLos": "x"}, "failondatalos: there is no such option; did you mean failOnDataLoss?"),
+        ({"bootstrap.servers": "x"}, "bootstrap.servers: there is no such option; did you mean kafka.boot"),
+        ({"zzz": "x"}, "zzz: there is no such option; leave it out"),
+        ({"topic": "x"}, "topic: is an option of the sink; a source takes subscribe"),
+        ({"path": "x"}, "path: a topic is not a path; use load() and option subscribe"),
+        ({"kafka.aks": "x"}, "kafka.aks: Kafka's clients have no such setting; did you mean kafka.acks?"),
+        ({"assign": "{}"}, "assign: cannot stand beside subscribe; keep one of subscribe, assign"),
+        ({"subscribePattern": "a"}, "subscribePattern: cannot stand beside subscribe"),
+        ({"subscribe": " , "}, "subscribe: names no topic"),
+        ({"subscribe": "a b"}, "subscribe: 'a b' cannot be a topic"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: is missing; set it to host:port"),
+        ({"kafka.bootstrap.servers": "a:b"}, "kafka.bootstrap.servers: 'a:b' is not an address"),
+        ({"startingOffsets": "latest"}, "startingOffsets: latest leaves a batch nothing to read; use"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: earliest leaves a batch nothing to read; use"),
+        ({"startingOffsets": "newest"}, "startingOffsets: 'newest' is neither earliest nor latest, nor JSON"),
+        ({"startingOffsets": '{"orders":'}, "startingOffsets: {\"orders\": is not JSON"),
+        ({"startingOffsets": '{"orders":5}'}, "startingOffsets: 'orders' must have an object of partitions"),
+        ({"startingOffsets": '{"orders":{"0":"5"}}'}, 'startingOffsets: "5" cannot stand for orders-0; write'),
+        ({"startingOffsets": '{"orders":{"0":-3}}'}, "startingOffsets: -3 cannot stand for orders-0"),
+        ({"startingOffsets": '{"orders":{"x":3}}'}, "startingOffsets: 'x' is not the number of a partition"),
+        ({"startingOffsets": '{"orders":{"0":-1}}'}, "startingOffsets: orders-0 has -1: latest leaves"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp: must be a whole number of milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "startingOffsetsByTimestamp: -1 cannot stand"),
+        ({"startingOffsetsByTimestampStrategy": "x"}, "Strategy: must be error or latest, not 'x'"),
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "endingTimestamp: 8 is before startingTimestamp (9)"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false, not 'maybe'"),
+        ({"minPartitions": "0"}, "minPartitions: must be a whole number from 1 on, not 0"),
+        ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition: must be a whole number from 1 on, not 'x'"),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "minOffsetsPerTrigger: 6 is more than max"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: must be a number and a unit"),
+        ({"kafka.auto.offset.reset": "x"}, "kafka.auto.offset.reset: is not supported: Spark keeps the offsets"),
+        ({"kafka.enable.auto.commit": "x"}, "kafka.enable.auto.commit: is not supported"),
+        ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer: is not supported"),
+        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: SSL is not supported yet"),
+        ({"kafka.isolation.level": "read_committed"}, "kafka.isolation.level: read_committed: records of open"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_named_with_the_next_step(
+    wrong: dict[str, str], message: str
+) -> None:
+    assert message in refusal({**ORDERS, **wrong})
+
+
+def test_a_pattern_must_be_a_regular_expression() -> None:
+    assert "'(' is not a regular expression" in refusal({**SERVERS, "subscribePattern": "("})
+    assert "subscribePattern: is empty" in refusal({**SERVERS, "subscribePattern": " "})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("orders", "is not JSON"),
+        ("[1]", "is not an object of lists"),
+        ('{"orders":[-1]}', "-1 is not the number of a partition"),
+        ('{"orders":[true]}', "true is not the number of a partition"),
+        ("{}", "names no partition"),
+    ],
+)
+def test_wrong_assignments_are_told_with_an_example(text: str, why: str) -> None:
+    message = refusal({**SERVERS, "assign": text})
+    assert message.startswith("assign: ")
+    assert why in message
+    assert message.endswith('write it like {"orders":[0,1]}')
+
+
+def test_something_must_be_read_from_somewhere() -> None:
+    assert refusal(SERVERS).startswith("subscribe: is missing; say what to read with subscribe or")
+    assert refusal({"subscribe": "a"}).startswith("kafka.bootstrap.servers: is missing")
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    message = refusal({**ORDERS, name: "5"}, streaming=True)
+    assert (
+        message == f"{name}: a stream has no end; leave it out, or use trigger(availableNow=True)"
+    )
+
+
+def test_both_ends_of_a_batch_name_the_same_partitions_in_order() -> None:
+    ends = {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"1":9}}'}
+    assert "endingOffsets: must name the same partitions" in refusal({**ORDERS, **ends})
+    ends["endingOffsets"] = '{"orders":{"0":4}}'
+    assert "ends at 4 in orders-0, before startingOffsets (5)" in refusal({**ORDERS, **ends})
+
+
+def test_settings_without_effect_are_told_once_each() -> None:
+    options = read(
+        **{
+            "kafka.group.id": "g",
+            "groupIdPrefix": "p",
+            "kafka.ssl.protocol": "x",
+            "kafka.acks": "1",
+        },
+        maxOffsetsPerTrigger="5",
+    )
+    assert options.warnings == (
+        "kafka.acks, kafka.ssl.protocol has no effect here",
+        "groupIdPrefix and kafka.group.id has no effect: no consumer group is used",
+        "maxOffsetsPerTrigger has no effect in a batch query",
+    )
+
+
+def test_a_sink_writes_safely_unless_told_otherwise() -> None:
+    options = parse_write({**SERVERS, "topic": " orders ", "checkpointlocation": "/x"})
+    assert (options.topic, options.acks, options.compression) == ("orders", -1, Compression.NONE)
+    assert options.idempotent is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"subscribe": "x"}, "subscribe: there is no such option"),
+        ({"topic": ""}, "topic: '' cannot be a topic"),
+        ({"kafka.acks": "2"}, "kafka.acks: must be all, 1 or 0, not '2'"),
+        ({"kafka.compression.type": "rar"}, "kafka.compression.type: must be none, gzip, snappy, lz4, zstd"),
+        ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "kafka.enable.idempotence: needs kafka.acks"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id: is not supported"),
+        ({"kafka.value.serializer": "x"}, "kafka.value.serializer: is not supported"),
+        ({"kafka.request.timeout.ms": "x"}, "kafka.request.timeout.ms: must be a whole number, not 'x'"),
+    ],
+)  # fmt: skip
+def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_write({**SERVERS, "topic": "orders", **wrong})
+    assert message in str(error.value)

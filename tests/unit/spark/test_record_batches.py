@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.client.partitioner import murmur2, partition_of_key
+from barnabas.spark.record_batches import (
+    Columns,
+    bodies,
+    header_tails,
+    murmur2_of,
+    partitions_of_keys,
+)
+from barnabas.wire.compression import Compression
+from barnabas.wire.records import Record, crc_is_valid, read_header, records
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+content = st.none() | st.binary(max_size=300)
+headers = st.none() | st.lists(
+    st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3
+)
+rows = st.lists(st.tuples(content, content, headers), min_size=1, max_size=40)
+
+Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
+
+
+def batches_of(found: list[Row], bytes_max: int, compression: Compression) -> list[bytes]:
+    tails = header_tails(
+        pa.array(
+            [
+                None if some is None else [{"key": name, "value": value} for name, value in some]
+                for _, _, some in found
+            ],
+            HEADERS,
+        )
+    )
+    columns = Columns(
+        pa.array([key for key, _, _ in found], pa.binary()),
+        pa.array([value for _, value, _ in found], pa.binary()),
+        tails,
+    )
+    return [
+        body.builder(1700, compression)(producer_id=7, producer_epoch=1, base_sequence=3)
+        for body in bodies(columns, bytes_max)
+    ]
+
+
+@given(rows, st.integers(1, 4000), st.sampled_from(Compression))
+def test_what_is_built_for_all_rows_at_once_is_read_row_by_row(
+    found: list[Row], bytes_max: int, compression: Compression
+) -> None:
+    read: list[Row] = []
+    for batch in batches_of(found, bytes_max, compression):
+        header = read_header(batch)
+        assert crc_is_valid(memoryview(batch), 0, header)
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 3)
+        opened = list(records(memoryview(batch)))
+        assert [record.offset for record in opened] == list(range(header.count))
+        assert header.last_offset_delta == header.count - 1
+        assert {record.timestamp for record in opened} == {1700}
+        assert header.count == 1 or compression or len(batch) <= bytes_max + 61
+        read += [(record.key, record.value, list(record.headers)) for record in opened]
+    assert read == [(key, value, some or []) for key, value, some in found]
+
+
+def test_a_column_cut_out_of_another_is_written_from_its_own_rows() -> None:
+    values = pa.array([b"zero", b"one", None, b"three"])[1:]
+    (body,) = bodies(Columns(values[::1], values, None), 1000)
+    batch = body.builder(0, Compression.NONE)()
+    assert list(records(memoryview(batch))) == [
+        Record(0, 0, b"one", b"one"),
+        Record(1, 0, None, None),
+        Record(2, 0, b"three", b"three"),
+    ]
+
+
+def test_records_without_keys_have_none() -> None:
+    (body,) = bodies(Columns(None, pa.array([b"x", b"y" * 10_000]), None), 100_000)
+    opened = list(records(memoryview(body.builder(0, Compression.NONE)())))
+    assert [(record.key, record.value) for record in opened] == [
+        (None, b"x"),
+        (None, b"y" * 10_000),
+    ]
+
+
+def test_a_header_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="a header without a key"):
+        header_tails(pa.array([[{"key": None, "value": b"x"}]], HEADERS))
+
+
+@given(
+    st.lists(
+        st.binary(max_size=40) | st.binary(min_size=250, max_size=270), min_size=1, max_size=30
+    )
+)
+def test_all_keys_at_once_hash_as_each_alone(keys: list[bytes]) -> None:
+    assert murmur2_of(pa.array(keys, pa.binary())).tolist() == [murmur2(key) for key in keys]
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=12), min_size=1, max_size=30),
+    st.integers(1, 50),
+    st.integers(0, 3),
+)
+def test_keys_go_where_the_producer_puts_them_and_nulls_nowhere(
+    keys: list[bytes | None], count: int, skipped: int
+) -> None:
+    column = pa.array([None] * skipped + keys, pa.binary())[skipped:]
+    expected = [-1 if key is None else partition_of_key(key, count) for key in keys]
+    assert np.asarray(partitions_of_keys(column, count)).tolist() == expected

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from barnabas.errors import ConfigError
+from barnabas.spark.schema import HEADERS, check_written, columns_read, source_schema
+
+
+def schema(**types: object) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+def test_a_source_has_the_columns_of_sparks_own() -> None:
+    assert source_schema(include_headers=False).simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int>"
+    )
+    assert source_schema(include_headers=True)["headers"].dataType == HEADERS
+
+
+def test_a_narrower_schema_names_columns_in_any_order_and_case() -> None:
+    assert columns_read(schema(OFFSET=LongType(), value=BinaryType())) == ("offset", "value")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            schema(valeu=BinaryType()),
+            "schema: a topic has no column valeu; it has key, value, topic",
+        ),
+        (
+            schema(value=StringType()),
+            "schema: column value is binary, not string; read it as it is",
+        ),
+        (schema(offset=IntegerType()), "schema: column offset is bigint, not int"),
+        (schema(value=BinaryType(), VALUE=BinaryType()), "schema: names column VALUE twice"),
+        (schema(), "schema: names no column; choose from key, value"),
+    ],
+)
+def test_a_schema_no_topic_has_is_refused(asked: StructType, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        columns_read(asked)
+    assert str(error.value).startswith(message)
+
+
+def test_text_and_bytes_can_be_written_and_other_columns_are_left_out() -> None:
+    check_written(schema(key=StringType(), value=BinaryType(), more=LongType()), "orders")
+    check_written(schema(value=StringType(), topic=StringType(), headers=HEADERS), None)
+    check_written(schema(value=StringType(), topic=LongType()), "orders")
+
+
+@pytest.mark.parametrize(
+    ("given", "topic", "message"),
+    [
+        (schema(key=BinaryType()), "orders", "column value: is missing; name the column to write"),
+        (schema(value=BinaryType()), None, "topic: is missing; set the option, or add a column topic"),
+        (schema(value=LongType()), "orders", "column value: must be binary or string, not bigint; cast it"),
+        (schema(value=BinaryType(), topic=LongType()), None, "column topic: must be string, not bigint"),
+        (schema(value=BinaryType(), partition=LongType()), "o", "column partition: must be int, not bigint"),
+        (schema(value=BinaryType(), headers=ArrayType(StringType())), "o", "column headers: must be array<"),
+    ],
+)  # fmt: skip
+def test_columns_that_cannot_become_records_are_refused(
+    given: StructType, topic: str | None, message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_written(given, topic)
+    assert str(error.value).startswith(message)
