@@ -46,8 +46,6 @@ UNKNOWN_PATIENCE_S = 5.0
 unknown."""
 DAMAGE_PATIENCE = 3
 """So often are the same bytes asked for before they are called damaged: on the way they may have been, once."""
-EMPTY_PATIENCE = 3
-"""A broker that holds back answers sends empty ones. So many in a row, and there is nothing in this part of the log."""
 
 TOPIC_UNKNOWN = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -91,7 +89,6 @@ class RangeReader:
         self.unknown: Deadline | None = None
         self.backoff_s = settings.retry_backoff_ms / 1000
         self.damaged = 0
-        self.empty = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         while self.position < self.wanted.end:
@@ -172,6 +169,7 @@ class RangeReader:
     def decode(self, data: PartitionData) -> list[pa.RecordBatch]:
         view = memoryview(data.records or b"")
         try:
+            self.check_beginning(view, data.log_start_offset)
             following = position_behind(view, self.position, self.wanted.end)
             if self.position < following < self.wanted.end:
                 self.ask_ahead(following)
@@ -195,6 +193,12 @@ class RangeReader:
             self.nothing_came(data)
         return decoded
 
+    def check_beginning(self, view: memoryview, log_start: int) -> None:
+        """A gap before the first batch is what compaction leaves, unless the log begins behind the position by now."""
+        _, first = next(batch_headers(view), (0, None))
+        if first is not None and first.base_offset > self.position and log_start > self.position:
+            raise self.loss(min(log_start, self.wanted.end), f"the log begins at {log_start}")
+
     def ask_ahead(self, position: int) -> None:
         try:
             self.ask(position)
@@ -206,7 +210,7 @@ class RangeReader:
         self.position = position
         self.trouble = None
         self.unknown = None
-        self.damaged = self.empty = 0
+        self.damaged = 0
         self.backoff_s = self.settings.retry_backoff_ms / 1000
         self.heard_nothing = Deadline(self.settings.deadline_ms / 1000)
 
@@ -220,15 +224,11 @@ class RangeReader:
         if data.records:
             size = len(data.records)
             raise Damaged(f"{self.wanted} at {self.position}: no whole batch in {size} bytes")
-        if data.high_watermark >= self.wanted.end:
-            self.empty += 1
-            if self.empty >= EMPTY_PATIENCE:
-                logger.info("%s holds no records from %d on", self.wanted, self.position)
-                self.moved_to(self.wanted.end)
-            return
-        why = f"the log of {self.wanted.topic_partition} ends at {data.high_watermark}"
+        # A throttling broker sends empty answers for a while. Below the end of a log there is always something to send,
+        # since its last record stays; a part that remains empty is not a gap, and not to be passed over in silence.
+        end = data.last_stable_offset if self.settings.reads_committed else data.high_watermark
         if self.heard_nothing.passed:
-            raise self.loss(self.wanted.end, why)
+            raise self.loss(self.wanted.end, f"the broker sends nothing, its log ends at {end}")
         pause(self.backoff_s)
 
     def abandon(self) -> None:

@@ -237,7 +237,7 @@ def test_a_range_behind_the_end_of_the_log_is_lost(broker: ScriptedBroker) -> No
 
 
 def test_a_log_that_ends_too_early_is_waited_for_and_then_lost(broker: ScriptedBroker) -> None:
-    with pytest.raises(DataLoss, match=r"offsets 20 to 29 .* the log of orders-0 ends at 20"):
+    with pytest.raises(DataLoss, match=r"offsets 20 to 29 .* log ends at 20"):
         offsets(broker, end=30, default_api_timeout_ms="300")
 
 
@@ -277,9 +277,18 @@ def test_gaps_at_both_ends_of_a_range_are_no_loss(broker: ScriptedBroker, log: L
     assert offsets(broker, 10, 16) == [15]
 
 
-def test_a_gap_up_to_the_end_of_the_log_ends(broker: ScriptedBroker, log: Log) -> None:
+def test_silence_of_a_broker_is_no_gap(broker: ScriptedBroker, log: Log) -> None:
     log.batches = {10: batch(10)}
-    assert offsets(broker) == list(range(10, 15))
+    with pytest.raises(DataLoss, match=r"offsets 15 to 19 .* sends nothing, its log ends at 20"):
+        offsets(broker, default_api_timeout_ms="200")
+
+
+def test_a_log_that_begins_behind_the_position_by_now_has_lost_something(
+    broker: ScriptedBroker, log: Log
+) -> None:
+    log.troubles = [answer(records=batch(15), high_watermark=20, log_start_offset=15)]
+    with pytest.raises(DataLoss, match="offsets 10 to 14 of orders-0 are gone"):
+        offsets(broker)
 
 
 def test_without_topic_ids_names_are_used(broker: ScriptedBroker, log: Log) -> None:
