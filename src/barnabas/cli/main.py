@@ -25,6 +25,8 @@ COMMANDS = {
         "Write records to a topic from standard input or files.",
     ),
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic to standard output."),
+    "sql": ("barnabas.cli.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
+    "spark": ("barnabas.cli.spark:spark", "Open a PySpark shell with the topics as tables."),
     "up": ("barnabas.cli.up:up", "Start a cluster on this machine."),
     "broker": ("barnabas.cli.broker:broker", "Run one broker."),
     "registry": (

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+QUICK = "-XX:TieredStopAtLevel=1"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 LOGGING = """rootLogger.level = error
@@ -45,8 +46,8 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = spark: %m%n
 # What fails a job reaches whoever started it as an exception; told here too, it would be told three times.
-logger.repl.name = org.apache.spark.repl.Main
-logger.repl.level = error
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 logger.scheduler.name = org.apache.spark.scheduler
 logger.scheduler.level = fatal
 logger.executor.name = org.apache.spark.executor
@@ -74,12 +75,14 @@ def session(
     python: str | None = None,
     progress: bool = True,
     archive: bool = True,
+    short: bool = False,
 ) -> SparkSession:
     """Start Spark, or return the session that runs already.
 
     `bootstrap_servers` is what tables.py takes for topics where nothing else is said. `catalog` is a directory for
     tables that outlive the session. `python` is the Python of the workers: that of this process unless given, or
-    PYSPARK_PYTHON for a remote master. `archive=False` neither uses nor makes a class-data archive.
+    PYSPARK_PYTHON for a remote master. `archive=False` neither uses nor makes a class-data archive. `short` is for jobs
+    of seconds: Java compiles quickly rather than well, which halves the time to the first row and costs long jobs.
     """
     from pyspark.sql import SparkSession
 
@@ -94,10 +97,10 @@ def session(
     if catalog is not None:
         hold_catalog(Path(catalog))
         settings |= catalog_settings(Path(catalog))
-    java_options = ""
+    java_options = QUICK if short and is_local(master) else ""
     if archive and is_local(master):
         classes = class_archive(java, spark_home(), cache_directory())
-        java_options = classes.options
+        java_options = f"{java_options} {classes.options}".strip()
         if not classes.exists:
             make_when_idle()
     spark = open_session(

@@ -1,0 +1,85 @@
+"""What Spark said, in a few lines: the cause, without the stacks of two languages around it.
+
+An error of ours that was raised in one of Spark's Python processes arrives as the text of a traceback within the
+message of a Java exception; its last line is what its author meant to be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from barnabas.cli.failure import Hinted, near_names
+from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
+from barnabas.spark.tables import quoted
+
+OURS = re.compile(
+    r"^(?:barnabas\.[\w.]+\.)(?P<kind>\w+): (?P<message>.+)$"
+    r"|^(?P<python>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<why>.+)$",
+    re.MULTILINE,
+)
+NOISE = re.compile(
+    r"\n+(?:JVM stacktrace|== (?:Physical|DataFrame)|Driver stacktrace).*", re.DOTALL
+)
+LABEL = re.compile(r"^\[(?P<condition>[A-Z_.]+)\] ")
+STATE = re.compile(r"\.? ?SQLSTATE: \w+\s*")
+LINES_MAX = 8
+
+
+class QueryFailed(BarnabasError):
+    """Spark ran the query and failed."""
+
+
+def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
+    """The same failure as an error the command line knows how to show."""
+    text = str(error)
+    condition = condition_of(error, text)
+    if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
+        return no_table(text, topics)
+    if ours := last_cause(text):
+        return ours
+    short = shortened(text)
+    if condition.startswith(("PARSE", "UNRESOLVED", "DATATYPE_MISMATCH", "MISSING", "INVALID")):
+        return ConfigError("SQL", short)
+    return QueryFailed(short)
+
+
+def condition_of(error: Exception, text: str) -> str:
+    getter = getattr(error, "getCondition", None)
+    found = LABEL.match(text)
+    return str((getter() if getter else None) or (found["condition"] if found else ""))
+
+
+def no_table(text: str, topics: Iterable[str]) -> BarnabasError:
+    found = re.search(r"table or view (.+?) cannot be found", text)
+    name = found[1].replace("`.`", ".").strip("`") if found else "?"
+    known = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    near = near_names(name, topics)
+    hint = (
+        "did you mean " + " or ".join(quoted(topic) for topic in near) + "?"
+        if near
+        else "`barnabas topics list` shows what there is"
+    )
+    return Hinted(known, f"there is no topic {name!r}", hint)
+
+
+def last_cause(text: str) -> BarnabasError | None:
+    """What a Python process of Spark died of; our own words if it was an error of ours."""
+    if "Traceback" not in text:
+        return None
+    found = list(OURS.finditer(text))
+    if not found:
+        return None
+    cause = next((match for match in found if match["kind"]), found[-1])
+    if cause["kind"] == "ConfigError":
+        key, _, why = cause["message"].partition(": ")
+        return ConfigError(key, why or "cannot be used")
+    return QueryFailed(cause["message"] or f"{cause['python']}: {cause['why']}")
+
+
+def shortened(text: str) -> str:
+    """The message without its label, its SQL state and what follows of Java; the marked query is kept."""
+    text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text.strip())))
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not re.match(r"\s+at [\w.$]+\(|== SQL", line)]
+    return "\n       ".join(lines[:LINES_MAX]) or "Spark failed without a word"
