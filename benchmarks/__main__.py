@@ -114,6 +114,22 @@ def produce(load: Load, repeat: int) -> None:
 
 
 @cli.command()
+@click.option("--quick", is_flag=True, help="Fewer rows and rounds.")
+@click.option("--decode-only", is_flag=True, help="Only the decoder, without Spark and broker.")
+def spark(quick: bool, decode_only: bool) -> None:
+    """Read topics with Spark in local mode: count, to Parquet, micro-batches; and the decoder alone."""
+    from benchmarks import spark, spark_decode  # needs the spark extra, which a broker does not
+
+    for line in spark_decode.table():
+        click.echo(line)
+    if not decode_only:
+        extent = spark.QUICK if quick else spark.FULL
+        click.echo(f"\n{spark.describe(extent)}")
+        for line in spark.table(spark.measure(extent)):
+            click.echo(line)
+
+
+@cli.command()
 @click.argument("direction", type=click.Choice(["produce", "fetch"]))
 @click.option("--by", type=click.Choice(["calls", "lines"]), default="lines")
 @click.option("--top", default=25)

@@ -1,0 +1,221 @@
+"""Topics read by Spark in local mode: whole jobs, from planning to the last row, on a session that is warm.
+
+Every number comes with its spread over the rounds and with the share of the machine that other processes took
+meanwhile: reading with as many tasks as there are cores leaves nothing to spare for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.frames import FrameDriver
+from benchmarks.loads import KB, MB, TOPIC, Load, short
+
+MASTER = "local[2]"
+PARTITIONS = 2
+ROWS_PER_MICRO_BATCH = 1_000
+
+TARGETS = {
+    "count, 100 B": 1_000_000,
+    "count, 1 KB": 450_000,
+    "to Parquet, 100 B": 450_000,
+    "to Parquet, 1 KB": 180_000,
+}
+"""Rows per second, at least."""
+MICRO_BATCH_MS_MAX = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    rows: dict[int, int]
+    rounds: int
+    micro_batches: int
+    batch_bytes: int = 128 * KB
+
+
+FULL = Extent(rows={100: 10_000_000, KB: 2_500_000}, rounds=5, micro_batches=60)
+QUICK = Extent(rows={100: 2_000_000, KB: 500_000}, rounds=3, micro_batches=20)
+
+
+@dataclass(slots=True)
+class Measured:
+    name: str
+    unit: str
+    target: str = ""
+    values: list[float] = field(default_factory=list)
+    others: list[float] = field(default_factory=list)
+
+
+class Machine:
+    """How much of all cores somebody else used, between the beginning and the end of the context."""
+
+    def __enter__(self) -> Machine:
+        self.began_s = time.perf_counter()
+        self.busy_s, self.own_s = busy_s(), own_s()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s = time.perf_counter() - self.began_s
+        others_s = busy_s() - self.busy_s - (own_s() - self.own_s)
+        self.others = max(0.0, others_s) / self.wall_s / (os.cpu_count() or 1)
+
+
+def busy_s() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0) - getattr(times, "guest", 0))
+
+
+def own_s() -> float:
+    """This process and everything below it: broker, JVM, Python workers."""
+    total = 0.0
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def measure(extent: Extent) -> Iterator[Measured]:
+    from barnabas.spark.launcher import session
+
+    logging.getLogger("barnabas").setLevel(logging.ERROR)
+    spark = session(MASTER, progress=False)
+    scratch = Path(tempfile.mkdtemp(prefix="barnabas-spark-benchmark-"))
+    try:
+        for record_bytes, rows in extent.rows.items():
+            with BrokerProcess() as broker:
+                yield from throughput(spark, broker, extent, record_bytes, rows, scratch)
+        with BrokerProcess() as broker:
+            yield micro_batches(spark, broker, extent, scratch)
+    finally:
+        spark.stop()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def throughput(
+    spark: Any,
+    broker: BrokerProcess,
+    extent: Extent,
+    record_bytes: int,
+    rows: int,
+    scratch: Path,
+) -> Iterator[Measured]:
+    stored = fill(broker, extent, record_bytes, rows)
+
+    def read() -> Any:
+        return (
+            spark.read.format("barnabas")
+            .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+            .option("subscribe", TOPIC)
+            .load()
+        )
+
+    def count() -> None:
+        found = read().count()
+        if found != stored:
+            raise RuntimeError(f"{found} rows were counted, {stored} are there")
+
+    def to_parquet() -> None:
+        read().write.mode("overwrite").parquet(str(scratch / "rows"))
+
+    jobs: dict[str, Callable[[], None]] = {"count": count, "to Parquet": to_parquet}
+    size = "1 KB" if record_bytes == KB else f"{record_bytes} B"
+    found = {}
+    for name in jobs:
+        full = f"{name}, {size}"
+        found[name] = Measured(full, "rows/s", f"≥{TARGETS[full]:,}")
+    for turn in range(extent.rounds + 1):
+        for name, job in jobs.items():
+            with Machine() as machine:
+                job()
+            # The first round warms the JVM up.
+            if turn:
+                found[name].values.append(stored / machine.wall_s)
+                found[name].others.append(machine.others)
+    yield from found.values()
+
+
+def fill(broker: BrokerProcess, extent: Extent, record_bytes: int, rows: int) -> int:
+    """Prebuilt batches; how many rows they are."""
+    load = Load(
+        batch_bytes=extent.batch_bytes,
+        record_bytes=record_bytes,
+        partitions=PARTITIONS,
+        total_bytes=rows * record_bytes,
+    )
+    driver = FrameDriver(broker, broker.create_topic(TOPIC, PARTITIONS), load)
+    try:
+        driver.produce(load.batches)
+        return driver.produced * driver.records_per_batch
+    finally:
+        driver.close()
+
+
+def micro_batches(spark: Any, broker: BrokerProcess, extent: Extent, scratch: Path) -> Measured:
+    """Each waits for the one before, so none carries more than its thousand rows."""
+    broker.create_topic(TOPIC, 1)
+    measured = Measured("micro-batch of 1,000 rows, no-op sink", "ms p50", f"<{MICRO_BATCH_MS_MAX}")
+    query = (
+        spark.readStream.format("barnabas")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(scratch / "checkpoint"))
+        .start()
+    )
+    try:
+        with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            for number in range(extent.micro_batches + 5):
+                with Machine() as machine:
+                    for _ in range(ROWS_PER_MICRO_BATCH):
+                        producer.send(TOPIC, b"." * 100)
+                    producer.flush()
+                    query.processAllAvailable()
+                if number >= 5:
+                    measured.others.append(machine.others)
+        measured.values += [
+            float(progress["durationMs"]["triggerExecution"])
+            for progress in query.recentProgress
+            if progress["numInputRows"] == ROWS_PER_MICRO_BATCH
+        ][5:]
+    finally:
+        query.stop()
+    return measured
+
+
+def table(found: Iterator[Measured]) -> Iterator[str]:
+    yield f"{MASTER:40} {'median':>10}  {'spread':<22} {'target':<12} others' share of the CPU"
+    for measured in found:
+        values = measured.values
+        spread = f"{min(values):,.0f}–{max(values):,.0f}"
+        others = statistics.median(measured.others)
+        yield (
+            f"{measured.name + ', ' + measured.unit:40} {statistics.median(values):>10,.0f}  {spread:<22} "
+            f"{measured.target:<12} {others:.0%} ({min(measured.others):.0%}–{max(measured.others):.0%})"
+        )
+
+
+def describe(extent: Extent) -> str:
+    sizes = ", ".join(f"{rows:,} rows of {short(size)}" for size, rows in extent.rows.items())
+    total = sum(size * rows for size, rows in extent.rows.items()) // MB
+    return (
+        f"{sizes} ({total} MB) in batches of {short(extent.batch_bytes)}, {PARTITIONS} partitions"
+    )
