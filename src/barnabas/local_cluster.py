@@ -29,18 +29,15 @@ class LocalCluster:
         data: str | Path | None = None,
         *,
         port: int = 0,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self.is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="barnabas-") if data is None else data).absolute()
+        self.brokers = brokers
+        self.port = port
+        self.settings = {name: written(value) for name, value in (settings or {}).items()}
         try:
-            self.cluster = Cluster(
-                self.data,
-                brokers=brokers,
-                port=port,
-                settings=settings,
-                registry_in_memory=self.is_temporary,
-            )
+            self.cluster = self.build()  # so that a wrong setting is told here and now
         except BaseException:
             self.remove_if_temporary()
             raise
@@ -48,13 +45,28 @@ class LocalCluster:
         self.thread: threading.Thread | None = None
         self.stopping: asyncio.Event | None = None
 
+    def build(self) -> Cluster:
+        return Cluster(
+            self.data,
+            brokers=self.brokers,
+            port=self.port,
+            settings=self.settings,
+            registry_in_memory=self.is_temporary,
+        )
+
     @property
     def bootstrap_servers(self) -> str:
         """`host:port`, for any Kafka client."""
+        if self.thread is None:
+            raise RuntimeError("the cluster is not running: use it in a `with`, or call start()")
         return self.cluster.bootstrap_servers
 
     def start(self) -> Self:
-        """Returns when clients can connect; raises what kept the brokers from starting."""
+        """Returns when clients can connect; raises what kept the brokers from starting. Fine to call twice."""
+        if self.thread is not None:
+            return self
+        if self.loop is not None:
+            self.cluster = self.build()  # it ran before
         started = threading.Event()
         failure: list[BaseException] = []
 
@@ -108,3 +120,8 @@ class LocalCluster:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def written(value: object) -> str:
+    """A setting as a properties file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,7 +15,7 @@ logger = logging.getLogger("barnabas.tasks")
 
 
 class Tasks:
-    """Background work of one owner. A task that fails is logged and told to `on_failure`; the others go on."""
+    """Background work of one owner. A task that fails is logged; the others go on."""
 
     def __init__(self) -> None:
         self.running: list[asyncio.Task[Any]] = []

@@ -35,6 +35,7 @@ DRIVEN = (
     "broker/maintenance.py",
     "broker/producer_ids.py",
     "broker/topics.py",
+    "broker/handlers/configs.py",
     "broker/handlers/coordinators.py",
     "broker/handlers/fetch.py",
     "broker/handlers/metadata.py",

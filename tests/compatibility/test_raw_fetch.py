@@ -199,3 +199,25 @@ def test_an_error_does_not_wait(raw: Raw) -> None:
     found = raw.fetch("nowhere", 0, max_wait_ms=15_000)
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert monotonic() - began < 10
+
+
+LONG_WAIT_MS = 20_000
+SOON_SECONDS = 10
+
+
+def test_nobody_waits_for_more_than_may_be_sent(raw: Raw, topic: str) -> None:
+    raw.produce(topic, batch_of(b"x" * 2000))
+    began = monotonic()
+    found = raw.fetch(topic, 0, max_bytes=1000, min_bytes=100_000, max_wait_ms=LONG_WAIT_MS)
+    assert len(values_in(found)) == 1
+    assert monotonic() - began < SOON_SECONDS
+
+
+def test_the_rest_of_a_closed_segment_is_enough(raw: Raw, new_topic: NewTopic) -> None:
+    topic = new_topic(**{"segment.bytes": "3000"})
+    for _ in range(4):
+        raw.produce(topic, batch_of(b"x" * 2000))
+    began = monotonic()
+    found = raw.fetch(topic, 0, min_bytes=100_000, max_wait_ms=LONG_WAIT_MS)
+    assert len(values_in(found)) == 1
+    assert monotonic() - began < SOON_SECONDS

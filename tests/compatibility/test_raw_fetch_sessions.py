@@ -9,6 +9,12 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.messages.offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from tests.compatibility.raw import Raw, batch_of, fetch_request, partitions_of, values_in
 
 NewTopic = Callable[..., str]
@@ -66,6 +72,46 @@ def test_the_first_answer_has_every_partition_and_the_next_only_what_is_new(
     raw.produce(session.topic, batch_of(b"b"), partition=1)
     raw.produce(session.topic, batch_of(b"c"), partition=2)
     assert session.news() == {1: [b"b"], 2: [b"c"]}
+
+
+def test_the_first_answer_has_every_partition_even_after_waiting(
+    raw: Raw, servers: str, session: Session
+) -> None:
+    """kafka-python and Java clients throw an answer away that leaves one out."""
+    assert session.news({0: 0, 1: 0, 2: 0}, max_wait_ms=200, min_bytes=1) == {0: [], 1: [], 2: []}
+    assert session.news(max_wait_ms=200, min_bytes=1) == {}
+    with Raw(servers) as other:
+        again = Session(other, session.topic, session.version)
+        begun = other.begin(
+            fetch_request(
+                "" if again.version >= BY_ID else again.topic,
+                {0: 0, 1: 0, 2: 0},
+                topic_id=again.topic_id,
+                session_epoch=0,
+                max_wait_ms=20_000,
+                min_bytes=1,
+            ),
+            again.version,
+        )
+        raw.produce(session.topic, batch_of(b"a"), partition=1)
+        answer = other.answer(begun, FetchResponse)
+        found = {index: values_in(data) for index, data in partitions_of(answer).items()}
+        assert found == {0: [], 1: [b"a"], 2: []}
+
+
+def test_a_moved_log_start_is_told_even_by_a_fetch_that_had_to_wait(
+    raw: Raw, session: Session
+) -> None:
+    raw.produce(session.topic, batch_of(b"a"))
+    assert session.news({0: 1, 1: 0, 2: 0}) == {0: [], 1: [], 2: []}
+    request = DeleteRecordsRequest(
+        topics=(DeleteRecordsTopic(session.topic, (DeleteRecordsPartition(0, 1),)),),
+        timeout_ms=1000,
+    )
+    raw.ask(request, DeleteRecordsResponse)
+    answer = session.fetch(max_wait_ms=200, min_bytes=1)
+    assert {i: data.log_start_offset for i, data in partitions_of(answer).items()} == {0: 1}
+    assert session.news() == {}
 
 
 def test_a_session_waits_for_news(raw: Raw, servers: str, session: Session) -> None:

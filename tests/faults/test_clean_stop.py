@@ -176,9 +176,9 @@ def test_an_idle_broker_is_small_and_asleep(broker: BrokerProcess) -> None:
     eventually(lambda: psutil.Process(broker.running.pid).cpu_percent(0.2) < 5, "settled")
     before, began = broker.cpu_seconds(), time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        broker.running.wait(3.0)
+        broker.running.wait(5.0)
     share = (broker.cpu_seconds() - before) / (time.monotonic() - began)
     rss_mb = broker.rss_bytes() / (1 << 20)
     print(f"idle broker: {rss_mb:.1f} MB, {share * 100:.2f} % of a core")
-    assert rss_mb < 90
-    assert share < 0.05
+    assert rss_mb < 60
+    assert share < 0.01

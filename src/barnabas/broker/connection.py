@@ -26,9 +26,10 @@ logger = logging.getLogger("barnabas.network")
 
 IDLE_BUFFER_BYTES = 16 * 1024
 BUSY_BUFFER_BYTES = 256 * 1024  # several pipelined requests in one read
-CONTROL_BYTES_MAX = 8 * 1024 * 1024
+CONTROL_BYTES_MAX = 1024 * 1024
 FRAMES_PER_TURN = 32
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
+STALLED_SECONDS_MAX = 1.0  # without a byte of it
 PRODUCE = 0
 
 SIZE = Struct(">i")
@@ -56,6 +57,7 @@ class MemoryBudget:
         self.used_bytes = 0
         self.holders: dict[Connection, None] = {}
         self.waiting: list[Connection] = []
+        self.relief: asyncio.TimerHandle | None = None
 
     def take(self, size_bytes: int, connection: Connection) -> bool:
         if not self.fits(size_bytes):
@@ -63,10 +65,26 @@ class MemoryBudget:
                 holder.shrink_when_idle()
         if not self.fits(size_bytes):
             self.waiting.append(connection)
+            self.relieve_later()
             return False
         self.used_bytes += size_bytes
         self.holders[connection] = None
         return True
+
+    def relieve_later(self) -> None:
+        if self.relief is None:
+            loop = asyncio.get_running_loop()
+            self.relief = loop.call_later(STALLED_SECONDS_MAX, self.relieve)
+
+    def relieve(self) -> None:
+        """Others wait: whoever was promised memory and does not fill it loses its connection."""
+        self.relief = None
+        now = asyncio.get_running_loop().time()
+        for holder in list(self.holders):
+            if self.waiting and holder.hoards_memory(now):
+                holder.refuse([], "a large request is too slow (queued.max.request.bytes)")
+        if self.waiting:
+            self.relieve_later()
 
     def fits(self, size_bytes: int) -> bool:
         return not self.used_bytes or self.used_bytes + size_bytes <= self.limit_bytes
@@ -270,7 +288,10 @@ class Connection:
         return (
             bool(self.reserved_bytes and self.memory.waiting)
             and self.answering is None
-            and now - self.reserved_at > ARRIVAL_SECONDS_MAX
+            and (
+                now - self.active_at > STALLED_SECONDS_MAX
+                or now - self.reserved_at > ARRIVAL_SECONDS_MAX
+            )
         )
 
     def memory_is_free(self) -> None:

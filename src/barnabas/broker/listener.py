@@ -109,9 +109,6 @@ class Listeners:
             await asyncio.sleep(period)
             now = loop.time()
             for connection in list(self.connections):
-                if connection.hoards_memory(now):
-                    connection.refuse([], "a large request is too slow (queued.max.request.bytes)")
-                    continue
                 silent_seconds = now - connection.active_at
                 if silent_seconds >= SWEEP_SECONDS:
                     connection.shrink_when_idle()

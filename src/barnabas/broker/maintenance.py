@@ -45,6 +45,8 @@ def every(
                 work()
             except StorageError as error:
                 logger.error("%s failed error=%s", name, error)
+            except Exception:
+                logger.exception("%s failed", name)  # and will be tried again: nobody else does it
             await asyncio.sleep(min(period_seconds, DAY_SECONDS))
 
     tasks.start(name, repeat())

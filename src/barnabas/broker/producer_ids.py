@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.errors import ApiError, BadVersion, ErrorCode, RegistryError
+from barnabas.errors import ApiError, BadVersion, ErrorCode, RegistryError, StorageError
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from barnabas.world.ports import RegistrySession
@@ -31,7 +31,7 @@ class ProducerIds:
             if self.next_id >= self.end:
                 try:
                     await self.reserve()
-                except RegistryError as error:
+                except (RegistryError, StorageError) as error:
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
             self.next_id += 1
             return self.next_id - 1

@@ -17,7 +17,12 @@ from uuid import UUID
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ConfigError, ErrorCode, NodeExists, NoNode, StorageError
 from barnabas.metadata import znodes
-from barnabas.metadata.cache import MetadataCache, PartitionState, TopicState
+from barnabas.metadata.cache import (
+    INTERNAL_TOPICS,
+    MetadataCache,
+    PartitionState,
+    TopicState,
+)
 from barnabas.metadata.topic_names import check_topic_name, colliding
 from barnabas.model import (
     NO_LEADER,
@@ -106,15 +111,28 @@ class Topics:
         self.replicas = replicas
         for name in await self.registry.children(znodes.DELETE_TOPICS):
             await self.forget(name)
+        topics = {}
         for name in await self.registry.children(znodes.TOPICS):
-            topic = await self.read_topic(name)
-            assignment = tuple(held.replicas for _, held in sorted(topic.partitions.items()))
-            assert topic.topic_id is not None
-            states = [
-                await self.resume(TopicPartition(name, index), assigned)
-                for index, assigned in enumerate(assignment)
-            ]
-            await self.open(name, topic.topic_id, assignment, states, self.config_of(name))
+            topics[name] = await self.read_topic(name)
+        assignments = {
+            name: tuple(held.replicas for _, held in sorted(topic.partitions.items()))
+            for name, topic in topics.items()
+        }
+        # Written together, the new states of all partitions share a few commits to the disk.
+        states = iter(
+            await asyncio.gather(
+                *(
+                    self.resume(TopicPartition(name, index), assigned)
+                    for name, assignment in assignments.items()
+                    for index, assigned in enumerate(assignment)
+                )
+            )
+        )
+        for name, assignment in assignments.items():
+            topic_id = topics[name].topic_id
+            assert topic_id is not None
+            led = [next(states) for _ in assignment]
+            await self.open(name, topic_id, assignment, led, self.config_of(name))
         self.set_strays_aside()
 
     def set_strays_aside(self) -> None:
@@ -368,7 +386,9 @@ class Topics:
         return topic_id
 
     async def create_automatically(self, name: str) -> None:
-        """A client asked for a topic nobody has created."""
+        """A client asked for a topic nobody has created. The cluster's own topics are made by who needs them."""
+        if name in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await self.create(self.check(NewTopic(name=name, configs={})))
 
     # ---- deleting
@@ -378,6 +398,8 @@ class Topics:
         topic = self.metadata.topics.get(name)
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        if name in self.deleting:
+            return
         self.deleting[name] = None
         try:
             await self.registry.create(znodes.delete_topic_path(name))

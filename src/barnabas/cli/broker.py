@@ -53,8 +53,8 @@ async def run(settings: BrokerConfig) -> None:
     await registry.open()
     try:
         logger.info(
-            "embedded registry directory=%s: no other process can join this cluster; for several brokers "
-            "set zookeeper.connect to a ZooKeeper ensemble",
+            "embedded registry directory=%s: no other process can join this cluster; several brokers "
+            "need a ZooKeeper ensemble (zookeeper.connect), which this version cannot use yet",
             settings.registry_dir,
         )
         running = Broker(settings, real_world(registry, settings))

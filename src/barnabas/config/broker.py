@@ -352,7 +352,7 @@ class BrokerConfig:
 
     # Barnabas' own
     barnabas_registry_dir: str | None = setting("barnabas.registry.dir", STRING, None, ANY,
-        "where the embedded registry lives; unset: `registry` beside the first log directory")
+        "where the embedded registry lives; unset: beside the first log directory")
     # fmt: on
 
     # What was set, as it was written; the rest of the fields are these or defaults.
@@ -373,8 +373,11 @@ class BrokerConfig:
 
     @property
     def registry_dir(self) -> str:
-        parent, slash, _ = self.log_dirs[0].rstrip("/").rpartition("/")
-        return self.barnabas_registry_dir or f"{parent}{slash}registry"
+        """Beside the first log directory: `registry` beside `broker-1`, `kafka-logs-registry` beside `kafka-logs`."""
+        logs = self.log_dirs[0].rstrip("/")
+        parent, slash, name = logs.rpartition("/")
+        beside = f"{parent}{slash}registry" if name.startswith("broker-") else f"{logs}-registry"
+        return self.barnabas_registry_dir or beside
 
     @property
     def inter_broker_listener(self) -> str:

@@ -13,17 +13,21 @@ LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 def check_topic_name(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION, with the reason, unless this could name a topic."""
+    why = what_is_wrong_with(name)
+    if why is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+
+
+def what_is_wrong_with(name: str) -> str | None:
     if not name:
-        why = "a topic name cannot be empty"
-    elif name in (".", ".."):
-        why = f"a topic cannot be named '{name}'"
-    elif len(name) > LENGTH_MAX:
-        why = f"the name has {len(name)} characters; at most {LENGTH_MAX} are allowed"
-    elif LEGAL.fullmatch(name) is None:
-        why = f"'{name}' may contain only letters, digits, '.', '_' and '-'"
-    else:
-        return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+        return "a topic name cannot be empty"
+    if name in (".", ".."):
+        return f"a topic cannot be named '{name}'"
+    if len(name) > LENGTH_MAX:
+        return f"the name has {len(name)} characters; at most {LENGTH_MAX} are allowed"
+    if LEGAL.fullmatch(name) is None:
+        return f"'{name}' may contain only letters, digits, '.', '_' and '-'"
+    return None
 
 
 def colliding(name: str, existing: Iterable[str]) -> list[str]:

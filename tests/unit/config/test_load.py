@@ -172,8 +172,9 @@ def test_log_dirs_win_over_log_dir() -> None:
 
 
 def test_the_registry_stands_beside_the_first_log_directory() -> None:
-    assert load(log_dirs="/data/logs/,/other").registry_dir == "/data/registry"
-    assert load(log_dirs="logs").registry_dir == "registry"
+    assert load(log_dirs="/data/broker-1/,/other").registry_dir == "/data/registry"
+    assert load(log_dirs="/tmp/kafka-logs").registry_dir == "/tmp/kafka-logs-registry"
+    assert load(log_dirs="broker-2").registry_dir == "registry"
     assert load(log_dirs="/data/logs", barnabas_registry_dir="/r").registry_dir == "/r"
 
 

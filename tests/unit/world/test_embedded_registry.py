@@ -151,7 +151,7 @@ async def test_a_second_process_is_told_who_has_it_and_what_to_do(directory: str
             await registry.connect(6000)
         assert str(locked.value) == (
             f"{directory}: another process (pid {holder.pid}) has this registry open; "
-            "to let several processes share a cluster, set zookeeper.connect"
+            "stop it first, or use another directory (--data)"
         )
         holder.kill()
     assert not is_held(directory)

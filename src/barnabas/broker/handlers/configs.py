@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.config.describe import (
@@ -24,7 +26,7 @@ from barnabas.wire.messages.configs import (
 )
 
 
-def describe(
+async def describe(
     parts: BrokerParts, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
 ) -> DescribeConfigsResponse:
     def one(resource: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -45,7 +47,11 @@ def describe(
             configs=tuple(result(entry, request) for entry in entries),
         )
 
-    return DescribeConfigsResponse(results=tuple(one(resource) for resource in request.resources))
+    results = []
+    for resource in dict.fromkeys(request.resources):
+        results.append(one(resource))
+        await asyncio.sleep(0)  # hundreds of settings each: others have their turn in between
+    return DescribeConfigsResponse(results=tuple(results))
 
 
 def entries_of(parts: BrokerParts, resource: DescribeConfigsResource) -> tuple[ConfigEntry, ...]:

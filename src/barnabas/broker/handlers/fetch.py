@@ -51,6 +51,8 @@ class Look(NamedTuple):
     partition: Partition | None
     is_held_back: bool = False
     """There is a batch, but what is left of the limits does not hold it."""
+    is_older: bool = False
+    """The batches come from a closed segment."""
 
 
 def handle(
@@ -149,7 +151,13 @@ class Fetch:
     def look(self) -> list[Look]:
         """Look at every partition that may have something. In a session, those that have nothing fall asleep."""
         session = self.session
-        entries = list(session.awake) if session is not None else self.entries
+        if session is None:
+            entries = self.entries
+        elif self.is_incremental:
+            entries = list(session.awake)
+        else:
+            # The first answer of a session names every partition: clients check that it does.
+            entries = list(session.partitions.values())
         looks: list[Look] = []
         left = self.bytes_max
         is_first = True
@@ -160,8 +168,9 @@ class Fetch:
             if size:
                 is_first = False
                 left = max(left - size, 0)
-            elif session is not None and found.partition is not None and not found.is_held_back:
-                session.fall_asleep(entry, found.partition)
+            elif session is not None and self.is_incremental and not is_news(found):
+                # What is news stays awake until it has been told.
+                fall_asleep(session, found)
         return looks
 
     def look_at(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
@@ -191,7 +200,7 @@ class Fetch:
         diverging = self.divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
-        is_held_back = False
+        is_held_back = is_older = False
         if diverging is NO_DIVERGENCE:
             bound = log.log_end_offset if from_follower else high_watermark
             found = log.read(
@@ -201,7 +210,10 @@ class Fetch:
                 at_least_one=at_least_one,
             )
             slices, size = found.slices, found.size
-            is_held_back = bytes_left <= 0 and entry.fetch_offset < bound
+            limit = min(entry.partition_max_bytes, bytes_left)
+            is_held_back = limit <= 0 and entry.fetch_offset < bound
+            # The rest of a closed segment is all that one read gives: waiting would not add to it.
+            is_older = size > 0 and slices[0].file is not log.active.log
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
                 # Part of a batch is of no use to a client that is promised a whole one in some later answer.
                 slices, size, is_held_back = (), 0, True
@@ -220,7 +232,7 @@ class Fetch:
             () if self.request.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
-        return Look(entry, data, partition, is_held_back)
+        return Look(entry, data, partition, is_held_back, is_older)
 
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:
@@ -246,11 +258,12 @@ class Fetch:
 
     def is_enough(self, looks: list[Look]) -> bool:
         size = 0
-        for _, data, *_ in looks:
-            if data.error_code or data.diverging_epoch is not NO_DIVERGENCE:
+        for look in looks:
+            data = look.data
+            if data.error_code or look.is_older or data.diverging_epoch is not NO_DIVERGENCE:
                 return True
             size += data.size
-        return size >= self.request.min_bytes
+        return size >= min(self.request.min_bytes, self.bytes_max)
 
     # ---- waiting
 
@@ -295,7 +308,8 @@ class Fetch:
         if self.timer is not None:
             self.timer.cancel()
         if self.session is not None:
-            self.session.waiting_fetch = None
+            if self.session.waiting_fetch == self.woken:
+                self.session.waiting_fetch = None
             for entry in self.session.awake:
                 entry.forget()
         for entry in self.entries:
@@ -309,9 +323,10 @@ class Fetch:
             session.served([entry for entry, data, *_ in looks if data.size])
             if self.is_incremental:
                 looks = [look for look in looks if is_news(look)]
-            for entry, data, *_ in looks:
-                entry.sent_high_watermark = data.high_watermark
-                entry.sent_log_start_offset = data.log_start_offset
+            for look in looks:
+                look.entry.sent_high_watermark = look.data.high_watermark
+                look.entry.sent_log_start_offset = look.data.log_start_offset
+                fall_asleep(session, look)
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
         for entry, data, *_ in looks:
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
@@ -320,6 +335,18 @@ class Fetch:
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
         )
+
+
+def fall_asleep(session: FetchSession, look: Look) -> None:
+    """If nothing more can be had of this partition before it changes."""
+    data = look.data
+    if (
+        look.partition is not None
+        and not data.size
+        and not look.is_held_back
+        and data.diverging_epoch is NO_DIVERGENCE
+    ):
+        session.fall_asleep(look.entry, look.partition)
 
 
 def storage_code(error: StorageError) -> ErrorCode:

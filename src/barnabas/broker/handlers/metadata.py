@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.errors import ApiError, ErrorCode
-from barnabas.metadata.topic_names import check_topic_name
+from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import ZERO_ID
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.headers import RequestHeader
@@ -18,6 +20,10 @@ from barnabas.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+logger = logging.getLogger("barnabas.topics")
+
+TOPICS_PER_TURN = 500
+CREATED_AT_ONCE_MAX = 100
 BY_ID_SINCE = 12  # versions 10 and 11 have the field, but may not use it
 
 
@@ -33,12 +39,15 @@ def handle(
         may_create = False
     else:
         may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
+    topics = tuple(dict.fromkeys(topics))  # each topic is described once, as in Kafka
     if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
         errors = {topic.name or "": ErrorCode.INVALID_REQUEST for topic in topics}
         named = tuple(MetadataRequestTopic(name=topic.name or "") for topic in topics)
         return encode(parts, named, errors, version, connection.listener_name)
     if may_create and any(is_unknown(parts, topic) for topic in topics):
         return create_missing(parts, topics, header, connection)
+    if len(topics) > TOPICS_PER_TURN:
+        return encode_slowly(parts, topics, {}, version, connection.listener_name)
     return encode(parts, topics, {}, version, connection.listener_name)
 
 
@@ -55,16 +64,38 @@ async def create_missing(
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
     errors: dict[str, ErrorCode] = {}
     for topic in topics:
+        if len(errors) == CREATED_AT_ONCE_MAX:
+            break  # the rest stays unknown; the client asks again anyway
         if topic.name is not None and is_unknown(parts, topic) and topic.topic_id == ZERO_ID:
-            try:
-                await parts.topics.create_automatically(topic.name)
-                errors[topic.name] = ErrorCode.LEADER_NOT_AVAILABLE
-            except ApiError as error:
-                code = error.code
-                if code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                    code = ErrorCode.LEADER_NOT_AVAILABLE
-                errors[topic.name] = code
-    return encode(parts, topics, errors, header.api_version, connection.listener_name)
+            errors[topic.name] = await create_one(parts, topic.name)
+    return await encode_slowly(parts, topics, errors, header.api_version, connection.listener_name)
+
+
+async def create_one(parts: BrokerParts, name: str) -> ErrorCode:
+    try:
+        await parts.topics.create_automatically(name)
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return error.code
+    except (RegistryError, StorageError) as error:
+        logger.error("cannot create topic=%s error=%s", name, error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def encode_slowly(
+    parts: BrokerParts,
+    topics: tuple[MetadataRequestTopic, ...],
+    errors: dict[str, ErrorCode],
+    version: int,
+    listener: str,
+) -> bytes:
+    """The same as `encode`, with turns for others in between."""
+    encoded: list[bytes] = []
+    for start in range(0, len(topics), TOPICS_PER_TURN):
+        encoded += encode_topics(parts, topics[start : start + TOPICS_PER_TURN], errors, version)
+        await asyncio.sleep(0)
+    return respond(parts, encoded, version, listener)
 
 
 def encode(
@@ -74,6 +105,15 @@ def encode(
     version: int,
     listener: str,
 ) -> bytes:
+    return respond(parts, encode_topics(parts, topics, errors, version), version, listener)
+
+
+def encode_topics(
+    parts: BrokerParts,
+    topics: tuple[MetadataRequestTopic, ...],
+    errors: dict[str, ErrorCode],
+    version: int,
+) -> list[bytes]:
     cache = parts.metadata
     encoded = []
     for topic in topics:
@@ -82,6 +122,11 @@ def encode(
             encoded.append(cache.encoded_topic(name, version, encode_metadata_topic))
         else:
             encoded.append(encode_metadata_topic(version, missing(topic, errors)))
+    return encoded
+
+
+def respond(parts: BrokerParts, encoded: list[bytes], version: int, listener: str) -> bytes:
+    cache = parts.metadata
     brokers = []
     for broker in cache.brokers.values():
         endpoint = cache.endpoint(broker, listener)
@@ -107,9 +152,8 @@ def missing(topic: MetadataRequestTopic, errors: dict[str, ErrorCode]) -> Metada
         )
     code = errors.get(topic.name)
     if code is None:
-        try:
-            check_topic_name(topic.name)
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        except ApiError as error:
-            code = error.code
+        is_legal = what_is_wrong_with(topic.name) is None
+        code = (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
     return MetadataResponseTopic(name=topic.name, error_code=code)

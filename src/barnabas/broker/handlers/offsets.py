@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_EPOCH, NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.wire.headers import RequestHeader
@@ -92,7 +93,8 @@ def find_offset(
         case -3:
             assert MAX_TIMESTAMP == -3
             require_version(wanted.timestamp, version)
-            if (found := log.offset_of_max_timestamp()) is not None:
+            found = log.offset_of_max_timestamp()
+            if found is not None and found[1] < end:
                 timestamp, offset, epoch = found
         case -5:
             assert LATEST_TIERED_TIMESTAMP == -5
@@ -195,6 +197,8 @@ def delete_records(
 def delete_before(partition: Partition, offset: int) -> int:
     """Move the log's start up; the low watermark is the leader's own while there is one replica."""
     partition.require_leader(-1)
+    if partition.topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the cluster's own")
     log = partition.log
     if "delete" not in log.config.cleanup_policy:
         raise ApiError(

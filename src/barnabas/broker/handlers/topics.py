@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from barnabas.broker.connection import Connection
@@ -31,8 +32,9 @@ async def create(
 ) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
     results = []
-    for name, count in counts.items():
-        topic = next(topic for topic in request.topics if topic.name == name)
+    for name, topic in {topic.name: topic for topic in request.topics}.items():
+        count = counts[name]
+        await asyncio.sleep(0)  # others have their turn between two topics
         try:
             if name == CLUSTER_METADATA:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is a name of Kafka's own")
@@ -116,6 +118,7 @@ async def delete(
         return DeleteTopicsResponse(responses=tuple(refused(topic, error) for topic in wanted))
     results = []
     for topic in wanted:
+        await asyncio.sleep(0)
         try:
             results.append(await delete_one(parts, topic, request.timeout_ms))
         except (RegistryError, StorageError) as error:

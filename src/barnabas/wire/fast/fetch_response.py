@@ -80,11 +80,12 @@ def encode_fetch_response(
     pack_head = pack_fetched(version)
     parts: list[Part] = []
     total = 0
+    pending = bytearray()  # what stands between the records of one partition and those of the next
     try:
         if version >= 7:
-            pending = struct.pack(">ihi", throttle_time_ms, error_code, session_id)
-        else:
-            pending = INT32.pack(throttle_time_ms) if version >= 1 else b""
+            pending += struct.pack(">ihi", throttle_time_ms, error_code, session_id)
+        elif version >= 1:
+            pending += INT32.pack(throttle_time_ms)
         pending += pack_size(len(responses))
         for topic, topic_id, partitions in responses:
             pending += topic_id.bytes if version >= 13 else packed_name(topic, flexible)
@@ -93,9 +94,9 @@ def encode_fetch_response(
                 pending += pack_head(partition)
                 if partition.parts:
                     total += len(pending) + partition.size
-                    parts.append(pending)
+                    parts.append(bytes(pending))
                     parts += partition.parts
-                    pending = b""
+                    pending = bytearray()
                 elif partition.size:
                     raise LocalWireError(f"{partition.size} bytes of records in no parts")
                 if flexible:
@@ -109,7 +110,7 @@ def encode_fetch_response(
     except (struct.error, UnicodeEncodeError, AttributeError, TypeError, ValueError) as error:
         raise LocalWireError(f"FetchResponse v{version}: {error}") from error
     if pending:
-        parts.append(pending)
+        parts.append(bytes(pending))
     return parts, total + len(pending)
 
 

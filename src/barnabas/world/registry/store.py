@@ -233,7 +233,7 @@ def acquire_lock(directory: str) -> int:
     raise DirectoryLocked(
         directory,
         f"another process{f' (pid {holder})' if holder else ''} has this registry open; "
-        "to let several processes share a cluster, set zookeeper.connect",
+        "stop it first, or use another directory (--data)",
     )
 
 

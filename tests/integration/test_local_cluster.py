@@ -1,0 +1,58 @@
+"""LocalCluster as tests and notebooks use it: started twice, stopped twice, started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.errors import ConfigError
+
+
+def topics(servers: str) -> list[str]:
+    with Cluster(servers) as cluster:
+        return sorted(view.name for view in Admin(cluster).list_topics())
+
+
+def create(servers: str, name: str) -> None:
+    with Cluster(servers) as cluster:
+        Admin(cluster).create_topics([NewTopic(name=name, partitions=1)])
+
+
+def test_starting_a_running_cluster_changes_nothing() -> None:
+    cluster = LocalCluster().start()
+    servers = cluster.bootstrap_servers
+    create(servers, "orders")
+    with cluster as same:
+        assert same.bootstrap_servers == servers
+        assert topics(servers) == ["orders"]
+    cluster.stop()
+
+
+def test_a_stopped_cluster_starts_again_where_it_was(tmp_path: Path) -> None:
+    cluster = LocalCluster(data=tmp_path)
+    for name in ("one", "two"):
+        with cluster:
+            create(cluster.bootstrap_servers, name)
+    with cluster:
+        assert topics(cluster.bootstrap_servers) == ["one", "two"]
+
+
+def test_a_cluster_that_does_not_run_has_no_address() -> None:
+    cluster = LocalCluster()
+    with pytest.raises(RuntimeError, match="start"):
+        _ = cluster.bootstrap_servers
+    with cluster:
+        assert ":" in cluster.bootstrap_servers
+    with pytest.raises(RuntimeError, match="start"):
+        _ = cluster.bootstrap_servers
+
+
+def test_settings_may_be_numbers_and_booleans() -> None:
+    with LocalCluster(settings={"num.partitions": 3, "auto.create.topics.enable": False}):
+        pass
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        LocalCluster(settings={"num.partitions": "three"})
