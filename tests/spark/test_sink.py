@@ -118,7 +118,7 @@ def test_a_stream_is_written_and_goes_on_where_it_stopped(topics: Topics, checkp
     assert values_of(topics.reader(subscribe=target).load()) == sorted(expected)
 
 
-def test_update_mode_writes_what_changed(topics: Topics, tmp_path: Path) -> None:
+def test_complete_mode_writes_the_whole_result(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
     topics.write(source, ["a", "b", "a"])
     query = (
@@ -128,7 +128,7 @@ def test_update_mode_writes_what_changed(topics: Topics, tmp_path: Path) -> None
         .count()
         .selectExpr("value key", "cast(count as string) value")
         .writeStream.format("barnabas")
-        .outputMode("update")
+        .outputMode("complete")
         .option("kafka.bootstrap.servers", topics.servers)
         .option("topic", target)
         .option("checkpointLocation", str(tmp_path / "c"))

@@ -87,7 +87,7 @@ def test_each_run_reads_what_came_since_the_last_one(
     assert values_of(topics.spark.read.parquet(str(target))) == numbered(30)
     batches = [progress.numInputRows for progress in query.recentProgress]
     assert all(rows <= 11 for rows in batches)
-    assert len([rows for rows in batches if rows]) == 3
+    assert len([rows for rows in batches if rows]) >= 3
     ends = json.loads(query.recentProgress[-1].sources[0].endOffset)
     assert ends == {
         topic: {str(index): len(found) for index, found in sorted(topics.records(topic).items())}

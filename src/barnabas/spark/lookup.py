@@ -125,7 +125,9 @@ class Lookup:
             try:
                 return ask()
             except ApiError as error:
-                if left == 0 or not error.code.retriable:
+                # A topic that is gone stays gone; the client has waited for it already.
+                gone = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if left == 0 or gone or not error.code.retriable:
                     raise explained(error) from None
                 log.info("asking again for offsets: %s", error)
             pause(self.options.look_up_pause_ms / 1000)

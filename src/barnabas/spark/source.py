@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from barnabas.client.blocking import now_ms, pause
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.spark.fetching import read_range
 from barnabas.spark.lookup import Lookup
@@ -298,8 +298,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             self.idle_pause_s = min(self.idle_pause_s + 0.005, IDLE_PAUSE_S_MAX)
         else:
             self.idle_pause_s = 0.0
-        self.seen = self.lookup.latest(self.lookup.partitions(strict=False))
-        self.check_same_topics(begin)
+        before, self.seen = self.seen, self.ends_now(begin)
+        self.check_same_topics(begin, before)
         if self.options.fail_on_data_loss:
             starts = self.starts_of(begin, self.seen)
             self.report(self.losses(begin, self.seen, starts))
@@ -307,7 +307,21 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             self.target = self.seen
         return self.seen
 
-    def check_same_topics(self, begin: Offsets) -> None:
+    def ends_now(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """Where every partition ends. Before something is read, the topics are looked at anew: what a name meant a
+        moment ago may have been deleted since."""
+        try:
+            found = self.lookup.latest(self.lookup.partitions(strict=False))
+        except ApiError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        else:
+            if found == begin:
+                return found
+        self.lookup.look_again(strict=False)
+        return self.lookup.latest(self.lookup.partitions(strict=False))
+
+    def check_same_topics(self, begin: Offsets, before: Offsets) -> None:
         """A topic that was deleted and created anew starts at 0 again, and what was left of the old one is gone."""
         for topic, known in list(self.topic_ids.items()):
             found = self.lookup.topic_id(topic)
@@ -315,7 +329,14 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
                 continue
             why = "the topic was deleted and created anew"
             old = {partition: at for partition, at in begin.items() if partition.topic == topic}
-            self.report([DataLoss(topic, number, at, at, why) for (_, number), at in old.items()])
+            self.report(
+                [
+                    DataLoss(
+                        topic, partition.partition, at, max(at, before.get(partition, at)), why
+                    )
+                    for partition, at in old.items()
+                ]
+            )
             self.begun_anew.update(old)
             self.topic_ids[topic] = found
         self.notice_new_topics()
