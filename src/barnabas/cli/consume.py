@@ -21,10 +21,10 @@ from barnabas.cli.failure import unknown_topic
 from barnabas.cli.formats import Filter, Formatter, compile_filter, compile_format, document
 from barnabas.cli.offsets import parse_start
 from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
-from barnabas.cli.output import Output, to_yaml, write_out
+from barnabas.cli.output import Output, note, to_yaml, write_out
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, FromOffset, Start
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, End, FromOffset, Start
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
@@ -103,6 +103,8 @@ def consume(
         starts = within_range(cluster, dict.fromkeys(assigned, start))
         # Should retention overtake us later on, what is left is read from its beginning.
         consumer = Consumer(cluster, starts, reset=Beginning())
+        if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
+            note(f"waiting for new records of {topic}; -O beginning reads what is there already")
         for batch in batches(consumer, stop_at_end, count, wanted):
             write_out(b"".join([write(record) for record in batch]))
 

@@ -51,16 +51,19 @@ def explain(error: BarnabasError) -> str:
     return "\n".join(lines)
 
 
-def unknown_topic(cluster: Cluster, name: str, error: ApiError) -> ApiError:
-    """The same error, with names that are near what was typed."""
+def unknown_topic(
+    cluster: Cluster, name: str, error: ApiError, *, is_wanted: bool = True
+) -> ApiError:
+    """The same error, with names that are near what was typed. Who wants to delete it is not told to create it."""
     if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error
     near = near_names(name, cluster.refresh(None).topics)
-    hint = (
-        "did you mean " + " or ".join(repr(found) for found in near) + "?"
-        if near
-        else f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
-    )
+    if near:
+        hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
+    elif is_wanted:
+        hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
+    else:
+        hint = "see `barnabas topics list`; to accept a missing topic, add --if-exists"
     return Hinted(error, f"there is no topic {name!r}", hint)
 
 

@@ -357,7 +357,7 @@ def existing(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[
         except ApiError as error:
             unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if not (unknown and if_exists):
-                raise unknown_topic(cluster, name, error) from None
+                raise unknown_topic(cluster, name, error, is_wanted=False) from None
     return found
 
 

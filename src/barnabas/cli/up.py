@@ -29,7 +29,11 @@ DEFAULT_PORT = 9092
     help="Where everything is kept; a later `up` with the same directory goes on from there.",
 )
 @click.option(
-    "--port", default=DEFAULT_PORT, show_default=True, help="0 lets the system choose one."
+    "--port",
+    default=DEFAULT_PORT,
+    type=click.IntRange(0, 65535),
+    show_default=True,
+    help="0 lets the system choose one.",
 )
 @click.option(
     "--topic",
