@@ -1,4 +1,4 @@
-"""A letter is not lost when the messenger falls: produce, kill -9, restart, consume, compare.
+"""A letter is not lost when the messenger falls: produce, kill -9, restart, consume, compare; then the same on Spark.
 
 Nothing here is ours but the broker: librdkafka writes, kafka-python reads, and the broker is a process of its own that
 is really killed.
@@ -7,7 +7,6 @@ is really killed.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -24,15 +23,22 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from demo import pipeline
+from demo.quiet import QUIET
+
 TOPIC = "letters"
 PARTITIONS = 3
 RECORDS = 60_000
 KILL_AT = (20_000, 40_000)
 DEADLINE_SECONDS = 60
 
-QUIET = logging.getLogger("demo.librdkafka")
-QUIET.addHandler(logging.NullHandler())
-QUIET.propagate = False
+LAST_WORDS = """
+Every acknowledged record survived, once, and every count is right. To try it yourself:
+
+   .venv/bin/barnabas up                 # a cluster, and lines to paste for your client
+   .venv/bin/barnabas topics --help      # in another shell
+   .venv/bin/barnabas sql "select key, count(*) from orders group by key"
+"""
 
 
 class Messenger:
@@ -65,6 +71,11 @@ class Messenger:
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def fall(self) -> float:
+        """Die and come back: seconds until it answers again."""
+        self.kill()
+        return self.start()
+
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
@@ -73,9 +84,12 @@ class Messenger:
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as directory:
-        messenger = Messenger(Path(directory))
+        messenger = Messenger(Path(directory) / "data")
         try:
             play(messenger)
+            if not pipeline.play(messenger.servers, messenger.fall, say, Path(directory)):
+                sys.exit("The counts are wrong, which must not happen. Please report it.")
+            say(LAST_WORDS)
         finally:
             messenger.stop()
 
@@ -104,11 +118,6 @@ def play(messenger: Messenger) -> None:
     say(f"5  Lost: {len(lost)}.  Twice: {len(twice)}.")
     if lost or twice:
         sys.exit("That must not happen. Please report it.")
-    say(
-        "\nEvery acknowledged record survived, once. To try it yourself:\n\n"
-        "   .venv/bin/barnabas up                 # a cluster, and lines to paste for your client\n"
-        "   .venv/bin/barnabas topics --help      # in another shell\n"
-    )
 
 
 def write(messenger: Messenger) -> list[str]:
@@ -121,7 +130,7 @@ def write(messenger: Messenger) -> list[str]:
             "compression.type": "lz4",
             "reconnect.backoff.max.ms": 200,
         },
-        logger=QUIET,  # librdkafka tells of every lost connection; here they are the point
+        logger=QUIET,
     )
 
     def delivered(error: object, message: object) -> None:
@@ -140,8 +149,7 @@ def write(messenger: Messenger) -> list[str]:
         producer.poll(0)
         if number in KILL_AT:
             producer.poll(0.05)  # let some of them be under way
-            messenger.kill()
-            seconds = messenger.start()
+            seconds = messenger.fall()
             say(f"   killed after {number:,} were sent; back after {seconds:.2f} s")
     producer.flush(DEADLINE_SECONDS)
     return acknowledged
