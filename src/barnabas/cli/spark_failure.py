@@ -19,11 +19,21 @@ OURS = re.compile(
     re.MULTILINE,
 )
 NOISE = re.compile(
-    r"\n+(?:JVM stacktrace|== (?:Physical|DataFrame)|Driver stacktrace).*", re.DOTALL
+    r"\n+(?:JVM stacktrace|== (?:Physical|DataFrame)|Driver stacktrace).*"
+    r"|;\s*line \d+ pos \d+;?\n.*",
+    re.DOTALL,
 )
 LABEL = re.compile(r"^\[(?P<condition>[A-Z_.]+)\] ")
 STATE = re.compile(r"\.? ?SQLSTATE: \w+\s*")
 LINES_MAX = 8
+WRONG_SQL = (
+    "PARSE",
+    "UNRESOLVED",
+    "DATATYPE_MISMATCH",
+    "MISSING",
+    "INVALID",
+    "STREAMING_OUTPUT_MODE",
+)
 
 
 class QueryFailed(BarnabasError):
@@ -38,10 +48,10 @@ def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
         return no_table(text, topics)
     if ours := last_cause(text):
         return ours
-    short = shortened(text)
-    if condition.startswith(("PARSE", "UNRESOLVED", "DATATYPE_MISMATCH", "MISSING", "INVALID")):
-        return ConfigError("SQL", short)
-    return QueryFailed(short)
+    lines = told_lines(text)
+    if condition.startswith(WRONG_SQL):
+        return ConfigError("SQL", "\n       ".join(lines[:LINES_MAX]))
+    return QueryFailed(lines[0])
 
 
 def condition_of(error: Exception, text: str) -> str:
@@ -77,9 +87,10 @@ def last_cause(text: str) -> BarnabasError | None:
     return QueryFailed(cause["message"] or f"{cause['python']}: {cause['why']}")
 
 
-def shortened(text: str) -> str:
+def told_lines(text: str) -> list[str]:
     """The message without its label, its SQL state and what follows of Java; the marked query is kept."""
     text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text.strip())))
+    text = re.sub(r"\s*== SQL.*==", "\n", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not re.match(r"\s+at [\w.$]+\(|== SQL", line)]
-    return "\n       ".join(lines[:LINES_MAX]) or "Spark failed without a word"
+    lines = [line for line in lines if not re.match(r"\s+at [\w.$]+\(", line)]
+    return lines or ["Spark failed without a word"]

@@ -6,8 +6,11 @@ name that needs backquotes, a path that exists) is said before it is started.
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 ROWS_AT_A_TIME = 1000
+LOOK_INTERVAL_S = 0.2
 CHECKPOINT = "_checkpoint"
 """Within the directory that is written; readers of Parquet pass over names that begin so."""
 
@@ -141,11 +145,14 @@ def spark_session(
         raise ConfigError(
             error.name or "pyspark", "is not installed; pip install 'barnabas[spark]'"
         ) from None
-    try:
-        yield spark
-    finally:
-        with suppress(Exception):
-            spark.stop()
+    # py4j tells the root logger of every call that a signal or an error cuts short, before it raises.
+    logging.getLogger().addHandler(logging.NullHandler())
+    # PySpark's own handler talks to Java in the middle of whatever was being said to Java.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield spark
+    # Not after an interruption: with this process Java ends too, whatever it is busy with.
+    with suppress(Exception):
+        spark.stop()
 
 
 @contextmanager
@@ -257,12 +264,15 @@ def write_batch(
 
 
 def follow(query: StreamingQuery, failures: list[BaseException]) -> None:
-    try:
-        query.awaitTermination()
-    except BaseException:
-        if failures:
-            raise failures[0] from None
-        raise
-    finally:
-        with suppress(Exception):
-            query.stop()
+    """Until it ends or somebody interrupts. The signal is noted, not raised: it must not cut a call to Java in two."""
+    interrupted = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    while not interrupted.wait(LOOK_INTERVAL_S) and query.isActive:
+        pass
+    with suppress(Exception):
+        query.stop()
+    if failures:
+        raise failures[0]
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    query.awaitTermination()

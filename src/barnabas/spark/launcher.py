@@ -156,6 +156,7 @@ def open_session(
         merged[JAVA_OPTIONS] = f"{ours} {settings[JAVA_OPTIONS]}"
     for key, value in merged.items():
         builder = builder.config(key, value)
+    quiet_errors()
     with environment(
         JAVA_HOME=str(launcher_home(java, cache)),
         PYSPARK_PYTHON=worker_python(master, python, os.environ),
@@ -236,6 +237,14 @@ def spark_home() -> Path:
 def logging_file(cache: Path) -> Path:
     name = f"log4j2-{digest(LOGGING)}.properties"
     return write_whole(cache / name, LOGGING.encode())
+
+
+def quiet_errors() -> None:
+    """PySpark writes every error of a query to standard error, as JSON with Java's stack, before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel("CRITICAL")
 
 
 @contextmanager
