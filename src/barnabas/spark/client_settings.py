@@ -23,11 +23,11 @@ READ_WITH = frozenset({
 
 WRITTEN_WITH = frozenset({
     BOOTSTRAP, "client.id", "request.timeout.ms", "delivery.timeout.ms", "acks", "compression.type",
-    "enable.idempotence", "max.request.size", "buffer.memory", "socket.connection.setup.timeout.ms",
+    "enable.idempotence", "max.request.size", "buffer.memory", "batch.size", "socket.connection.setup.timeout.ms",
 })  # fmt: skip
 
 WITHOUT_EFFECT = frozenset({
-    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "batch.size",
+    "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter",
     "bootstrap.controllers", "client.dns.lookup", "client.rack", "compression.gzip.level", "compression.lz4.level",
     "compression.zstd.level", "connections.max.idle.ms", "enable.metrics.push", "exclude.internal.topics",
     "fetch.min.bytes", "group.id", "group.instance.id", "group.protocol", "group.remote.assignor",

@@ -55,6 +55,9 @@ READ_OPTIONS = (
 WRITE_OPTIONS = ("topic", "includeHeaders")
 FOR_SPARK = ("checkpointLocation", "queryName", "path")
 """Spark puts its own options among those of a sink."""
+TABLE_PROPERTIES = frozenset({
+    "provider", "owner", "location", "is_managed_location", "external", "comment", "collation", "path",
+})  # fmt: skip
 MEANT = {
     "bootstrap.servers": "kafka.bootstrap.servers",
     "topics": "subscribe",
@@ -63,6 +66,10 @@ MEANT = {
 }
 
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+WRITTEN_NUMBERS = (
+    "request.timeout.ms", "delivery.timeout.ms", "max.request.size", "buffer.memory", "batch.size",
+    "socket.connection.setup.timeout.ms",
+)  # fmt: skip
 UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}  # fmt: skip
 
 
@@ -109,7 +116,7 @@ class WriteOptions:
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """ConfigError names the option and what to do about it."""
-    given = {name.lower(): value for name, value in options.items()}
+    given = given_by_user(options)
     check_names(given, READ_OPTIONS, reading=True)
     settings = client_settings(given)
     check_addresses(settings[BOOTSTRAP])
@@ -141,13 +148,13 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         records_max=whole(given, "maxRecordsPerPartition"),
         look_up_attempts=whole(given, "fetchOffset.numRetries") or 3,
         look_up_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0, default=1000) or 0,
-        metadata_age_ms_max=min(1000, number(settings, "metadata.max.age.ms", 1000, least=0)),
+        metadata_age_ms_max=number(settings, "metadata.max.age.ms", 1000, least=0),
         warnings=read_warnings(given, settings, streaming),
     )
 
 
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
-    given = {name.lower(): value for name, value in options.items()}
+    given = given_by_user(options)
     check_names(given, (*WRITE_OPTIONS, *FOR_SPARK), reading=False)
     settings = client_settings(given)
     check_addresses(settings[BOOTSTRAP])
@@ -156,7 +163,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         topic = topic.strip()
         check_topic("topic", topic)
     acks = acks_of(settings)
-    for name in ("request.timeout.ms", "delivery.timeout.ms", "max.request.size", "buffer.memory"):
+    for name in WRITTEN_NUMBERS:
         number(settings, name, 1)
     return WriteOptions(
         bootstrap_servers=settings[BOOTSTRAP],
@@ -167,6 +174,18 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         idempotent=idempotence_of(settings, acks),
         warnings=tuple(settings_warnings(settings, WRITTEN_WITH)),
     )
+
+
+def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
+    """For a table of its catalog Spark adds the table's properties, and every option a second time."""
+    given = {name.lower(): value for name, value in options.items()}
+    if "provider" not in given:
+        return given
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in TABLE_PROPERTIES and not name.startswith("option.")
+    }
 
 
 # ---- names ------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
 
 log = logging.getLogger("barnabas.spark")
 
-IDLE_PAUSE_S_MAX = 0.04
+IDLE_PAUSE_S_MAX = 0.02
 """With nothing to read Spark asks again at once; a topic that stays silent is asked about this often."""
 
 said: set[str] = set()

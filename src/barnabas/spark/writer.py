@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,8 @@ from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_batches import Body, Columns, bodies, header_tails, partitions_of_keys
 
 log = logging.getLogger("barnabas.spark")
+
+Placement = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_BYTES = 512 << 10
 """Well below message.max.bytes, and large enough that a round trip per batch does not matter."""
@@ -80,7 +83,7 @@ class TopicWriter:
                     sink.add(pa.RecordBatch.from_arrays(batch.columns, names=list(self.columns)))
                 sink.send()
             except ApiError as error:
-                raise explained(error) from None
+                raise too_large(error) or explained(error) from None
             producer_id, epoch = sink.producer.identity or (-1, -1)
             return Written(
                 producer_id=producer_id,
@@ -128,7 +131,10 @@ class Sink:
             idempotent=options.idempotent,
         )
         self.random = Random()
-        self.batch_bytes = min(BATCH_BYTES, number(options.client, "max.request.size", BATCH_BYTES))
+        self.batch_bytes = min(
+            number(options.client, "batch.size", BATCH_BYTES),
+            number(options.client, "max.request.size", BATCH_BYTES),
+        )
         self.buffer_bytes = min(BUFFER_BYTES, number(options.client, "buffer.memory", BUFFER_BYTES))
         self.gathered: list[pa.RecordBatch] = []
         self.gathered_bytes = 0
@@ -186,7 +192,7 @@ class Sink:
         for name in sorted(names):
             yield name, table if len(names) == 1 else table.filter(pc.equal(column, name))
 
-    def place(self, topic: str, rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def place(self, topic: str, rows: pa.Table) -> Placement:
         """The partition of each row: the one it names, or that of its key, or any one for all the rest."""
         view = self.topic(topic)
         count = len(view.partitions)
@@ -203,10 +209,16 @@ class Sink:
                 why = f"{topic} has no partition {wrong[0]}, only 0 to {count - 1}"
                 raise ConfigError("column partition", why)
             placed = np.where(is_null, placed, given)
-        free = placed < 0
-        if free.any():
-            placed = np.where(free, self.random.choice(available(view)), placed)
+        free = np.nonzero(placed < 0)[0]
+        if len(free):
+            placed[free] = self.spread(len(free), available(view), rows.nbytes)
         return placed
+
+    def spread(self, count: int, partitions: list[int], size_bytes: int) -> Placement:
+        """Rows without a key go to any partition: to one while they fill one batch, else to several at once."""
+        pieces = min(len(partitions), count, 1 + size_bytes // self.batch_bytes)
+        chosen = np.array(self.random.sample(partitions, pieces), np.int64)
+        return chosen[np.arange(count) * pieces // count]
 
     def topic(self, name: str) -> TopicView:
         try:
@@ -258,6 +270,13 @@ def check_topic_exists(options: WriteOptions, topic: str) -> None:
             cluster.topic(topic)
         except ApiError as error:
             raise unknown_topic(error, topic, cluster, options) from None
+
+
+def too_large(error: ApiError) -> ConfigError | None:
+    if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+        return None
+    hint = "lower it, or raise max.message.bytes of the topic if a single record is too large"
+    return ConfigError("kafka.batch.size", f"{error.message}; {hint}")
 
 
 def unknown_topic(

@@ -228,3 +228,10 @@ def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -
     with pytest.raises(ConfigError) as error:
         parse_write({**SERVERS, "topic": "orders", **wrong})
     assert message in str(error.value)
+
+
+def test_what_spark_adds_for_a_table_is_left_alone() -> None:
+    table = {"provider": "barnabas", "owner": "me", "location": "/x", "path": "/x"}
+    doubled = {f"option.{name}": value for name, value in ORDERS.items()}
+    options = parse_read({**ORDERS, **doubled, **table}, streaming=False)
+    assert options.subscription.topics == ("orders",)

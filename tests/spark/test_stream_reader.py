@@ -1,0 +1,260 @@
+"""The reader of a stream and the sink of a task, called as Spark calls them: a real cluster, but no JVM."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from barnabas import LocalCluster
+from barnabas.errors import ConfigError
+from barnabas.model import TopicPartition
+from barnabas.spark.options import parse_read, parse_write
+from barnabas.spark.ranges import DataLoss, OffsetRange
+from barnabas.spark.schema import source_schema
+from barnabas.spark.source import StreamReader
+from barnabas.spark.writer import StreamWriter, Written, WrittenRange
+from tests.spark.topics import Topics, numbered
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture(scope="module")
+def here(cluster: LocalCluster) -> Topics:
+    # Nothing here asks Spark for anything.
+    return Topics(None, cluster.bootstrap_servers)
+
+
+class Query:
+    """What Spark does with a reader: the offsets of one batch are where the next begins."""
+
+    def __init__(self, topics: Topics, **options: object) -> None:
+        named = {"startingOffsets": "earliest", "fetchOffset.numRetries": 1, **options}
+        texts = {name: str(value) for name, value in topics.with_servers(named).items()}
+        parsed = parse_read(texts, streaming=True)
+        self.reader = StreamReader(parsed, source_schema(include_headers=False))
+
+    def begin(self) -> dict[str, dict[str, int]]:
+        return self.reader.initialOffset()
+
+    def next_batch(self, start: dict[str, dict[str, int]], limit: object = ALL) -> list[str]:
+        end = self.reader.latestOffset(start, limit)
+        return self.read(start, end)
+
+    def ranges(
+        self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
+    ) -> list[OffsetRange]:
+        return [partition.value for partition in self.reader.partitions(start, end)]
+
+    def read(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[str]:
+        return sorted(
+            value.as_py().decode()
+            for partition in self.reader.partitions(start, end)
+            for batch in self.reader.read(partition)
+            for value in batch.column("value")
+        )
+
+
+@pytest.fixture
+def query(here: Topics) -> Iterator[Callable[..., Query]]:
+    made: list[Query] = []
+
+    def make(**options: object) -> Query:
+        made.append(Query(here, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.reader.stop()
+
+
+def test_offsets_are_those_of_sparks_own_source(here: Topics, query: Callable[..., Query]) -> None:
+    topic = here.create(partitions=2)
+    here.write(topic, numbered(3), partition=1)
+    reader = query(subscribe=topic).reader
+    start = reader.initialOffset()
+    assert start == {topic: {"0": 0, "1": 0}}
+    assert reader.latestOffset(start, ALL) == {topic: {"0": 0, "1": 3}}
+    assert reader.reportLatestOffset() == {topic: {"0": 0, "1": 3}}
+
+
+def test_a_batch_planned_again_by_a_new_run_reads_the_same(
+    here: Topics, query: Callable[..., Query]
+) -> None:
+    topic = here.create(partitions=2)
+    here.write(topic, numbered(20), keyed=True)
+    first = query(subscribe=topic, minPartitions=5)
+    start = first.begin()
+    end = first.reader.latestOffset(start, ReadMaxRows(8))
+    again = query(subscribe=topic, minPartitions=5)
+    assert again.ranges(start, end) == first.ranges(start, end)
+    assert again.read(start, end) == first.read(start, end)
+
+
+def test_available_now_ends_where_the_topic_ended_when_it_began(
+    here: Topics, query: Callable[..., Query]
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(5))
+    reader = query(subscribe=topic, maxOffsetsPerTrigger=3).reader
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(3)
+    middle = reader.latestOffset(start, limit)
+    here.write(topic, numbered(5, "late"))
+    end = reader.latestOffset(middle, limit)
+    assert (middle, end) == ({topic: {"0": 3}}, {topic: {"0": 5}})
+    assert reader.latestOffset(end, limit) == end
+
+
+def test_the_smaller_limit_waits_also_where_there_is_a_larger(
+    here: Topics, query: Callable[..., Query]
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(1))
+    reader = query(
+        subscribe=topic, minOffsetsPerTrigger=3, maxOffsetsPerTrigger=4, maxTriggerDelay="1h"
+    ).reader
+    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(start, limit)
+    assert first == {topic: {"0": 1}}
+    here.write(topic, numbered(2))
+    assert reader.latestOffset(first, limit) == first
+    here.write(topic, numbered(8))
+    assert reader.latestOffset(first, limit) == {topic: {"0": 5}}
+    alone = query(subscribe=topic, minOffsetsPerTrigger=3).reader
+    assert alone.getDefaultReadLimit() == ReadMinRows(3)
+    assert query(subscribe=topic).reader.getDefaultReadLimit() == ALL
+
+
+def test_a_new_partition_that_lost_its_beginning_is_data_loss(
+    here: Topics, query: Callable[..., Query], caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = here.create("east"), here.create("east")
+    here.write(new, numbered(5))
+    here.delete_records({TopicPartition(new, 0): 3})
+    start = {old: {"0": 0}}
+    strict = query(subscribe=f"{old},{new}")
+    with pytest.raises(DataLoss, match=f"offsets 0 to 2 of {new}-0 are gone: they were deleted be"):
+        strict.next_batch(start)
+    lenient = query(subscribe=f"{old},{new}", failOnDataLoss=False)
+    with caplog.at_level(logging.WARNING, logger="barnabas.spark"):
+        assert lenient.next_batch(start) == numbered(5)[3:]
+    assert [record.message for record in caplog.records] == [
+        f"offsets 0 to 2 of {new}-0 are gone: they were deleted before this query saw the new partition"
+    ]
+
+
+def test_a_log_that_ends_before_the_checkpoint_is_data_loss(
+    here: Topics, query: Callable[..., Query]
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(2))
+    with pytest.raises(DataLoss, match=f"offsets 2 to 8 of {topic}-0 are gone: the log ends at 2"):
+        query(subscribe=topic).next_batch({topic: {"0": 9}})
+
+
+def test_a_topic_created_anew_says_which_offsets_are_gone(
+    here: Topics, query: Callable[..., Query]
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(9))
+    one = query(subscribe=topic)
+    start = one.begin()
+    middle = one.reader.latestOffset(start, ReadMaxRows(4))
+    here.recreate(topic)
+    here.write(topic, numbered(20))
+    with pytest.raises(DataLoss, match=f"offsets 4 to 8 of {topic}-0 are gone: the topic was del"):
+        one.next_batch(middle)
+
+
+def test_a_topic_deleted_between_plan_and_read_is_data_loss(
+    here: Topics, query: Callable[..., Query]
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(3))
+    one = query(subscribe=topic)
+    start = one.begin()
+    end = one.reader.latestOffset(start, ALL)
+    planned = one.reader.partitions(start, end)
+    here.recreate(topic)
+    here.write(topic, numbered(5, "other"))
+    with pytest.raises(DataLoss, match=f"offsets 0 to 2 of {topic}-0 are gone"):
+        list(one.reader.read(planned[0]))
+
+
+# ---- the sink ---------------------------------------------------------------------------------------------------
+
+
+def written(topics: Topics, rows: dict[str, list[object]], **options: object) -> Written:
+    texts = {name: str(value) for name, value in topics.with_servers(options).items()}
+    batch = pa.RecordBatch.from_pydict(rows)
+    return StreamWriter(parse_write(texts), list(rows)).write(iter([batch, batch.slice(0, 0)]))
+
+
+def test_a_task_tells_as_whom_it_wrote_and_where(here: Topics) -> None:
+    topic = here.create()
+    message = written(here, {"value": ["a", "b"]}, topic=topic)
+    assert message.ranges == (WrittenRange(topic=topic, partition=0, base_offset=0, count=2),)
+    assert message.producer_id >= 0
+    assert message.producer_epoch >= 0
+    again = written(here, {"value": ["c"]}, topic=topic)
+    assert again.ranges == (WrittenRange(topic=topic, partition=0, base_offset=2, count=1),)
+    assert again.producer_id != message.producer_id
+
+
+def test_many_rows_without_keys_go_to_many_partitions(here: Topics) -> None:
+    topic = here.create(partitions=4)
+    message = written(here, {"value": ["x" * 100] * 50_000}, topic=topic)
+    found = {part.partition: 0 for part in message.ranges}
+    for part in message.ranges:
+        found[part.partition] += part.count
+    assert sorted(found) == [0, 1, 2, 3]
+    assert sum(found.values()) == 50_000
+    few = written(here, {"value": ["x"] * 10}, topic=topic)
+    assert len(few.ranges) == 1
+
+
+def test_no_rows_are_no_records(here: Topics) -> None:
+    topic = here.create()
+    assert written(here, {"value": []}, topic=topic).ranges == ()
+
+
+def test_a_record_larger_than_the_topic_allows_is_told_with_what_to_change(here: Topics) -> None:
+    topic = here.create(max_message_bytes="2000")
+    rows: dict[str, list[object]] = {"value": ["x" * 100] * 100}
+    with pytest.raises(ConfigError, match=r"kafka.batch.size: .*; lower it, or raise max.message"):
+        written(here, rows, topic=topic)
+    message = written(here, rows, topic=topic, kafka__batch__size=1500)
+    assert sum(part.count for part in message.ranges) == 100
+
+
+# ---- another Python ---------------------------------------------------------------------------------------------
+
+
+def test_a_python_that_lacks_what_the_source_needs_says_so() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None; import pyspark_barnabas as found;"
+        "print(found.DefaultSource.name()); found.DefaultSource({})"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.stdout == "barnabas\n"
+    assert f"Spark runs its workers with {sys.executable}" in run.stderr
+    assert "set PYSPARK_PYTHON to the Python that has it" in run.stderr
+
+
+def test_offsets_are_plain_json(here: Topics, query: Callable[..., Query]) -> None:
+    topic = here.create(partitions=11)
+    begin = query(subscribe=topic).begin()
+    keys = ",".join(f'"{index}":0' for index in range(11))
+    assert json.dumps(begin, separators=(",", ":")) == f'{{"{topic}":{{{keys}}}}}'
