@@ -42,7 +42,7 @@ class QueryFailed(BarnabasError):
 
 def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
     """The same failure as an error the command line knows how to show."""
-    text = str(error)
+    text = str(error).strip()
     condition = condition_of(error, text)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         return no_table(text, topics)
@@ -89,7 +89,7 @@ def last_cause(text: str) -> BarnabasError | None:
 
 def told_lines(text: str) -> list[str]:
     """The message without its label, its SQL state and what follows of Java; the marked query is kept."""
-    text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text.strip())))
+    text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text)))
     text = re.sub(r"\s*== SQL.*==", "\n", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"\s+at [\w.$]+\(", line)]

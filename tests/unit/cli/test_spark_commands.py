@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.failure import explain
+from barnabas.cli.rows import csv_lines, json_lines, plain, table_text
+from barnabas.cli.spark_failure import QueryFailed, translated
+from barnabas.cli.sql import Form, check_target, lists_tables
+from barnabas.errors import ConfigError
+
+STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
+
+
+def test_a_syntax_error_keeps_the_marked_query_and_loses_the_stack() -> None:
+    text = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)"
+        "\n\n== SQL ==\nselct 1\n^^^\n" + STACK
+    )
+    error = translated(RuntimeError(text), [])
+    assert isinstance(error, ConfigError)
+    assert str(error).splitlines() == [
+        "SQL: Syntax error at or near 'selct' (line 1, pos 0)",
+        "       selct 1",
+        "       ^^^",
+    ]
+
+
+def test_an_unknown_column_is_told_without_the_plan() -> None:
+    text = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `kye` cannot be resolved. "
+        "Did you mean [`key`]. SQLSTATE: 42703; line 1 pos 7;\n'Project ['kye]\n+- SubqueryAlias orders"
+    )
+    assert (
+        str(translated(RuntimeError(text), []))
+        == "SQL: A column with name `kye` cannot be resolved. Did you mean [`key`]"
+    )
+
+
+def test_an_unknown_table_leads_to_topics_of_such_a_name() -> None:
+    text = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `ordres` cannot be found. Verify…" + STACK
+    told = explain(translated(RuntimeError(text), ["orders", "web-orders", "users"]))
+    assert "there is no topic 'ordres'" in told
+    assert "did you mean orders or `web-orders`?" in told
+    assert "barnabas topics list" in explain(translated(RuntimeError(text), []))
+
+
+def test_an_error_of_the_source_is_told_in_its_own_words() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to plan. Traceback (most recent call last):\n"
+        '  File "source.py", line 1, in partitions\n'
+        "barnabas.spark.ranges.DataLoss: orders-0: offsets 3 to 7 are gone\n"
+    )
+    assert str(translated(RuntimeError(text), [])) == "orders-0: offsets 3 to 7 are gone"
+    text = (
+        "Traceback (most recent call last):\nbarnabas.errors.ConfigError: subscribe: is missing\n"
+    )
+    assert isinstance(translated(RuntimeError(text), []), ConfigError)
+
+
+def test_an_error_of_other_python_code_is_told_with_its_kind() -> None:
+    text = (
+        "Job aborted.\nTraceback (most recent call last):\n  …\nValueError: no such thing\n" + STACK
+    )
+    error = translated(RuntimeError(text), [])
+    assert isinstance(error, QueryFailed)
+    assert str(error) == "ValueError: no such thing"
+
+
+def test_values_of_spark_become_plain_ones() -> None:
+    assert plain(b"\xffab") == "\\xffab"
+    assert plain({"a": [Decimal("1.50"), None]}) == {"a": ["1.50", None]}
+    assert plain(datetime(2024, 5, 1, tzinfo=UTC)) == "2024-05-01T00:00:00+00:00"
+
+
+def test_a_row_is_one_line_of_json_or_csv() -> None:
+    rows = [(b"k0", 334, None), ("a,b", 1, [1, 2])]
+    assert json_lines(["key", "n", "x"], rows) == (
+        b'{"key": "k0", "n": 334, "x": null}\n{"key": "a,b", "n": 1, "x": [1, 2]}\n'
+    )
+    assert csv_lines(rows) == b'k0,334,\n"a,b",1,"[1, 2]"\n'
+
+
+def test_a_table_says_how_many_rows_it_has() -> None:
+    assert table_text(["key", "n"], [(b"k0", 334)]) == b"KEY    N\nk0   334\n(1 row)\n"
+    assert table_text(["n"], [(1,), (2,)], more=True).endswith(b"(the first 2 rows)\n")
+
+
+def test_files_need_a_place_that_is_free(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--to: is missing"):
+        check_target(Form.PARQUET, None, follow=False)
+    with pytest.raises(ConfigError, match="goes with -o parquet"):
+        check_target(Form.JSON, tmp_path, follow=False)
+    with pytest.raises(ConfigError, match="exists already"):
+        check_target(Form.PARQUET, tmp_path, follow=True)
+    (tmp_path / "_checkpoint").mkdir()
+    check_target(Form.PARQUET, tmp_path, follow=True)
+
+
+def test_only_a_question_for_tables_makes_all_topics_tables() -> None:
+    assert lists_tables("SHOW  tables like 'o*'")
+    assert not lists_tables("select tables from show")

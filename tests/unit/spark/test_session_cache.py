@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.spark import shipping
+from barnabas.spark.cache import cache_directory, write_whole
+from barnabas.spark.catalog import HELD, catalog_settings, hold_catalog
+from barnabas.spark.class_archive import ClassArchive, class_archive, making
+from barnabas.spark.java import Java
+from barnabas.spark.shipping import missing_here, package_zip, zipped
+
+JAVA = Java(home=Path("/jvm"), version="17.0.15", found="PATH", release="a build")
+
+
+def test_the_cache_is_where_the_user_keeps_such_things(tmp_path: Path) -> None:
+    assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "barnabas"
+    assert cache_directory({}) == Path.home() / ".cache" / "barnabas"
+    assert cache_directory({"XDG_CACHE_HOME": "relative"}) == cache_directory({})
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "file"
+    assert write_whole(place, b"first").read_bytes() == b"first"
+    assert write_whole(place, b"second").read_bytes() == b"first"
+    assert list(place.parent.iterdir()) == [place]
+
+
+# ---- class-data archive ---------------------------------------------------------------------------------------
+
+
+def spark_with(path: Path, *jars: str) -> Path:
+    (path / "jars").mkdir(parents=True, exist_ok=True)
+    for jar in jars:
+        (path / "jars" / jar).touch(exist_ok=True)
+    return path
+
+
+def archive_of(tmp_path: Path, java: Java = JAVA) -> ClassArchive:
+    return class_archive(java, tmp_path / "spark", tmp_path / "cache")
+
+
+def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path) -> None:
+    spark_with(tmp_path / "spark", "a.jar")
+    known = archive_of(tmp_path)
+    assert archive_of(tmp_path) == known
+    other_build = Java(home=JAVA.home, version=JAVA.version, found="PATH", release="another build")
+    assert archive_of(tmp_path, other_build).path != known.path
+    spark_with(tmp_path / "spark", "b.jar")
+    assert archive_of(tmp_path).path != known.path
+
+
+def test_java_hears_of_an_archive_only_when_it_is_there(tmp_path: Path) -> None:
+    archive = ClassArchive(path=tmp_path / "a.jsa", base=None)
+    assert archive.options == ""
+    archive.path.touch()
+    assert archive.options.startswith(f"-XX:SharedArchiveFile={archive.path} ")
+    on_base = ClassArchive(path=archive.path, base=tmp_path / "base.jsa")
+    assert on_base.options == ""
+    (tmp_path / "base.jsa").touch()
+    assert f"={tmp_path / 'base.jsa'}:{archive.path} " in on_base.options
+
+
+def test_an_archive_appears_when_its_making_ended_well(tmp_path: Path) -> None:
+    archive = ClassArchive(path=tmp_path / "class-data" / "a.jsa", base=None)
+    with pytest.raises(RuntimeError), making(archive, JAVA) as options:
+        assert options is not None
+        partial_of(options).write_bytes(b"half of it")
+        raise RuntimeError("killed")
+    assert not archive.exists
+    with making(archive, JAVA) as options:
+        assert options is not None
+        assert not partial_of(options).exists()
+        partial_of(options).write_bytes(b"all of it")
+        assert not archive.exists
+    assert archive.path.read_bytes() == b"all of it"
+    with making(archive, JAVA) as options:
+        assert options is None
+
+
+def test_two_processes_do_not_make_the_same_archive(tmp_path: Path) -> None:
+    archive = ClassArchive(path=tmp_path / "a.jsa", base=None)
+    with making(archive, JAVA) as options:
+        assert options is not None
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.apply(makes, (str(archive.path),)) is False
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(makes, (str(archive.path),)) is True
+
+
+def makes(path: str) -> bool:
+    with making(ClassArchive(path=Path(path), base=None), JAVA) as options:
+        return options is not None
+
+
+def partial_of(options: str) -> Path:
+    return Path(options.split("-XX:ArchiveClassesAtExit=")[1].split()[0])
+
+
+# ---- the zip for the workers ----------------------------------------------------------------------------------
+
+
+def test_the_zip_holds_our_two_packages_and_is_made_once(tmp_path: Path) -> None:
+    path = package_zip(tmp_path)
+    made = path.stat().st_mtime_ns
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        assert archive.testzip() is None
+    assert {name.split("/")[0] for name in names} == {"barnabas", "pyspark_barnabas"}
+    assert {"barnabas/__init__.py", "barnabas/spark/source.py", "pyspark_barnabas/__init__.py"} <= {
+        *names
+    }
+    assert package_zip(tmp_path) == path
+    assert path.stat().st_mtime_ns == made
+
+
+def test_other_code_makes_another_zip_and_equal_code_an_equal_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [("barnabas/__init__.py", b"__version__ = '1'")]
+    assert zipped(files) == zipped(files)
+    before = package_zip(tmp_path)
+    (tmp_path / "more.py").write_text("")
+    known = list(shipping.package_files())
+    monkeypatch.setattr(
+        shipping, "package_files", lambda: [*known, ("barnabas/more.py", tmp_path / "more.py")]
+    )
+    assert package_zip(tmp_path) != before
+
+
+def test_the_zip_alone_runs_what_a_worker_runs(tmp_path: Path) -> None:
+    path = package_zip(tmp_path)
+    code = "import barnabas.spark.fetching as f, barnabas; print(barnabas.__file__)"
+    site = [entry for entry in sys.path if entry.endswith("site-packages")]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": os.pathsep.join([str(path), *site]), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{path}{os.sep}barnabas")
+
+
+def test_a_worker_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_here() == []
+    monkeypatch.setattr(shipping, "NEEDED", ("io", "crc32c_that_nobody_has"))
+    assert missing_here() == ["crc32c_that_nobody_has"]
+
+
+# ---- catalog --------------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_lets_one_process_in(tmp_path: Path) -> None:
+    hold_catalog(tmp_path / "catalog")
+    hold_catalog(tmp_path / "catalog")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        refused = pool.apply(try_catalog, (str(tmp_path / "catalog"),))
+    assert f"is in use by process {os.getpid()}" in refused
+    HELD.pop(tmp_path / "catalog").close()
+
+
+def try_catalog(path: str) -> str:
+    try:
+        hold_catalog(Path(path))
+    except ConfigError as error:
+        return str(error)
+    return "taken"
+
+
+def test_a_catalog_keeps_everything_in_its_directory(tmp_path: Path) -> None:
+    for key, value in catalog_settings(tmp_path).items():
+        assert str(tmp_path) in value or key == "spark.sql.catalogImplementation"

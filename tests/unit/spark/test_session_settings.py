@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.spark.launcher import (
+    JAVA_OPTIONS,
+    default_settings,
+    environment,
+    local_cores,
+    logging_file,
+    worker_python,
+)
+
+
+def test_importing_the_package_imports_no_spark() -> None:
+    code = (
+        "import sys, barnabas.spark; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_asking_for_the_session_imports_none_either() -> None:
+    code = (
+        "import sys, barnabas.spark, barnabas.spark.launcher; assert callable(barnabas.spark.session); "
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_laptop_gets_no_web_pages_and_small_shuffles() -> None:
+    settings = default_settings("local[3]", Path("/log"), "-Xarchive")
+    assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.sql.shuffle.partitions"] == "3"
+    assert (
+        settings[JAVA_OPTIONS] == "-XX:+UseSerialGC -Dlog4j2.configurationFile=file:/log -Xarchive"
+    )
+
+
+def test_a_remote_master_is_left_as_it_was_set_up() -> None:
+    settings = default_settings("spark://far:7077", Path("/log"), "")
+    assert set(settings) == {"spark.ui.showConsoleProgress", JAVA_OPTIONS}
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[2]", 2), ("local[4,3]", 4)])
+def test_the_cores_of_a_local_master(master: str, cores: int) -> None:
+    assert local_cores(master) == cores
+
+
+def test_all_cores_are_those_this_process_may_use() -> None:
+    assert 1 <= local_cores("local[*]") <= (os.cpu_count() or 1)
+
+
+def test_a_master_nobody_can_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"write local\[\*\] or local\[4\]"):
+        local_cores("local[many]")
+
+
+def test_workers_run_the_python_of_this_process_unless_told_otherwise() -> None:
+    told = {"PYSPARK_PYTHON": "/far/python"}
+    assert worker_python("local[2]", None, told) == sys.executable
+    assert worker_python("yarn", None, told) == "/far/python"
+    assert worker_python("yarn", None, {}) == sys.executable
+    assert worker_python("yarn", "./env/bin/python", told) == "./env/bin/python"
+
+
+def test_the_environment_is_as_before_once_spark_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/mine")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    with environment(JAVA_HOME="/theirs", PYSPARK_PYTHON="p"):
+        assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == ("/theirs", "p")
+    assert os.environ["JAVA_HOME"] == "/mine"
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_the_logging_file_is_written_once(tmp_path: Path) -> None:
+    path = logging_file(tmp_path)
+    assert "rootLogger.level = error" in path.read_text()
+    assert logging_file(tmp_path) == path
