@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,30 +9,26 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas import LocalCluster
+from barnabas.spark import session
 from tests.spark.topics import Topics
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     scratch = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", str(scratch))
-        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .getOrCreate()
+    running = session(
+        "local[2]",
+        config={
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        },
+        progress=False,
+        archive=False,
+        short=True,
     )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-    gateway = session.sparkContext._gateway
-    if gateway is not None:
-        gateway.shutdown()
+    running.sparkContext.setLogLevel("OFF")
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")

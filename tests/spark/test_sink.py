@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import confluent_kafka
-import pytest
 
 from barnabas.wire.compression import Compression
 from tests.spark.topics import Topics, numbered, values_of
@@ -72,18 +71,18 @@ def test_the_option_goes_before_the_column(topics: Topics) -> None:
     assert values_of(topics.reader(subscribe=topic).load()) == ["v"]
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_many_rows_in_every_codec_come_back(topics: Topics, codec: str) -> None:
+def test_many_rows_come_back_in_every_codec(topics: Topics) -> None:
     topic = topics.create(partitions=2)
-    rows = topics.spark.range(20_000).selectExpr("cast(id as string) key", "repeat(id, 20) value")
-    options = {"topic": topic, "kafka__compression__type": codec}
-    topics.writer(rows, **options).save()
-    back = topics.reader(subscribe=topic).load()
-    assert back.selectExpr("cast(key as string) k").distinct().count() == 20_000
-    assert back.selectExpr("sum(length(value)) total").first().total == sum(
-        20 * len(str(number)) for number in range(20_000)
-    )
-    assert Compression[codec.upper()]
+    codecs = [codec.name.lower() for codec in Compression]
+    for index, codec in enumerate(codecs):
+        first = index * 20_000
+        rows = topics.spark.range(first, first + 20_000)
+        options = {"topic": topic, "kafka__compression__type": codec}
+        columns = ("cast(id as string) key", "repeat(id, 20) value")
+        topics.writer(rows.selectExpr(*columns), **options).save()
+    back = topics.reader(subscribe=topic).load().selectExpr("cast(key as string) k", "value")
+    right = back.where("repeat(k, 20) = cast(value as string)").select("k").distinct()
+    assert right.count() == back.count() == len(codecs) * 20_000
 
 
 def test_a_record_larger_than_a_batch_goes_alone(topics: Topics) -> None:
@@ -98,7 +97,7 @@ def test_a_stream_is_written_and_goes_on_where_it_stopped(topics: Topics, checkp
 
     def copy() -> None:
         query = (
-            topics.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+            topics.stream(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=15)
             .load()
             .selectExpr("key", "upper(cast(value as string)) value")
             .writeStream.format("barnabas")

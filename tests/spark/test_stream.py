@@ -35,7 +35,13 @@ class Following:
         return values_of(self.spark.table(self.table))
 
     def wait_for(self, count: int) -> list[str]:
-        return wait_until(lambda: self.spark.table(self.table).count() >= count and self.values())
+        def arrived() -> list[str] | bool:
+            failure = self.query.exception()
+            if failure is not None:
+                raise failure
+            return self.spark.table(self.table).count() >= count and self.values()
+
+        return wait_until(arrived)
 
     def failure(self) -> str:
         with pytest.raises(Exception) as error:
@@ -44,7 +50,7 @@ class Following:
 
 
 def wait_until(condition: Callable[[], list[str] | bool]) -> list[str]:
-    deadline = Deadline(40)
+    deadline = Deadline(90)
     while not (found := condition()):
         assert not deadline.passed
         pause(0.05)
@@ -83,11 +89,11 @@ def test_each_run_reads_what_came_since_the_last_one(
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(30), keyed=True)
     target = tmp_path / "out"
-    query = read_available(topics, target, checkpoint, subscribe=topic, maxOffsetsPerTrigger=10)
+    query = read_available(topics, target, checkpoint, subscribe=topic, maxOffsetsPerTrigger=16)
     assert values_of(topics.spark.read.parquet(str(target))) == numbered(30)
     batches = [progress.numInputRows for progress in query.recentProgress]
-    assert all(rows <= 11 for rows in batches)
-    assert len([rows for rows in batches if rows]) >= 3
+    assert all(rows <= 16 for rows in batches)
+    assert len([rows for rows in batches if rows]) >= 2
     ends = json.loads(query.recentProgress[-1].sources[0].endOffset)
     assert ends == {
         topic: {str(index): len(found) for index, found in sorted(topics.records(topic).items())}
@@ -167,16 +173,15 @@ def test_a_deleted_topic_is_an_error_and_its_neighbour_goes_on_if_loss_is_accept
     topics.write(gone, ["gone"])
     topics.write(stays, ["stays"])
     both = f"{gone},{stays}"
-    with (
-        following(topics, checkpoint, subscribe=both) as strict,
-        following(topics, str(tmp_path / "c"), subscribe=both, failOnDataLoss=False) as lenient,
-    ):
+    with following(topics, checkpoint, subscribe=both) as strict:
         strict.wait_for(2)
-        lenient.wait_for(2)
-        topics.delete(gone)
-        failure = strict.failure()
-        topics.write(stays, ["more"])
-        assert lenient.wait_for(3) == ["gone", "more", "stays"]
+        lenient_checkpoint = str(tmp_path / "lenient")
+        with following(topics, lenient_checkpoint, subscribe=both, failOnDataLoss=False) as lenient:
+            lenient.wait_for(2)
+            topics.delete(gone)
+            failure = strict.failure()
+            topics.write(stays, ["more"])
+            assert lenient.wait_for(3) == ["gone", "more", "stays"]
     assert f"offsets of {gone}-0 are gone: the partition or its topic was deleted" in failure
 
 
