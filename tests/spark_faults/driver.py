@@ -1,0 +1,112 @@
+"""The program whose life is short: two streams from one topic, to Parquet and to a topic, each with a checkpoint.
+
+    python driver.py <servers> <source topic> <sink topic> <directory>
+
+A stream that fails is started again from its checkpoint, and said so on a line; when the whole process is killed, the
+next one goes on from there. A line on standard input ends it well: it then writes what Spark finds in the Parquet
+files, one value a line. When standard input closes, whoever watched is gone, and so is this.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+import barnabas.spark
+
+ROWS_PER_BATCH = 200
+ATTEMPTS = 4
+
+
+def main(servers: str, source: str, sink: str, directory: Path) -> None:
+    spark = barnabas.spark.session(
+        f"local[2,{ATTEMPTS}]",
+        short=True,
+        progress=False,
+        config={
+            "spark.local.dir": str(directory / "scratch"),
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        },
+    )
+    say(f"java {spark.sparkContext._gateway.proc.pid}")
+
+    def records() -> DataFrame:
+        return (
+            spark.readStream.format("barnabas")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", ROWS_PER_BATCH)
+            .load()
+        )
+
+    def to_parquet() -> StreamingQuery:
+        return (
+            records()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(directory / "parquet-checkpoint"))
+            .start(str(directory / "parquet"))
+        )
+
+    def to_topic() -> StreamingQuery:
+        return (
+            records()
+            .select("key", "value")
+            .writeStream.format("barnabas")
+            .option("kafka.bootstrap.servers", servers)
+            .option("topic", sink)
+            .option("checkpointLocation", str(directory / "topic-checkpoint"))
+            .start()
+        )
+
+    run_until_told({"parquet": to_parquet, "topic": to_topic})
+    write_found(spark, directory)
+    spark.stop()
+
+
+def run_until_told(streams: dict[str, Callable[[], StreamingQuery]]) -> None:
+    queries = {name: start() for name, start in streams.items()}
+    say("running")
+    while not was_told():
+        for name, query in queries.items():
+            if not query.isActive:
+                say(f"failed {name} {reason(query)}")
+                queries[name] = streams[name]()
+    for query in queries.values():
+        query.stop()
+
+
+def was_told() -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], 0.1)
+    if not readable:
+        return False
+    if not sys.stdin.readline():
+        os._exit(1)
+    return True
+
+
+def reason(query: StreamingQuery) -> str:
+    """On one line, the last of which says most."""
+    error = query.exception()
+    return " | ".join(str(error).split("\n"))[:4000] if error else "without an error"
+
+
+def write_found(spark: SparkSession, directory: Path) -> None:
+    """Read as any user would, so Spark's own list of the files that count is honoured."""
+    rows = spark.read.parquet(str(directory / "parquet")).selectExpr("cast(value as string)")
+    whole = "".join(f"{row.value}\n" for row in rows.collect())
+    (directory / "found.txt").write_text(whole)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))

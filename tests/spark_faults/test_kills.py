@@ -1,0 +1,273 @@
+"""Two streams over kill -9 of their driver, its Python workers and the broker, again and again: Parquet holds every
+record once, the topic every record at least once.
+
+BARNABAS_FAULT_ROUNDS says how often each kind of kill happens (3 unless given; `make faults` makes it 20), and
+BARNABAS_SEED repeats the order, the aims and the pauses of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from tests.broker_process import BrokerProcess, chosen_seed, eventually
+from tests.faults.raw_client import RawClient
+from tests.spark_faults.driver_process import DriverProcess
+from tests.spark_faults.followed import Moment, Stream, TopicStream
+from tests.spark_faults.load import Load
+
+ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
+PARTITIONS = 2
+SOURCE, SINK = "orders", "copies"
+STEP_SECONDS = 90.0
+AIM_SECONDS = 120.0
+SPREAD_S = {Moment.BEFORE: 0.25, Moment.DURING: 0.0, Moment.AFTER: 0.02}
+"""How long after the beginning of the moment the kill may come: about as long as the moment is."""
+IDLE_WORKERS = ("lookup_data_sources", "create_data_source")
+"""They worked when a stream was started, and wait for the next one."""
+
+
+class Other(StrEnum):
+    WORKER = "worker"
+    BROKER = "broker"
+
+
+Kind = Moment | Other
+
+
+@dataclass(kw_only=True)
+class Tally:
+    kills: Counter[str] = field(default_factory=Counter)
+    workers: Counter[str] = field(default_factory=Counter)
+    hit: Counter[str] = field(default_factory=Counter)
+    """Where each of the two streams stood when a driver was killed that was aimed at by one of them."""
+    missed_aims: int = 0
+    failures: list[tuple[Kind, str]] = field(default_factory=list)
+
+    def failures_after(self, kind: Kind) -> list[str]:
+        return [line for cause, line in self.failures if cause is kind]
+
+
+class Run:
+    def __init__(self, broker: BrokerProcess, directory: Path, chance: Random) -> None:
+        self.broker = broker
+        self.directory = directory
+        self.chance = chance
+        self.tally = Tally()
+        self.streams: dict[str, Stream] = {
+            "parquet": Stream("parquet", directory / "parquet-checkpoint", directory / "parquet"),
+            "topic": TopicStream("topic", directory / "topic-checkpoint", broker.log_dir, SINK),
+        }
+        self.lives: list[DriverProcess] = []
+        self.is_fresh = False
+
+    @property
+    def driver(self) -> DriverProcess:
+        return self.lives[-1]
+
+    def begin_life(self) -> None:
+        for stream in self.streams.values():
+            stream.mark()
+        arguments = (self.broker.bootstrap_servers, SOURCE, SINK)
+        self.lives.append(DriverProcess(self.directory, arguments))
+        self.driver.wait_until_running()
+        self.is_fresh = True
+
+    def end(self) -> None:
+        for life in self.lives:
+            life.end()
+
+    def read_by_all(self) -> int:
+        return min(sum(stream.read_up_to().values()) for stream in self.streams.values())
+
+    # ---- one round
+
+    def strike(self, kind: Kind, aimed_at: str) -> None:
+        told_before = len(self.driver.failures())
+        life = self.driver
+        match kind:
+            case Other.WORKER:
+                self.kill_worker(self.streams[aimed_at])
+            case Other.BROKER:
+                self.kill_broker()
+            case _:
+                self.kill_driver(self.streams[aimed_at], kind)
+        self.tally.kills[str(kind)] += 1
+        self.tally.failures += [(kind, line) for line in life.failures()[told_before:]]
+
+    def kill_driver(self, stream: Stream, moment: Moment) -> None:
+        first = stream.planned_at_mark + 1
+        if not self.is_fresh:
+            stream.mark()
+            first = stream.planned_at_mark + 1
+        elif moment is Moment.BEFORE and self.chance.random() < 0.5:
+            # Into the recovery itself: a batch that is run again, or the start before it.
+            time.sleep(self.chance.uniform(0.0, 3.0))
+            first -= 1
+        deadline = time.monotonic() + AIM_SECONDS
+        while not self.hits(stream, moment, first):
+            assert self.driver.lives, self.driver.stderr_path.read_text()[-4000:]
+            assert time.monotonic() < deadline, f"{stream.name} was never {moment}"
+            time.sleep(0.0005)
+        for each in self.streams.values():
+            self.tally.hit[f"{each.name} {each.look().moment}"] += 1
+        self.driver.kill_java()
+        self.begin_life()
+
+    def hits(self, stream: Stream, moment: Moment, first: int) -> bool:
+        """True with Java standing still at the moment that was aimed for."""
+        standing = stream.look()
+        if standing.moment is not moment or standing.batch < first:
+            return False
+        time.sleep(self.chance.uniform(0.0, SPREAD_S[moment]))
+        self.driver.freeze()
+        if stream.look().moment is moment:
+            return True
+        self.tally.missed_aims += 1
+        self.driver.thaw()
+        return False
+
+    def kill_worker(self, stream: Stream) -> None:
+        stream.mark()
+        self.wait(
+            lambda: (
+                stream.look().moment is Moment.BEFORE
+                and stream.look().batch > stream.planned_at_mark
+            ),
+            "a batch under way",
+        )
+        time.sleep(self.chance.uniform(0.0, SPREAD_S[Moment.BEFORE]))
+        at_work = {
+            name: processes
+            for name, processes in sorted(self.driver.workers().items())
+            if not name.endswith(IDLE_WORKERS)
+        }
+        name = self.chance.choice(list(at_work))
+        victim = self.chance.choice(at_work[name])
+        victim.kill()
+        eventually(lambda: not is_alive(victim), f"the end of {name}")
+        self.tally.workers[name] += 1
+        self.wait_for_progress()
+
+    def kill_broker(self) -> None:
+        time.sleep(self.chance.uniform(0.0, 0.5))
+        self.broker.kill()
+        time.sleep(self.chance.uniform(0.0, 1.5))
+        self.broker.start()
+        self.wait_for_progress()
+
+    def wait_for_progress(self) -> None:
+        """Until each stream has committed the batch under way and one that was planned after it."""
+        planned = {name: stream.look().batch for name, stream in self.streams.items()}
+        self.wait(
+            lambda: all(
+                stream.committed() > planned[name] for name, stream in self.streams.items()
+            ),
+            f"both streams beyond {planned}",
+        )
+        self.is_fresh = False
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        def is_over() -> bool:
+            assert self.driver.lives, self.driver.stderr_path.read_text()[-4000:]
+            return condition()
+
+        eventually(is_over, what, STEP_SECONDS)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+
+
+@contextmanager
+def running(broker: BrokerProcess, directory: Path, chance: Random) -> Iterator[Run]:
+    run = Run(broker, directory, chance)
+    try:
+        run.begin_life()
+        yield run
+    finally:
+        run.end()
+
+
+def shuffled_rounds(chance: Random) -> list[tuple[Kind, str]]:
+    """Every kind as often as the others, aimed at one stream and the other in turn."""
+    kinds: list[Kind] = [*Moment, *Other]
+    rounds: list[tuple[Kind, str]] = [
+        (kind, ("parquet", "topic")[(number + at) % 2])
+        for at, kind in enumerate(kinds)
+        for number in range(ROUNDS)
+    ]
+    chance.shuffle(rounds)
+    return rounds
+
+
+@pytest.mark.timeout(240 + 90 * ROUNDS)
+def test_kills_of_driver_workers_and_broker_lose_nothing_and_repeat_nothing_in_parquet(
+    tmp_path: Path,
+) -> None:
+    began = time.monotonic()
+    chance = Random(chosen_seed())
+    # Many short lives follow: what makes a start short is made first, where it is not there yet.
+    subprocess.run([sys.executable, "-m", "barnabas.spark.training"], check=False, timeout=240)
+    with BrokerProcess(tmp_path / "data") as broker:
+        with RawClient(broker.address) as client:
+            assert client.create_topic(SOURCE, PARTITIONS) == 0
+            assert client.create_topic(SINK, PARTITIONS) == 0
+        with running(broker, tmp_path, chance) as run:
+            with Load(broker.bootstrap_servers, SOURCE, run.read_by_all) as load:
+                for number, (kind, aimed_at) in enumerate(shuffled_rounds(chance)):
+                    print(
+                        f"{time.monotonic() - began:6.1f} s: {number} {kind}, {aimed_at}",
+                        flush=True,
+                    )
+                    run.strike(kind, aimed_at)
+                load.stop()
+            run.wait(lambda: run.read_by_all() == load.sent, "all of the input behind both streams")
+            run.driver.finish()
+            # A worker that outlived its Java may still be writing.
+            eventually(
+                lambda: not any(life.left() for life in run.lives), "the end of all workers", 60.0
+            )
+        parquet = Counter((tmp_path / "found.txt").read_text().split())
+        with RawClient(broker.address) as client:
+            copied = [
+                record.value
+                for partition in range(PARTITIONS)
+                for record in client.read_all(SINK, partition)
+            ]
+        assert "Traceback" not in broker.log()
+    topic = Counter(value.decode() for value in copied if value is not None)
+    report(run.tally, load, parquet, topic, time.monotonic() - began)
+
+    wanted = load.values()
+    assert parquet == Counter(wanted)
+    assert set(topic) == wanted
+    assert not run.tally.failures_after(Other.BROKER)
+
+
+def report(
+    tally: Tally, load: Load, parquet: Counter[str], topic: Counter[str], seconds: float
+) -> None:
+    wanted = load.values()
+    print(f"kills: {dict(tally.kills)}; {tally.missed_aims} aims missed")
+    print(f"workers killed: {dict(tally.workers)}")
+    print(f"where the streams stood when the driver was killed: {dict(sorted(tally.hit.items()))}")
+    print(f"streams that failed: {Counter(f'{kind}' for kind, _ in tally.failures)}")
+    for kind, line in tally.failures:
+        print(f"  after {kind}: {line}")
+    print(f"records: {load.sent} in {seconds:.0f} s")
+    for name, found in (("parquet", parquet), ("topic", topic)):
+        missing = len(wanted - set(found))
+        print(f"{name}: {missing} missing, {found.total() - len(found)} duplicates")
