@@ -12,7 +12,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from benchmarks.loads import KB, MB, TOPIC, Load, short
 MASTER = "local[2]"
 PARTITIONS = 2
 ROWS_PER_MICRO_BATCH = 1_000
+WARM_UP_ROUNDS = 2
+"""The JVM compiles what it has seen often."""
 
 TARGETS = {
     "count, 100 B": 1_000_000,
@@ -58,6 +60,8 @@ class Measured:
     target: str = ""
     values: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
+    cpu_us_per_row: list[float] = field(default_factory=list)
+    """Of broker, JVM and workers together: what the machine's other load distorts least."""
 
 
 class Machine:
@@ -70,7 +74,8 @@ class Machine:
 
     def __exit__(self, *_: object) -> None:
         self.wall_s = time.perf_counter() - self.began_s
-        others_s = busy_s() - self.busy_s - (own_s() - self.own_s)
+        self.cpu_s = own_s() - self.own_s
+        others_s = busy_s() - self.busy_s - self.cpu_s
         self.others = max(0.0, others_s) / self.wall_s / (os.cpu_count() or 1)
 
 
@@ -140,14 +145,14 @@ def throughput(
     for name in jobs:
         full = f"{name}, {size}"
         found[name] = Measured(full, "rows/s", f"≥{TARGETS[full]:,}")
-    for turn in range(extent.rounds + 1):
+    for turn in range(WARM_UP_ROUNDS + extent.rounds):
         for name, job in jobs.items():
             with Machine() as machine:
                 job()
-            # The first round warms the JVM up.
-            if turn:
+            if turn >= WARM_UP_ROUNDS:
                 found[name].values.append(stored / machine.wall_s)
                 found[name].others.append(machine.others)
+                found[name].cpu_us_per_row.append(machine.cpu_s / stored * 1e6)
     yield from found.values()
 
 
@@ -201,15 +206,17 @@ def micro_batches(spark: Any, broker: BrokerProcess, extent: Extent, scratch: Pa
     return measured
 
 
-def table(found: Iterator[Measured]) -> Iterator[str]:
-    yield f"{MASTER:40} {'median':>10}  {'spread':<22} {'target':<12} others' share of the CPU"
+def table(found: Iterable[Measured]) -> Iterator[str]:
+    yield (
+        f"{MASTER:46} {'median':>10}  {'spread':<20} {'target':<11} {'CPU-µs/row':>10}  others' share of the CPU"
+    )
     for measured in found:
-        values = measured.values
+        values, others, cpu = measured.values, measured.others, measured.cpu_us_per_row
         spread = f"{min(values):,.0f}–{max(values):,.0f}"
-        others = statistics.median(measured.others)
         yield (
-            f"{measured.name + ', ' + measured.unit:40} {statistics.median(values):>10,.0f}  {spread:<22} "
-            f"{measured.target:<12} {others:.0%} ({min(measured.others):.0%}–{max(measured.others):.0%})"
+            f"{measured.name + ', ' + measured.unit:46} {statistics.median(values):>10,.0f}  "
+            f"{spread:<20} {measured.target:<11} {statistics.median(cpu) if cpu else 0:10.2f}  "
+            f"{statistics.median(others):.0%} ({min(others):.0%}–{max(others):.0%})"
         )
 
 

@@ -1,0 +1,33 @@
+"""The harness around Spark; whole jobs are left to `python -m benchmarks spark`."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.wire.records import batch_headers
+from benchmarks import spark, spark_decode
+
+
+@pytest.mark.parametrize("shape", spark_decode.SHAPES[-5:-3], ids=str)
+def test_a_shape_is_what_it_says(shape: spark_decode.Shape) -> None:
+    data, count = spark_decode.fetched(shape)
+    found = [header for _, header in batch_headers(data)]
+    assert sum(header.count for header in found) == count
+    assert {header.compression for header in found} == {shape.codec}
+    assert spark_decode.rate(shape, runs=1) > 0
+
+
+def test_the_share_of_others_is_a_share() -> None:
+    with spark.Machine() as machine:
+        sum(range(100_000))
+    assert 0 <= machine.others <= 1.5
+    assert machine.wall_s > 0
+
+
+def test_a_measurement_is_one_line_with_its_spread() -> None:
+    measured = spark.Measured(
+        "count, 100 B", "rows/s", "≥1,000,000", [2e6, 1e6, 3e6], [0.25], [0.7]
+    )
+    _, line = spark.table([measured])
+    assert "2,000,000  1,000,000–3,000,000" in line
+    assert "25%" in line
