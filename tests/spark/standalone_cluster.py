@@ -1,0 +1,108 @@
+"""A real Spark cluster of the standalone kind: a master and its workers, each a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from barnabas.spark.cache import cache_directory
+from barnabas.spark.java import find_java, launcher_home
+from barnabas.spark.launcher import spark_home
+
+START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 20
+MASTER_AT = re.compile(r"Starting Spark master at (spark://[\w.:]+)")
+REGISTERED = re.compile(r"Registering worker ")
+
+
+@contextlib.contextmanager
+def standalone_cluster(directory: Path, workers: int) -> Iterator[str]:
+    """Yields the master's URL. Ports are chosen by the system; the master tells its own in its log."""
+    directory.mkdir(parents=True, exist_ok=True)
+    started: list[subprocess.Popen[bytes]] = []
+    log = directory / "master.log"
+    try:
+        master = ("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        started.append(start(log, directory, *master))
+        url = wait_for(log, MASTER_AT, 1, started)[0]
+        for number in range(workers):
+            place = directory / f"worker-{number}"
+            worker = ("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1")
+            work = ("--memory", "1g", "--work-dir", str(place), url)
+            started.append(start(directory / f"worker-{number}.log", directory, *worker, *work))
+        wait_for(log, REGISTERED, workers, started)
+        yield url
+    finally:
+        for process in reversed(started):
+            end(process)
+
+
+def start(log: Path, directory: Path, role: str, *arguments: str) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(directory),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_HOME": str(launcher_home(find_java(), cache_directory())),
+        # Nothing of the checkout reaches the workers but what the session ships to them.
+        "PYTHONPATH": "",
+    }
+    command = [str(spark_home() / "bin/spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
+    with log.open("wb") as file:
+        # A session of its own: executors are its children, and one signal ends them all.
+        return subprocess.Popen(
+            command,
+            env=environment,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def wait_for(
+    log: Path, pattern: re.Pattern[str], count: int, processes: list[subprocess.Popen[bytes]]
+) -> list[str]:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        found = pattern.findall(log.read_text(errors="replace"))
+        if len(found) >= count:
+            return found
+        assert all(process.poll() is None for process in processes), log.read_text()[-2000:]
+        time.sleep(0.1)
+    raise AssertionError(f"{pattern.pattern} not in {log} in time: {log.read_text()[-2000:]}")
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_TIMEOUT_S)
+
+
+def bare_python(path: Path) -> Path:
+    """A Python with all that is installed here except this project, as on a worker nobody prepared for it.
+
+    The project is installed for development by a line in site-packages; `-S` leaves such lines unread, and the
+    directory is added by hand.
+    """
+    import pyarrow
+
+    site = Path(pyarrow.__file__).parents[1]
+    path.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{site}:$PYTHONPATH"\nexec "{sys.executable}" -S "$@"\n'
+    )
+    path.chmod(0o755)
+    return path

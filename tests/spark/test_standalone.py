@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from tests.spark.standalone_cluster import bare_python, standalone_cluster
+
+RECORDS = 3000
+DRIVER_TIMEOUT_S = 200
+
+# The driver is a process of its own: the other tests of this run have a session, and a process can have but one.
+DRIVER = """
+import json, os, sys
+import barnabas.spark
+
+master, servers, python = sys.argv[1:]
+spark = barnabas.spark.session(master, python=python, progress=False, config={
+    "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2",
+    "spark.ui.enabled": "false",
+})
+
+def where(rows):
+    import barnabas
+    yield os.getpid(), barnabas.__file__
+
+places = spark.sparkContext.parallelize(range(8), 8).mapPartitions(where).distinct().collect()
+rows = (spark.read.format("barnabas").option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "orders").load())
+counts = rows.groupBy("partition").count().collect()
+values = sorted(int(row.value) for row in rows.select("value").collect())
+rows.selectExpr("key", "value").write.format("barnabas") \\
+    .option("kafka.bootstrap.servers", servers).option("topic", "copies").mode("append").save()
+copied = (spark.read.format("barnabas").option("kafka.bootstrap.servers", servers)
+          .option("subscribe", "copies").load().count())
+executors = len(spark.sparkContext.statusTracker().getExecutorInfos()) - 1
+print(json.dumps({"partitions": {row.partition: row["count"] for row in counts}, "values": values, "copied": copied,
+                  "executors": executors, "files": sorted({file for _, file in places})}))
+spark.stop()
+"""
+
+
+def test_a_topic_is_read_and_written_on_a_cluster_that_has_nothing_of_ours(tmp_path: Path) -> None:
+    python = bare_python(tmp_path / "python")
+    with LocalCluster() as cluster, standalone_cluster(tmp_path / "spark", workers=2) as master:
+        fill(cluster.bootstrap_servers)
+        done = subprocess.run(
+            [sys.executable, "-c", DRIVER, master, cluster.bootstrap_servers, str(python)],
+            capture_output=True,
+            text=True,
+            timeout=DRIVER_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        )
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert sum(told["partitions"].values()) == RECORDS
+    assert told["values"] == list(range(RECORDS))
+    assert told["copied"] == RECORDS
+    assert told["executors"] == 2
+    # The workers ran our code out of the zip that was shipped to them, not out of this checkout.
+    assert all(".zip/barnabas/" in file for file in told["files"]), told["files"]
+
+
+def fill(servers: str) -> None:
+    with Cluster(servers) as cluster, Producer(cluster) as producer:
+        topics = [
+            NewTopic(name=name, partitions=3, replication_factor=1, configs={}, assignment=())
+            for name in ("orders", "copies")
+        ]
+        assert not [
+            outcome.error for outcome in Admin(cluster).create_topics(topics) if outcome.error
+        ]
+        for number in range(RECORDS):
+            producer.send("orders", b"%d" % number, key=b"%d" % (number % 97))
+        producer.flush()
