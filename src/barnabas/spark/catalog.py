@@ -26,8 +26,12 @@ def catalog_settings(directory: Path) -> dict[str, str]:
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
             f"jdbc:derby:;databaseName={directory / 'metastore'};create=true"
         ),
-        "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={directory / 'derby.log'}",
     }
+
+
+def catalog_java_options(directory: Path) -> str:
+    """Derby keeps a log, in the working directory unless told otherwise."""
+    return f"-Dderby.stream.error.file={directory.absolute() / 'derby.log'}"
 
 
 def hold_catalog(directory: Path) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.spark.cache import cache_directory, digest, write_whole
-from barnabas.spark.catalog import catalog_settings, hold_catalog
+from barnabas.spark.catalog import catalog_java_options, catalog_settings, hold_catalog
 from barnabas.spark.class_archive import ON_TOP, class_archive, make_when_idle
 from barnabas.spark.java import Java, find_java, launcher_home
 from barnabas.spark.progress import show_progress
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+GATEWAY = "PYSPARK_GATEWAY_PORT"
+PREPARED: set[str] = set()
 SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = "-XX:TieredStopAtLevel=1"
@@ -88,38 +90,62 @@ def session(
 
     running = SparkSession.getActiveSession()
     if running is not None:
-        return reuse(running, master, config)
-    java = find_java()
-    master = master or LOCAL
-    settings = {"spark.app.name": app_name}
-    if bootstrap_servers is not None:
-        settings[SERVERS] = bootstrap_servers
-    if catalog is not None:
-        hold_catalog(Path(catalog))
-        settings |= catalog_settings(Path(catalog))
-    java_options = QUICK if short and is_local(master) else ""
-    if archive and is_local(master):
-        classes = class_archive(java, spark_home(), cache_directory())
-        java_options = f"{java_options} {classes.options}".strip()
-        if not classes.exists:
-            make_when_idle()
-    spark = open_session(
-        java=java,
-        master=master,
-        settings={**settings, **(config or {})},
-        java_options=java_options,
-        python=python,
-    )
+        spark = reuse(running, master, config)
+    elif GATEWAY in os.environ:
+        spark = submitted(master, app_name, config)
+    else:
+        settings = {"spark.app.name": app_name}
+        if bootstrap_servers is not None:
+            settings[SERVERS] = bootstrap_servers
+        java_options = [QUICK] if short and is_local(master or LOCAL) else []
+        if catalog is not None:
+            hold_catalog(Path(catalog))
+            settings |= catalog_settings(Path(catalog))
+            java_options.append(catalog_java_options(Path(catalog)))
+        java = find_java()
+        if archive and is_local(master or LOCAL):
+            classes = class_archive(java, spark_home(), cache_directory())
+            java_options.append(classes.options)
+            if not classes.exists:
+                make_when_idle()
+        spark = open_session(
+            java=java,
+            master=master or LOCAL,
+            settings={**settings, **(config or {})},
+            java_options=" ".join(filter(None, java_options)),
+            python=python,
+        )
+    prepare(spark, progress=progress)
+    return spark
+
+
+def prepare(spark: SparkSession, *, progress: bool) -> None:
+    """Our code where Spark needs it; once for every Spark."""
+    context = spark.sparkContext
+    if context.applicationId in PREPARED:
+        return
     try:
-        if not is_local(master):
+        if not is_local(context.master):
             ship(spark)
         register_source(spark)
     except BaseException:
         spark.stop()
         raise
+    PREPARED.add(context.applicationId)
     if progress:
         show_progress(spark)
-    return spark
+
+
+def submitted(master: str | None, app_name: str, config: Mapping[str, str] | None) -> SparkSession:
+    """Within spark-submit Java runs already, and the master was chosen where the program was submitted."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in (config or {}).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def reuse(

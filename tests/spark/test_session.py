@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+
+TIMEOUT_S = 200
+COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
+
+# Each in a process of its own: a process has one Java, and that of the other tests was started by them.
+SCRIPT = """
+import json, os, sys
+import barnabas.spark
+home = os.environ.get("JAVA_HOME")
+spark = barnabas.spark.session("local[2]", catalog=sys.argv[1], archive=False)
+same = barnabas.spark.session()
+if sys.argv[2] == "make":
+    spark.range(3).write.saveAsTable("numbers")
+print(json.dumps({
+    "rows": spark.table("numbers").count(),
+    "same": same is spark,
+    "home": os.environ.get("JAVA_HOME") == home,
+    "shuffles": spark.conf.get("spark.sql.shuffle.partitions"),
+    "python": spark.sparkContext.pythonExec,
+}))
+spark.stop()
+"""
+
+
+def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path) -> None:
+    for what in ("make", "look"):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "catalog"), what],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert json.loads(done.stdout) == {
+            "rows": 3,
+            "same": True,
+            "home": True,
+            "shuffles": "2",
+            "python": sys.executable,
+        }
+        assert done.stderr == ""
+    # Nothing of it lies about where the program was started.
+    assert [path.name for path in tmp_path.iterdir()] == ["catalog"]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with LocalCluster() as cluster:
+        with Cluster(cluster.bootstrap_servers) as client, Producer(client) as producer:
+            topic = NewTopic(
+                name="web-orders", partitions=2, replication_factor=1, configs={}, assignment=()
+            )
+            Admin(client).create_topics([topic])
+            for number in range(90):
+                value = json.dumps({"user": f"u{number % 3}", "amount": number}).encode()
+                producer.send("web-orders", value, key=b"k%d" % (number % 3))
+            producer.flush()
+        yield cluster.bootstrap_servers
+
+
+def environment(servers: str) -> dict[str, str]:
+    return {**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": servers}
+
+
+def test_a_topic_is_asked_in_sql(servers: str) -> None:
+    query = (
+        "select key, count(*) n, sum(value_json:amount::int) total, max(value_text) last "
+        "from `web-orders` group by key order by key;"
+    )
+    done = subprocess.run(
+        [*COMMAND, "sql", "-o", "json", query],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env=environment(servers),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"key": f"k{key}", "n": 30, "total": total, "last": json.dumps(last)}
+        for key, total, last in [
+            (0, 1305, {"user": "u0", "amount": 9}),
+            (1, 1335, {"user": "u1", "amount": 88}),
+            (2, 1365, {"user": "u2", "amount": 8}),
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["select * from web-orders"], 2, "write `web-orders`"),
+        (["select 1", "-o", "parquet"], 2, "--to: is missing"),
+        (["select 1", "--offset", "end"], 2, "--follow"),
+        (["select 1", "-b", "127.0.0.1:1"], 1, "no broker answers"),
+    ],
+)
+def test_what_can_be_known_without_spark_is_said_before_it_starts(
+    servers: str, arguments: list[str], code: int, says: str
+) -> None:
+    done = subprocess.run(
+        [*COMMAND, "sql", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        env=environment(servers),
+    )
+    assert done.returncode == code
+    assert says in done.stderr
+
+
+def test_a_stream_is_followed_until_it_is_interrupted(servers: str) -> None:
+    query = (
+        "select offset, value_json:user::string user from `web-orders` where value_text like '%u1%'"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "sql", "--follow", "-o", "json", query],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(servers),
+    )
+    alarm = threading.Timer(TIMEOUT_S, process.kill)
+    alarm.start()
+    try:
+        assert process.stdout is not None
+        rows = [json.loads(process.stdout.readline()) for _ in range(30)]
+        assert {row["user"] for row in rows} == {"u1"}
+        with Cluster(servers) as client, Producer(client) as producer:
+            producer.send("web-orders", b'{"user": "u1 again"}')
+        assert json.loads(process.stdout.readline())["user"] == "u1 again"
+        process.send_signal(2)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        alarm.cancel()
+        process.kill()
+        process.communicate()
+    assert (process.returncode, errors.strip()) == (130, b"")
