@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test faults check bench format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -18,6 +18,9 @@ demo: $(READY)              ## start a cluster, produce, kill it, consume: see t
 test: check                 ## everything: real clients, killed processes, malformed frames
 	$(BIN)/python -m tests.tools
 	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/architecture
+
+faults: $(READY)            ## streams on Spark over kills of driver, workers and broker, 20 of each: a quarter of an hour
+	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 
 check: $(READY)             ## format, lint, types, unit and architecture tests: under two minutes
 	$(BIN)/ruff format --check

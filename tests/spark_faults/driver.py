@@ -92,9 +92,9 @@ def was_told() -> bool:
 
 
 def reason(query: StreamingQuery) -> str:
-    """On one line, the last of which says most."""
-    error = query.exception()
-    return " | ".join(str(error).split("\n"))[:4000] if error else "without an error"
+    """On one line, and without the plan."""
+    said = str(query.exception() or "without an error").partition("=== Streaming Query ===")[0]
+    return " | ".join(said.split("\n"))[:2000]
 
 
 def write_found(spark: SparkSession, directory: Path) -> None:
