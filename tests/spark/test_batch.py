@@ -72,6 +72,17 @@ def test_topics_are_chosen_by_name_by_pattern_and_by_partition(topics: Topics) -
     assert values_of(topics.reader(assign=assigned).load()) == ["one-1", "two-0"]
 
 
+def test_a_topic_can_be_a_table_of_the_catalog(topics: Topics) -> None:
+    topic = topics.create()
+    topics.write(topic, ["a", "b"])
+    options = f"'kafka.bootstrap.servers' '{topics.servers}', subscribe '{topic}'"
+    topics.spark.sql(f"create table orders using barnabas options ({options})")
+    try:
+        assert topics.spark.sql("select count(*) n from orders").first().n == 2
+    finally:
+        topics.spark.sql("drop table orders")
+
+
 def test_an_empty_topic_has_no_rows(topics: Topics) -> None:
     assert topics.reader(subscribe=topics.create(partitions=2)).load().count() == 0
 

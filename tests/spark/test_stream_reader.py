@@ -84,6 +84,13 @@ def test_offsets_are_those_of_sparks_own_source(here: Topics, query: Callable[..
     assert reader.reportLatestOffset() == {topic: {"0": 0, "1": 3}}
 
 
+def test_committed_records_can_be_asked_for(here: Topics, query: Callable[..., Query]) -> None:
+    topic = here.create()
+    here.write(topic, numbered(3))
+    one = query(subscribe=topic, kafka__isolation__level="read_committed")
+    assert one.next_batch(one.begin()) == numbered(3)
+
+
 def test_a_batch_planned_again_by_a_new_run_reads_the_same(
     here: Topics, query: Callable[..., Query]
 ) -> None:
@@ -219,6 +226,7 @@ def test_many_rows_without_keys_go_to_many_partitions(here: Topics) -> None:
         found[part.partition] += part.count
     assert sorted(found) == [0, 1, 2, 3]
     assert sum(found.values()) == 50_000
+    assert len(message.ranges) == 4
     few = written(here, {"value": ["x"] * 10}, topic=topic)
     assert len(few.ranges) == 1
 

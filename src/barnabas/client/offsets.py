@@ -35,14 +35,16 @@ def earliest_offsets(
 
 
 def latest_offsets(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """The high watermarks: where a record written next will become visible."""
-    return plain(list_offsets(cluster, dict.fromkeys(partitions, LATEST_TIMESTAMP)))
+    """The high watermarks: where a record written next will become visible. With `committed` where the first open
+    transaction begins, if there is one."""
+    asked = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+    return plain(list_offsets(cluster, asked, committed=committed))
 
 
 def list_offsets(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int]
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
     """The first offset at or after each timestamp (or one of the special ones of ListOffsets)."""
 
@@ -57,10 +59,11 @@ def list_offsets(
                 )
             )
         request = ListOffsetsRequest(
+            isolation_level=int(committed),
             topics=tuple(
                 ListOffsetsTopic(name=name, partitions=tuple(partitions))
                 for name, partitions in by_topic.items()
-            )
+            ),
         )
         response = connection.exchange(request, ListOffsetsResponse, timeout_s=cluster.timeout_s)
         for topic in response.topics:

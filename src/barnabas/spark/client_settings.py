@@ -14,11 +14,13 @@ from barnabas.wire.compression import Compression
 
 PREFIX = "kafka."
 BOOTSTRAP = "bootstrap.servers"
+COMMITTED = "read_committed"
+UNCOMMITTED = "read_uncommitted"
 
 READ_WITH = frozenset({
     BOOTSTRAP, "client.id", "request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms",
     "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes", "check.crcs", "metadata.max.age.ms",
-    "socket.connection.setup.timeout.ms",
+    "socket.connection.setup.timeout.ms", "isolation.level",
 })  # fmt: skip
 
 WRITTEN_WITH = frozenset({
@@ -31,7 +33,7 @@ WITHOUT_EFFECT = frozenset({
     "bootstrap.controllers", "client.dns.lookup", "client.rack", "compression.gzip.level", "compression.lz4.level",
     "compression.zstd.level", "connections.max.idle.ms", "enable.metrics.push", "exclude.internal.topics",
     "fetch.min.bytes", "group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
-    "heartbeat.interval.ms", "isolation.level", "linger.ms", "max.block.ms",
+    "heartbeat.interval.ms", "linger.ms", "max.block.ms",
     "max.in.flight.requests.per.connection", "max.poll.interval.ms", "max.poll.records", "metadata.max.idle.ms",
     "metadata.recovery.strategy", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "partition.assignment.strategy", "partitioner.adaptive.partitioning.enable",
@@ -73,9 +75,10 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
     if settings.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
         why = f"{settings['security.protocol']} is not supported yet; use a PLAINTEXT listener"
         raise ConfigError("kafka.security.protocol", why)
-    if settings.get("isolation.level", "read_uncommitted").lower() != "read_uncommitted":
-        why = "records of open and aborted transactions cannot be left out yet; leave it out"
-        raise ConfigError("kafka.isolation.level", f"{settings['isolation.level']}: {why}")
+    isolation = settings.get("isolation.level", UNCOMMITTED).lower()
+    if isolation not in (COMMITTED, UNCOMMITTED):
+        why = f"must be {COMMITTED} or {UNCOMMITTED}, not {isolation!r}"
+        raise ConfigError("kafka.isolation.level", why)
     if not settings.get(BOOTSTRAP):
         raise ConfigError(PREFIX + BOOTSTRAP, "is missing; set it to host:port of a broker")
     return settings
@@ -87,7 +90,7 @@ def is_known(name: str) -> bool:
 
 def without_effect(settings: Mapping[str, str], honoured: frozenset[str]) -> list[str]:
     """Names to warn of. Groups are not among them: `options.py` says why those have no effect."""
-    silent = {"group.id", "isolation.level", "security.protocol"}
+    silent = {"group.id", "security.protocol"}
     return sorted(name for name in settings if name not in honoured and name not in silent)
 
 

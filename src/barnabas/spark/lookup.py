@@ -19,7 +19,7 @@ from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offse
 from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID, TopicPartition
-from barnabas.spark.client_settings import number
+from barnabas.spark.client_settings import COMMITTED, number
 from barnabas.spark.options import ReadOptions, Subscription
 from barnabas.spark.planning import Span, listed
 
@@ -33,6 +33,8 @@ class Lookup:
         self.options = options
         self.subscription = options.subscription
         self.cluster = connect(options.bootstrap_servers, options.client)
+        # Where tasks leave out open transactions, a plan that ends behind one could never be read to its end.
+        self.reads_committed = options.client.get("isolation.level", "").lower() == COMMITTED
         self.topics: dict[str, TopicView] = {}
         self.fresh = Deadline(0)
 
@@ -110,13 +112,19 @@ class Lookup:
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         asked = list(partitions)
-        return self.attempt(lambda: latest_offsets(self.cluster, asked)) if asked else {}
+        if not asked:
+            return {}
+        return self.attempt(
+            lambda: latest_offsets(self.cluster, asked, committed=self.reads_committed)
+        )
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """-1 where no record is as young."""
         if not timestamps:
             return {}
-        found = self.attempt(lambda: list_offsets(self.cluster, timestamps))
+        found = self.attempt(
+            lambda: list_offsets(self.cluster, timestamps, committed=self.reads_committed)
+        )
         return {partition: answer.offset for partition, answer in found.items()}
 
     def attempt(self, ask: Callable[[], T]) -> T:

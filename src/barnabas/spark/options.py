@@ -177,14 +177,17 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
 
 
 def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
-    """For a table of its catalog Spark adds the table's properties, and every option a second time."""
+    """For a table of its catalog Spark writes `option.` before the options, with the table's own properties beside."""
     given = {name.lower(): value for name, value in options.items()}
-    if "provider" not in given:
-        return given
-    return {
-        name: value
+    of_table = {
+        name.removeprefix("option."): value
         for name, value in given.items()
-        if name not in TABLE_PROPERTIES and not name.startswith("option.")
+        if name.startswith("option.")
+    }
+    if not of_table and "provider" not in given:
+        return given
+    return of_table or {
+        name: value for name, value in given.items() if name not in TABLE_PROPERTIES
     }
 
 

@@ -12,8 +12,8 @@ tasks write transactions. Until then both have nothing to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.producer import Producer, Unsent, available
+from barnabas.client.producer import Producer, Sent, Unsent, available
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
@@ -50,7 +50,7 @@ BUFFER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRange:
-    """Records acknowledged as one batch; offset -1 where the broker did not tell."""
+    """Records acknowledged, one behind the other; offset -1 where the broker did not tell."""
 
     topic: str
     partition: int
@@ -88,15 +88,7 @@ class TopicWriter:
             return Written(
                 producer_id=producer_id,
                 producer_epoch=epoch,
-                ranges=tuple(
-                    WrittenRange(
-                        topic=sent.partition.topic,
-                        partition=sent.partition.partition,
-                        base_offset=sent.base_offset,
-                        count=sent.count,
-                    )
-                    for sent in sink.producer.flush()
-                ),
+                ranges=written_ranges(sink.producer.flush()),
                 query_id=query_id,
                 batch_id=batch_id,
             )
@@ -225,6 +217,26 @@ class Sink:
             return self.cluster.topic(name)
         except ApiError as error:
             raise unknown_topic(error, name, self.cluster, self.options) from None
+
+
+def written_ranges(batches: Iterable[Sent]) -> tuple[WrittenRange, ...]:
+    """Batches that follow each other in the log are one range: a task may send thousands."""
+    done: list[WrittenRange] = []
+    last: dict[TopicPartition, WrittenRange] = {}
+    for partition, base_offset, count in batches:
+        before = last.get(partition)
+        if before is not None and before.base_offset + before.count == base_offset:
+            last[partition] = replace(before, count=before.count + count)
+            continue
+        if before is not None:
+            done.append(before)
+        last[partition] = WrittenRange(
+            topic=partition.topic,
+            partition=partition.partition,
+            base_offset=base_offset,
+            count=count,
+        )
+    return (*done, *last.values())
 
 
 def columns_of(rows: pa.Table) -> Columns:

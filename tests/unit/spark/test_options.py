@@ -137,7 +137,7 @@ def test_delays_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         ({"kafka.enable.auto.commit": "x"}, "kafka.enable.auto.commit: is not supported"),
         ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer: is not supported"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: SSL is not supported yet"),
-        ({"kafka.isolation.level": "read_committed"}, "kafka.isolation.level: read_committed: records of open"),
+        ({"kafka.isolation.level": "x"}, "kafka.isolation.level: must be read_committed or read_uncommitted"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_named_with_the_next_step(
@@ -233,5 +233,6 @@ def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -
 def test_what_spark_adds_for_a_table_is_left_alone() -> None:
     table = {"provider": "barnabas", "owner": "me", "location": "/x", "path": "/x"}
     doubled = {f"option.{name}": value for name, value in ORDERS.items()}
-    options = parse_read({**ORDERS, **doubled, **table}, streaming=False)
-    assert options.subscription.topics == ("orders",)
+    for given in ({**ORDERS, **doubled, **table}, {**doubled, **table}, {**ORDERS, **table}):
+        options = parse_read(given, streaming=False)
+        assert options.subscription.topics == ("orders",)
