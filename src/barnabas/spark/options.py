@@ -55,9 +55,6 @@ READ_OPTIONS = (
 WRITE_OPTIONS = ("topic", "includeHeaders")
 FOR_SPARK = ("checkpointLocation", "queryName", "path")
 """Spark puts its own options among those of a sink."""
-TABLE_PROPERTIES = frozenset({
-    "provider", "owner", "location", "is_managed_location", "external", "comment", "collation", "path",
-})  # fmt: skip
 MEANT = {
     "bootstrap.servers": "kafka.bootstrap.servers",
     "topics": "subscribe",
@@ -177,18 +174,13 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
 
 
 def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
-    """For a table of its catalog Spark writes `option.` before the options, with the table's own properties beside."""
+    """A table of the catalog is refused when it is made: Spark drops its options when it is read."""
     given = {name.lower(): value for name, value in options.items()}
-    of_table = {
-        name.removeprefix("option."): value
-        for name, value in given.items()
-        if name.startswith("option.")
-    }
-    if not of_table and "provider" not in given:
-        return given
-    return of_table or {
-        name: value for name, value in given.items() if name not in TABLE_PROPERTIES
-    }
+    if "provider" in given and any(name.startswith("option.") for name in given):
+        why = "Spark does not hand a table's options to a Python source"
+        hint = "use create temporary view … using barnabas options (…)"
+        raise ConfigError("create table", f"{why}; {hint}")
+    return given
 
 
 # ---- names ------------------------------------------------------------------------------------------------------

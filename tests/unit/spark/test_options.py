@@ -230,9 +230,6 @@ def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -
     assert message in str(error.value)
 
 
-def test_what_spark_adds_for_a_table_is_left_alone() -> None:
-    table = {"provider": "barnabas", "owner": "me", "location": "/x", "path": "/x"}
-    doubled = {f"option.{name}": value for name, value in ORDERS.items()}
-    for given in ({**ORDERS, **doubled, **table}, {**doubled, **table}, {**ORDERS, **table}):
-        options = parse_read(given, streaming=False)
-        assert options.subscription.topics == ("orders",)
+def test_a_table_of_the_catalog_is_refused_because_spark_would_drop_its_options() -> None:
+    table = {"provider": "barnabas", "owner": "me", "option.subscribe": "orders"}
+    assert "use create temporary view" in refusal({**ORDERS, **table})
