@@ -17,7 +17,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ PREPARED: set[str] = set()
 SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = "-XX:TieredStopAtLevel=1"
+SOURCES = "org.apache.spark.sql.execution.datasources"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 LOGGING = """rootLogger.level = error
@@ -115,11 +116,11 @@ def session(
             java_options=" ".join(filter(None, java_options)),
             python=python,
         )
-    prepare(spark, progress=progress)
+    prepare(spark, progress=progress, only_ours=short)
     return spark
 
 
-def prepare(spark: SparkSession, *, progress: bool) -> None:
+def prepare(spark: SparkSession, *, progress: bool, only_ours: bool) -> None:
     """Our code where Spark needs it; once for every Spark."""
     context = spark.sparkContext
     if context.applicationId in PREPARED:
@@ -127,6 +128,8 @@ def prepare(spark: SparkSession, *, progress: bool) -> None:
     try:
         if not is_local(context.master):
             ship(spark)
+        if only_ours:
+            look_for_no_other_sources(spark)
         register_source(spark)
     except BaseException:
         spark.stop()
@@ -297,6 +300,16 @@ def register_source(spark: SparkSession) -> None:
     from pyspark_barnabas import DefaultSource
 
     spark.dataSource.register(DefaultSource)
+
+
+def look_for_no_other_sources(spark: SparkSession) -> None:
+    """Spark looks for installed sources before it takes ours, in two Python processes: a second of a short job. Where
+    a later Spark keeps what it found elsewhere, it looks, and nothing is lost but that second."""
+    with suppress(Exception):
+        jvm = spark.sparkContext._jvm
+        manager = getattr(getattr(jvm, f"{SOURCES}.DataSourceManager$"), "MODULE$")
+        empty = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+        getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Some(empty))
 
 
 def ship(spark: SparkSession) -> None:
