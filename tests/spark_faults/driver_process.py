@@ -17,7 +17,7 @@ from tests.child_process import ENVIRONMENT
 
 DRIVER = Path(__file__).with_name("driver.py")
 START_SECONDS = 120.0
-END_SECONDS = 60.0
+END_SECONDS = 120.0
 
 
 class DriverProcess:

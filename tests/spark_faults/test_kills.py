@@ -31,8 +31,8 @@ from tests.spark_faults.load import Load
 ROUNDS = int(os.environ.get("BARNABAS_FAULT_ROUNDS") or 3)
 PARTITIONS = 2
 SOURCE, SINK = "orders", "copies"
-STEP_SECONDS = 90.0
-AIM_SECONDS = 120.0
+STEP_SECONDS = 180.0
+AIM_SECONDS = 180.0
 SPREAD_S = {Moment.BEFORE: 0.25, Moment.DURING: 0.0, Moment.AFTER: 0.02}
 """How long after the beginning of the moment the kill may come: about as long as the moment is."""
 TASK_WORKER = "worker"
