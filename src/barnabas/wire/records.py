@@ -241,6 +241,8 @@ def records(batch: memoryview) -> Iterator[Record]:
         )
     if header.compression > Compression.ZSTD:
         raise RemoteWireError(f"there is no codec {header.compression}")
+    if header.count < 0:
+        raise RemoteWireError(f"a batch of {header.count} records")
     body = decompress(
         Compression(header.compression),
         batch[HEADER_SIZE : header.size],
