@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.spark.cache import digest, move_into_place
-from barnabas.spark.java import Java
+from barnabas.spark.java import SCRIPT, Java
 
 ON_TOP = "-XX:+UseSerialGC"
 """Must be the same when an archive is made and when it is used. Of the collectors it starts quickest and needs the
 least memory; with a heap of a laptop's size it is not the slowest either."""
-SILENT = "-Xlog:disable -Xlog:all=error:stderr"
+SILENT = "-Xlog:disable"
 """An archive that does not fit is no news to anybody."""
 BASE_TIMEOUT_S = 120
 
@@ -57,7 +57,7 @@ def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
         for path in sorted((spark_home / "jars").glob("*.jar"))
         for status in [path.stat()]
     ]
-    key = digest(java.home, java.version, java.release, spark_home, jars, ON_TOP)
+    key = digest(java.home, java.version, java.release, spark_home, jars, ON_TOP, SCRIPT)
     path = cache / "class-data" / f"java{java.major}-{key}.jsa"
     return ClassArchive(
         path=path, base=None if java.has_shared_classes else path.with_suffix(".base.jsa")
