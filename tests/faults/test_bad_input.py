@@ -47,7 +47,7 @@ def refusal(*arguments: str, code: int) -> str:
         (["--brokers", "3"], "a cluster has one broker"),
         (["--brokrs", "3"], "Did you mean '--brokers'?"),
         (["--port", "many"], "is not a valid integer"),
-        (["--port", "99999"], "listeners"),
+        (["--port", "99999"], "is not in the range 0<=x<=65535"),
         (["--topic", "orders:six"], "as in orders:6:1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
