@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
@@ -109,22 +108,14 @@ Barnabas is up: {len(cluster.brokers)} broker at {servers}, data in {cluster.dat
             producer = Producer({{"bootstrap.servers": "{servers}"}})
             producer.produce("{topic}", b"hello"); producer.flush()
 
-  PySpark   pyspark --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version()}
-            records = spark.read.format("kafka").option("kafka.bootstrap.servers", "{servers}")
-            records.option("subscribe", "{topic}").load().show()
+  PySpark   from barnabas import spark as barnabas_spark
+            topic = barnabas_spark.session().read.format("barnabas").option("subscribe", "{topic}")
+            topic.option("kafka.bootstrap.servers", "{servers}").load().show()
 
   Barnabas  barnabas topics list -b {servers}
             barnabas registry ls /brokers/topics --data {cluster.data}
 
 Ctrl-C stops it; the data stays."""
-
-
-def spark_version() -> str:
-    """The connector must be of the same version as the PySpark that loads it."""
-    try:
-        return version("pyspark")
-    except PackageNotFoundError:
-        return "4.0.0"
 
 
 def parse_topic(text: str) -> NewTopic:

@@ -278,7 +278,7 @@ def quiet_errors() -> None:
 
 @contextmanager
 def environment(**changes: str) -> Iterator[None]:
-    """Only while Java starts: the Java of this session is no business of other programs this process runs."""
+    """Only while Java starts: the Java that Spark runs on is no business of other programs this process runs."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

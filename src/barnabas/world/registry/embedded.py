@@ -111,7 +111,7 @@ class EmbeddedRegistry:
             mailbox = self.mailboxes.get(loop)
             if mailbox is None:
                 mailbox = self.mailboxes[loop] = Mailbox(loop, self.durable)
-            # Not written by itself: whatever this session makes durable is durable with a later zxid.
+            # Not written by itself: whatever the session makes durable is durable with a later zxid.
             began = self.tree.apply([], session=0, now_ms=self.clock.now_ms())
             session = EmbeddedSession(
                 self, mailbox, id=SESSION_ID_MARK | began.zxid, timeout_ms=session_timeout_ms
