@@ -53,7 +53,6 @@ from tests.unit.wire.random_messages import random_message
 
 FRAMES = 100_000
 WARM_UP_FRAMES = 10_000
-CONNECT_TRIES = 3
 WORKERS = 4
 RSS_GROWTH_MAX = 64 << 20
 LATENCY_MAX_SECONDS = 1.0
@@ -231,7 +230,7 @@ class Fuzzer(threading.Thread):
             sent.append(self.random.choice(MAKERS)(self.random))
             fate = fate_of(sent[-1])
         self.frames -= len(sent)
-        with self.connect() as client:
+        with RawClient(self.address, timeout=20.0) as client:
             # Away with the connection at once when it is closed: a hundred thousand would use up all ports.
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             if fate is Fate.SERVED:
@@ -246,14 +245,6 @@ class Fuzzer(threading.Thread):
                 self.refused += 1
                 if not hung_up(client):
                     self.wrongly_alive.append(sent[-1])
-
-    def connect(self) -> RawClient:
-        """Now and then a port comes round again while the kernel still holds the broker's half of its last connection,
-        and then the kernel itself refuses: a broker that is gone refuses every time."""
-        for _ in range(CONNECT_TRIES - 1):
-            with contextlib.suppress(ConnectionRefusedError):
-                return RawClient(self.address, timeout=20.0)
-        return RawClient(self.address, timeout=20.0)
 
     def send(self, client: RawClient, data: bytes) -> None:
         with contextlib.suppress(ConnectionError):
