@@ -89,7 +89,7 @@ def session(
     """
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession()
+    running = SparkSession.getActiveSession() or session_of_other_thread()
     if running is not None:
         spark = reuse(running, master, config)
     elif GATEWAY in os.environ:
@@ -118,6 +118,23 @@ def session(
         )
     prepare(spark, progress=progress, only_ours=short)
     return spark
+
+
+def session_of_other_thread() -> SparkSession | None:
+    """The session that runs, taken up by this thread too. A thread that has none can read topics, but where Spark looks
+    for a sink it looks in the session of the thread alone."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        running = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    if running.sparkContext._jsc is None:
+        return None  # only its context was stopped
+    # Of what PySpark offers, this makes the session that of the thread.
+    running.createDataFrame([], "none int")
+    return running
 
 
 def prepare(spark: SparkSession, *, progress: bool, only_ours: bool) -> None:

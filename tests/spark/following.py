@@ -1,0 +1,64 @@
+"""A stream that is watched: what has arrived, and what it died of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas.client.blocking import Deadline, pause
+from tests.spark.topics import Topics, values_of
+
+
+class Following:
+    """A stream into a table in memory, and what has arrived there."""
+
+    def __init__(self, topics: Topics, rows: DataFrame, checkpoint: str) -> None:
+        self.table = f"seen_{uuid4().hex[:8]}"
+        self.spark = topics.spark
+        self.query: StreamingQuery = (
+            rows.writeStream.format("memory")
+            .queryName(self.table)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+
+    def values(self) -> list[str]:
+        return values_of(self.spark.table(self.table))
+
+    def wait_for(self, count: int) -> list[str]:
+        def arrived() -> list[str] | bool:
+            failure = self.query.exception()
+            if failure is not None:
+                raise failure
+            return self.spark.table(self.table).count() >= count and self.values()
+
+        return wait_until(arrived)
+
+    def failure(self) -> str:
+        with pytest.raises(Exception) as error:
+            self.query.awaitTermination(30)
+        return str(error.value)
+
+
+def wait_until(condition: Callable[[], list[str] | bool]) -> list[str]:
+    deadline = Deadline(90)
+    while not (found := condition()):
+        assert not deadline.passed
+        pause(0.05)
+    assert not isinstance(found, bool)
+    return found
+
+
+@contextmanager
+def following(topics: Topics, checkpoint: str, **options: object) -> Iterator[Following]:
+    rows = topics.stream(**{"startingOffsets": "earliest", **options}).load()
+    stream = Following(topics, rows, checkpoint)
+    try:
+        yield stream
+    finally:
+        stream.query.stop()
