@@ -126,6 +126,12 @@ class BrokerProcess:
     def log(self) -> str:
         return self.log_path.read_text()
 
+    def state(self) -> str:
+        """For the message of a test that lost its broker: did it die, and what did it say last."""
+        code = self.running.poll()
+        alive = "is running" if code is None else f"ended with exit code {code}"
+        return f"the broker {alive}; its last words:\n{self.log()[-2000:]}"
+
     # ---- measuring
 
     def rss_bytes(self) -> int:
