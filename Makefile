@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test faults check bench format clean
+.PHONY: demo test faults interop check bench format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -21,6 +21,9 @@ test: check                 ## everything: real clients, killed processes, malfo
 
 faults: $(READY)            ## streams on Spark over kills of driver, workers and broker, 20 of each: a quarter of an hour
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
+
+interop: $(READY)           ## the real Kafka beside ours: fetched once with Maven, skipped where that cannot be
+	@$(BIN)/python -m interop
 
 check: $(READY)             ## format, lint, types, unit and architecture tests: under two minutes
 	$(BIN)/ruff format --check

@@ -1,0 +1,29 @@
+"""Fetch the real Kafka where it is missing, then run the tests beside it.
+
+python -m interop [arguments for pytest]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from interop.harness.jars import INTEROP, fetch
+from interop.harness.unavailable import FetchFailed, Unavailable
+
+
+def main(arguments: list[str]) -> None:
+    try:
+        fetch()
+    except Unavailable as error:
+        if not error.may_skip():
+            sys.exit(f"interop: {error}; in CI nothing may be left out")
+        print(f"interop is skipped: {error}")
+        return
+    except FetchFailed as error:
+        sys.exit(f"interop: {error}")
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *(arguments or [str(INTEROP)])])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""The real Kafka and ours, side by side. Servers live for the whole run; what cannot be had is skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.spark.java import Java
+from interop.harness.jars import Jars, jars, require_java
+from interop.harness.kafka import KafkaBroker, KafkaCluster
+from interop.harness.tools import RELEASES, Tools
+from interop.harness.unavailable import Unavailable
+from interop.harness.zookeeper import ZooKeeper
+from tests.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    try:
+        return require_java()
+    except Unavailable as error:
+        if error.may_skip():
+            pytest.skip(str(error))
+        pytest.fail(str(error))
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Jars:
+    fetched = jars()
+    if missing := fetched.missing():
+        pytest.skip(f"not fetched: {', '.join(missing)}; make interop does it")
+    return fetched
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper"), java) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(
+    tmp_path_factory: pytest.TempPathFactory, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
+) -> Iterator[KafkaBroker]:
+    """One broker of Kafka 3.9."""
+    directory = tmp_path_factory.mktemp("kafka")
+    with KafkaCluster(directory, java=java, jars=kafka_jars, zookeeper=zookeeper) as running:
+        yield running.brokers[0]
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(
+    tmp_path_factory: pytest.TempPathFactory, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
+) -> Iterator[KafkaCluster]:
+    """Three of them."""
+    with KafkaCluster(
+        tmp_path_factory.mktemp("kafka-cluster"),
+        java=java,
+        jars=kafka_jars,
+        zookeeper=zookeeper,
+        count=3,
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker of Barnabas."""
+    with BrokerProcess(tmp_path_factory.mktemp("barnabas") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=RELEASES)
+def tools(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    java: Java,
+    kafka_jars: Jars,
+) -> Tools:
+    """Of each release in turn."""
+    scratch = tmp_path_factory.mktemp("tools")
+    return Tools(release=request.param, java=java, jars=kafka_jars, scratch=scratch)

@@ -1,0 +1,150 @@
+"""The jars of the real Kafka: three sets, each listed in `artifacts` and kept in a folder of its own.
+
+Maven fetches a set once. What stamps it is the list it was fetched for, so a changed list is fetched anew and an
+unchanged one costs nothing. A set appears whole or not at all: it is filled beside its place and moved there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnabas.errors import ConfigError
+from barnabas.spark.java import Java, find_java
+from interop.harness.unavailable import FetchFailed, RegistryUnreachable, Unavailable
+
+INTEROP = Path(__file__).parents[1]
+ARTIFACTS = INTEROP / "artifacts"
+KAFKA_3_9, KAFKA_4, SPARK_KAFKA = SETS = ("kafka-3.9", "kafka-4", "spark-kafka")
+STAMP = ".fetched-for"
+FETCH_TIMEOUT_S = 900
+PATIENCE = ("-Dmaven.wagon.http.retryHandler.count=3", "-Dmaven.wagon.rto=60000")
+
+NO_ANSWER = re.compile(
+    r"Could not transfer|transfer failed|Unknown host|Connection (refused|reset|timed out)"
+    r"|Connect to .* failed|Read timed out|Network is unreachable|in offline mode|status code: 5\d\d",
+)
+NOT_THERE = re.compile(r"Could not find artifact|status code: 404")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """Where the sets are kept. INTEROP_JARS names another place, say one that is kept between runs of CI."""
+
+    directory: Path
+
+    def of(self, name: str) -> tuple[Path, ...]:
+        """In an order that never changes, since an archive of classes holds for one class path only."""
+        return tuple(sorted((self.directory / name).glob("*.jar")))
+
+    def class_path(self, name: str) -> str:
+        return os.pathsep.join(str(path) for path in self.of(name))
+
+    def missing(self) -> list[str]:
+        return [name for name in SETS if not self.is_fetched(name)]
+
+    def is_fetched(self, name: str) -> bool:
+        try:
+            return (self.directory / name / STAMP).read_text() == wanted(name)
+        except OSError:
+            return False
+
+
+def jars(environment: Mapping[str, str] = os.environ) -> Jars:
+    place = environment.get("INTEROP_JARS") or INTEROP / ".jars"
+    return Jars(directory=Path(place).absolute())
+
+
+def wanted(name: str) -> str:
+    return hashlib.sha256((ARTIFACTS / f"{name}.xml").read_bytes()).hexdigest()
+
+
+def require_java(environment: Mapping[str, str] = os.environ) -> Java:
+    try:
+        return find_java(environment)
+    except ConfigError as error:
+        raise Unavailable(f"no Java to run Kafka with: {error}") from None
+
+
+def require_maven(environment: Mapping[str, str] = os.environ) -> str:
+    if found := shutil.which("mvn", path=environment.get("PATH", os.defpath)):
+        return found
+    raise Unavailable(
+        "no Maven to fetch Kafka with: mvn is not on PATH (Debian: apt-get install maven)"
+    )
+
+
+def fetch(environment: Mapping[str, str] = os.environ) -> Jars:
+    """Everything that is missing. Unavailable, RegistryUnreachable or FetchFailed say in one line why not."""
+    place = jars(environment)
+    java = require_java(environment)
+    if not place.missing():
+        return place
+    maven = require_maven(environment)
+    with alone(place.directory):
+        for name in place.missing():
+            print(f"fetching {name} with Maven, once ...", file=sys.stderr, flush=True)
+            fetch_set(maven, java, name, place.directory, environment)
+    return place
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Two runs at the same time do not fetch into each other's folder."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def fetch_set(
+    maven: str, java: Java, name: str, directory: Path, environment: Mapping[str, str]
+) -> None:
+    part = directory / f"{name}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    command = [
+        *(maven, "--batch-mode", "--quiet", "--update-snapshots", *PATIENCE),
+        *("--file", str(ARTIFACTS / f"{name}.xml"), "dependency:copy-dependencies"),
+        *(f"-DoutputDirectory={part}", "-DincludeScope=runtime"),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env={**environment, "JAVA_HOME": str(java.home)},
+            stdin=subprocess.DEVNULL,
+            timeout=FETCH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        shutil.rmtree(part, ignore_errors=True)
+        raise RegistryUnreachable(
+            f"Maven's registry is too slow: {name} was not there after {FETCH_TIMEOUT_S} s"
+        ) from None
+    if done.returncode != 0:
+        shutil.rmtree(part, ignore_errors=True)
+        raise refusal(name, done.stdout + done.stderr)
+    (part / STAMP).write_text(wanted(name))
+    shutil.rmtree(directory / name, ignore_errors=True)
+    part.rename(directory / name)
+
+
+def refusal(name: str, output: str) -> Exception:
+    """What a failed Maven means, from what it wrote. It names the registry, and we do not repeat that."""
+    first = next((line for line in output.splitlines() if "ERROR" in line), output.strip()[:300])
+    told = re.sub(r".*\[ERROR\] | in \w+ \(\S+\)| -> \[Help 1\]", "", first)
+    if NO_ANSWER.search(output) and not NOT_THERE.search(output):
+        return RegistryUnreachable(
+            f"Maven's registry cannot be reached: {name} could not be fetched"
+        )
+    return FetchFailed(f"Maven could not fetch {name}: {told}")

@@ -1,0 +1,70 @@
+"""How Java is started here: quickly, in little memory, and without a word that nobody asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from barnabas.spark.java import Java
+from barnabas.spark.launcher import spark_home
+
+# The second compiler never pays for itself in a process that lives for a second.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+SMALL_SERVER = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xms64m", "-Xmx512m")
+
+LOG4J_1 = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.target=System.err
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
+# The port it was given, and that it is up.
+log4j.logger.kafka.network.DataPlaneAcceptor=INFO
+log4j.logger.kafka.server.KafkaServer=INFO
+"""
+LOG4J_2 = """status = off
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_ERR
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %m (%c)%n%throwable
+"""
+
+
+def command(
+    java: Java,
+    class_path: str,
+    main_class: str,
+    *arguments: str,
+    scratch: Path,
+    options: Sequence[str] = SHORT_LIVED,
+) -> list[str]:
+    """`scratch` takes the logging set-up; both kinds are named, and each Java program looks at its own."""
+    return [
+        str(java.binary),
+        *options,
+        f"-Dlog4j.configuration={written(scratch / 'log4j.properties', LOG4J_1).as_uri()}",
+        f"-Dlog4j2.configurationFile={written(scratch / 'log4j2.properties', LOG4J_2)}",
+        "-Djava.awt.headless=true",
+        *("-cp", class_path, main_class, *arguments),
+    ]
+
+
+def written(path: Path, text: str) -> Path:
+    if not path.exists():
+        path.write_text(text)
+    return path
+
+
+ZOOKEEPER_JARS = (
+    *("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-"),
+    *("log4j-api-", "log4j-core-", "log4j-slf4j2-impl-", "netty-", "commons-io-", "commons-cli-"),
+)
+
+
+def zookeeper_class_path() -> str:
+    """PySpark brings a whole ZooKeeper, server and all."""
+    found = sorted((spark_home() / "jars").glob("*.jar"))
+    return os.pathsep.join(str(path) for path in found if path.name.startswith(ZOOKEEPER_JARS))

@@ -1,0 +1,187 @@
+"""Real Kafka 3.9 brokers in ZooKeeper mode, one or several, each a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from barnabas.spark.java import Java
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from interop.harness import jvm
+from interop.harness.jars import KAFKA_3_9, Jars
+from interop.harness.process import START_SECONDS, Process
+from interop.harness.zookeeper import ZooKeeper
+from tests.compatibility.raw import Raw
+
+BOUND = re.compile(r"Awaiting socket connections on 127\.0\.0\.1:(\d+)\.")
+SETTINGS = {
+    # One copy is enough: a cluster lives as long as its test.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    # The default cleaner takes 128 MB of heap at start, used or not.
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "controlled.shutdown.enable": "false",
+}
+
+
+class KafkaBroker:
+    """One broker. Its port is the system's choice anew at every start, unless one is given."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        directory: Path,
+        *,
+        java: Java,
+        jars: Jars,
+        zookeeper_connect: str,
+        settings: Mapping[str, str] | None = None,
+        options: Sequence[str] = jvm.SMALL_SERVER,
+        port: int = 0,
+    ) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.java = java
+        self.jars = jars
+        self.options = options
+        self.wanted_port = port
+        self.port = port
+        self.settings = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.log_dir),
+            "zookeeper.connect": zookeeper_connect,
+            **(settings or {}),
+        }
+        self.process: Process | None = None
+
+    @property
+    def log_dir(self) -> Path:
+        return self.directory / "logs"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> Process:
+        assert self.process is not None
+        return self.process
+
+    def launch(self) -> None:
+        """Starts it and does not wait: several brokers start side by side."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{key}={text}\n" for key, text in self.settings.items()))
+        log = self.directory / "server.log"
+        log.unlink(missing_ok=True)
+        command = jvm.command(
+            self.java,
+            self.jars.class_path(KAFKA_3_9),
+            "kafka.Kafka",
+            str(properties),
+            scratch=self.directory,
+            options=self.options,
+        )
+        name = f"Kafka broker {self.broker_id}"
+        self.process = Process(name, command, directory=self.directory, log=log)
+
+    def bound_port(self) -> int | None:
+        found = BOUND.search(self.running.log())
+        return int(found[1]) if found else None
+
+    def knows(self, broker_ids: set[int]) -> bool | None:
+        """Whether its metadata names all of them, and a controller."""
+        try:
+            with Raw(self.bootstrap_servers) as raw:
+                answer = raw.ask(MetadataRequest(topics=()), MetadataResponse, version=9)
+        except OSError:
+            return None
+        seen = {broker.node_id for broker in answer.brokers}
+        return (seen == broker_ids and answer.controller_id in seen) or None
+
+    def wait_until_up(self, broker_ids: set[int], seconds: float = START_SECONDS) -> None:
+        self.port = self.running.wait_for(self.bound_port, seconds)
+        self.running.wait_for(lambda: self.knows(broker_ids), seconds)
+
+    def stop(self) -> int:
+        """Cleanly, as an administrator does: what it wrote is on disk afterwards. Its exit code."""
+        process, self.process = self.running, None
+        return process.stop()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process = None
+
+
+class KafkaCluster:
+    """`count` brokers below one znode. If one does not come up, none stays."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        java: Java,
+        jars: Jars,
+        zookeeper: ZooKeeper,
+        count: int = 1,
+        settings: Mapping[str, str] | None = None,
+        options: Sequence[str] = jvm.SMALL_SERVER,
+    ) -> None:
+        self.brokers = [
+            KafkaBroker(
+                broker_id,
+                directory / f"broker-{broker_id}",
+                java=java,
+                jars=jars,
+                zookeeper_connect=f"{zookeeper.address}/{directory.name}",
+                settings=settings,
+                options=options,
+            )
+            for broker_id in range(1, count + 1)
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def start(self) -> Self:
+        ids = {broker.broker_id for broker in self.brokers}
+        try:
+            for broker in self.brokers:
+                broker.launch()
+            for broker in self.brokers:
+                broker.wait_until_up(ids)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            broker.stop()
+
+    def kill(self) -> None:
+        for broker in self.brokers:
+            broker.kill()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()

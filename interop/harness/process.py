@@ -1,0 +1,108 @@
+"""A process that leaves nothing behind: one session of its own, one log file, an end by its id.
+
+It is killed as a group, and by the kernel where whoever started it dies without a goodbye.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from interop.harness.unavailable import StartFailed
+
+START_SECONDS = 90.0
+STOP_SECONDS = 30.0
+POLL_SECONDS = 0.02
+TAIL_LINES = 25
+PR_SET_PDEATHSIG = 1
+# Loaded before any fork: a child must not load libraries between fork and exec.
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+T = TypeVar("T")
+
+FAULT = re.compile(r"(?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b.*|.*\b(?:ERROR|FATAL)\b.*")
+
+
+def die_with_parent() -> None:
+    """Runs in the child. It follows the thread that started it, so processes are started from the main one."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Process:
+    """Started at once. `name` is what error messages call it."""
+
+    def __init__(self, name: str, command: Sequence[str], *, directory: Path, log: Path) -> None:
+        self.name = name
+        self.log_path = log
+        with log.open("ab") as output:
+            self.running = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.running.pid
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def is_running(self) -> bool:
+        return self.running.poll() is None
+
+    def wait_for(self, probe: Callable[[], T | None], seconds: float = START_SECONDS) -> T:
+        """The probe's first answer that is not None. StartFailed if the process ends before, or the time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            if not self.is_running():
+                raise self.failed(fault_in(self.log()) or f"exit code {self.running.returncode}")
+            if (found := probe()) is not None:
+                return found
+            if time.monotonic() > deadline:
+                raise self.failed(fault_in(self.log()) or f"no sign of it within {seconds:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+    def failed(self, why: str) -> StartFailed:
+        return StartFailed(f"{self.name} did not start: {why}\n{tail(self.log())}")
+
+    def kill(self) -> None:
+        """At once, with everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.running.wait()
+
+    def stop(self) -> int:
+        """Ask it to end, and wait for it; its exit code. One that does not listen is killed."""
+        self.running.terminate()
+        try:
+            return self.running.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        finally:
+            self.kill()
+
+
+def fault_in(log: str) -> str:
+    """The line of a Java log that says what went wrong: the deepest cause, else the first complaint."""
+    causes: list[str] = re.findall(r"^Caused by: (.+)$", log, re.MULTILINE)
+    if causes:
+        return causes[-1]
+    found = FAULT.search(log)
+    return found[0] if found else ""
+
+
+def tail(log: str) -> str:
+    return "\n".join(f"  | {line}" for line in log.splitlines()[-TAIL_LINES:])

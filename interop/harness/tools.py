@@ -1,0 +1,88 @@
+"""Kafka's command-line tools, run as their scripts run them: a main class with arguments, in a Java of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnabas.spark.java import Java
+from interop.harness import jvm
+from interop.harness.jars import KAFKA_3_9, KAFKA_4, Jars
+from interop.harness.process import die_with_parent
+
+TIMEOUT_S = 120
+RELEASES = (KAFKA_3_9, KAFKA_4)
+TOOLS = "org.apache.kafka.tools"
+MAIN_CLASSES = {
+    "kafka-topics": f"{TOOLS}.TopicCommand",
+    "kafka-get-offsets": f"{TOOLS}.GetOffsetShell",
+    "kafka-delete-records": f"{TOOLS}.DeleteRecordsCommand",
+    "kafka-log-dirs": f"{TOOLS}.LogDirsCommand",
+    "kafka-producer-perf-test": f"{TOOLS}.ProducerPerformance",
+    "kafka-console-consumer": f"{TOOLS}.consumer.ConsoleConsumer",
+    "kafka-console-producer": f"{TOOLS}.ConsoleProducer",
+    "kafka-broker-api-versions": f"{TOOLS}.BrokerApiVersionsCommand",
+    "kafka-dump-log": f"{TOOLS}.DumpLogSegments",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+}
+# Where 3.9 kept what moved since.
+MOVED_SINCE_3_9 = {
+    "kafka-console-producer": "kafka.tools.ConsoleProducer",
+    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stdout.splitlines()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Those of one release."""
+
+    release: str
+    java: Java
+    jars: Jars
+    scratch: Path
+
+    def run(
+        self, tool: str, *arguments: str, stdin: str = "", timeout: float = TIMEOUT_S
+    ) -> Outcome:
+        """To its end, whatever that is."""
+        done = subprocess.run(
+            jvm.command(
+                self.java,
+                self.jars.class_path(self.release),
+                self.main_class(tool),
+                *arguments,
+                scratch=self.scratch,
+            ),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+            check=False,
+        )
+        return Outcome(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    def succeed(self, tool: str, *arguments: str, stdin: str = "") -> Outcome:
+        """The same, where anything but success fails the test."""
+        outcome = self.run(tool, *arguments, stdin=stdin)
+        assert outcome.exit_code == 0, f"{tool} of {self.release}: {outcome}"
+        return outcome
+
+    def main_class(self, tool: str) -> str:
+        if self.release == KAFKA_3_9 and tool in MOVED_SINCE_3_9:
+            return MOVED_SINCE_3_9[tool]
+        return MAIN_CLASSES[tool]

@@ -1,0 +1,99 @@
+"""A real ZooKeeper of one node, from the jars that PySpark brings."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from barnabas.spark.java import Java
+from interop.harness import jvm
+from interop.harness.process import Process
+from interop.harness.unavailable import StartFailed
+from tests.broker_process import free_port
+
+SETTINGS = """dataDir={data}
+clientPortAddress=127.0.0.1
+clientPort={port}
+tickTime=500
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=ruok,srvr
+"""
+ATTEMPTS = 3
+OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx128m")
+
+
+class ZooKeeper:
+    """Up from `start` to `stop`; several Kafka clusters share it, each below a znode of its own."""
+
+    def __init__(self, directory: Path, java: Java, *, port: int | None = None) -> None:
+        self.directory = directory
+        self.java = java
+        self.wanted_port = port
+        self.port = 0
+        self.process: Process | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        """ZooKeeper takes no port from the system, so one that was free a moment ago is tried, and then another."""
+        for attempt in range(ATTEMPTS):
+            self.port = self.wanted_port or free_port()
+            try:
+                self.start_once()
+            except StartFailed as error:
+                if self.wanted_port or attempt == ATTEMPTS - 1 or "BindException" not in str(error):
+                    raise
+            else:
+                break
+        return self
+
+    def start_once(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        log = self.directory / "zookeeper.log"
+        log.unlink(missing_ok=True)
+        settings = self.directory / "zoo.cfg"
+        settings.write_text(SETTINGS.format(data=self.directory / "data", port=self.port))
+        command = jvm.command(
+            self.java,
+            jvm.zookeeper_class_path(),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(settings),
+            scratch=self.directory,
+            options=OPTIONS,
+        )
+        self.process = Process("ZooKeeper", command, directory=self.directory, log=log)
+        try:
+            self.process.wait_for(self.is_ok)
+        except BaseException:
+            self.stop()
+            raise
+
+    def is_ok(self) -> bool | None:
+        """Asked for its own process only: with the port taken, somebody else could answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok" or None
+        except OSError:
+            return None
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
