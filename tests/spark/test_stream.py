@@ -148,6 +148,24 @@ def test_records_deleted_while_the_query_was_down_are_an_error(
     assert values_of(topics.spark.read.parquet(str(target))) == kept
 
 
+def test_a_topic_created_anew_while_the_query_was_down_is_noticed_however_long_it_is(
+    topics: Topics, tmp_path: Path, checkpoint: str
+) -> None:
+    topic = topics.create()
+    topics.write(topic, numbered(3))
+    target, ids = tmp_path / "out", f"{checkpoint}/topic-ids"
+    read_available(topics, target, checkpoint, subscribe=topic, topicIdsLocation=ids)
+    topics.recreate(topic)
+    topics.write(topic, numbered(9, "new"))
+    with pytest.raises(Exception, match=f"{topic}-0 are gone: the topic was deleted and created"):
+        read_available(topics, target, checkpoint, subscribe=topic, topicIdsLocation=ids)
+    options = {"subscribe": topic, "topicIdsLocation": ids, "failOnDataLoss": False}
+    for _ in range(2):
+        read_available(topics, target, checkpoint, **options)
+        everything = numbered(9, "new") + numbered(3)
+        assert values_of(topics.spark.read.parquet(str(target))) == everything
+
+
 def test_a_stream_lives_through_a_restart_of_the_broker(
     topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:

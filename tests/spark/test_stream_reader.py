@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -181,6 +182,65 @@ def test_a_topic_created_anew_says_which_offsets_are_gone(
     here.write(topic, numbered(20))
     with pytest.raises(DataLoss, match=f"offsets 4 to 8 of {topic}-0 are gone: the topic was del"):
         one.next_batch(middle)
+
+
+def test_a_topic_created_anew_while_the_query_was_down_is_data_loss(
+    here: Topics, query: Callable[..., Query], tmp_path: Path
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(3))
+    ids = tmp_path / "ids"
+    first = query(subscribe=topic, topicIdsLocation=ids)
+    end = first.reader.latestOffset(first.begin(), ALL)
+    assert query(subscribe=topic, topicIdsLocation=ids).next_batch(end) == []
+    here.recreate(topic)
+    here.write(topic, numbered(9, "new"))
+    for _ in range(2):
+        again = query(subscribe=topic, topicIdsLocation=ids)
+        with pytest.raises(
+            DataLoss,
+            match=f"offsets of {topic}-0 are gone: the topic was deleted and created anew; set failOn",
+        ):
+            again.next_batch(end)
+    # A batch that was planned and not read to its end is gone too.
+    again = query(subscribe=topic, topicIdsLocation=ids)
+    with pytest.raises(DataLoss, match=f"offsets 0 to 2 of {topic}-0 are gone: the topic was del"):
+        again.read({topic: {"0": 0}}, end)
+    # Another query begins with the topic there is.
+    other = query(subscribe=topic, topicIdsLocation=ids)
+    assert other.next_batch(other.begin()) == numbered(9, "new")
+    assert query(subscribe=topic, topicIdsLocation=ids).next_batch({topic: {"0": 9}}) == []
+
+
+def test_a_topic_created_anew_is_read_from_its_beginning_once_if_loss_is_accepted(
+    here: Topics, query: Callable[..., Query], tmp_path: Path
+) -> None:
+    topic = here.create()
+    here.write(topic, numbered(3))
+    options = {"subscribe": topic, "topicIdsLocation": tmp_path, "failOnDataLoss": False}
+    first = query(**options)
+    old = first.reader.latestOffset(first.begin(), ALL)
+    here.recreate(topic)
+    here.write(topic, numbered(9, "new"))
+    end = query(**options).reader.latestOffset(old, ALL)
+    assert end == {topic: {"0": 9}}
+    # Killed before that batch was done, the next run plans it again, and the one after it does not.
+    assert query(**options).read(old, end) == numbered(9, "new")
+    here.write(topic, ["last"])
+    assert query(**options).next_batch(end) == ["last"]
+
+
+def test_ids_that_cannot_be_kept_are_an_error(
+    here: Topics, query: Callable[..., Query], tmp_path: Path
+) -> None:
+    topic = here.create()
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"topicIdsLocation: .* cannot be used: .*; choose anoth"):
+        query(subscribe=topic, topicIdsLocation=tmp_path / "file").begin()
+    for content in ("", "[]", '{"id": 3}', '{"id": "x"}', '{"id": "", "before": 1}'):
+        (tmp_path / f"{topic}.json").write_text(content)
+        with pytest.raises(ConfigError, match=r"topicIdsLocation: .* is damaged; delete it to tak"):
+            query(subscribe=topic, topicIdsLocation=tmp_path).next_batch({topic: {"0": 0}})
 
 
 def test_a_topic_deleted_between_plan_and_read_is_data_loss(

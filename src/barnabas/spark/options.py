@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from barnabas.client.cluster import parse_addresses
 from barnabas.errors import ConfigError
@@ -47,10 +49,11 @@ SOURCES = ("subscribe", "subscribePattern", "assign")
 STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 PER_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+TOPIC_IDS = "topicIdsLocation"
 READ_OPTIONS = (
     *SOURCES, *STARTING, *ENDING, *PER_TRIGGER, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions",
     "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
+    "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms", TOPIC_IDS,
 )  # fmt: skip
 WRITE_OPTIONS = ("topic", "includeHeaders")
 FOR_SPARK = ("checkpointLocation", "queryName", "path")
@@ -97,6 +100,8 @@ class ReadOptions:
     look_up_attempts: int = 3
     look_up_pause_ms: int = 1000
     metadata_age_ms_max: int = 1000
+    topic_ids: Path | None = None
+    """A directory for the ids of the topics that are read."""
     warnings: tuple[str, ...] = ()
 
 
@@ -146,6 +151,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         look_up_attempts=whole(given, "fetchOffset.numRetries") or 3,
         look_up_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0, default=1000) or 0,
         metadata_age_ms_max=number(settings, "metadata.max.age.ms", 1000, least=0),
+        topic_ids=topic_ids_of(given),
         warnings=read_warnings(given, settings, streaming),
     )
 
@@ -400,6 +406,18 @@ def duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
     return int(int(match[1]) * UNITS_MS[unit])
 
 
+def topic_ids_of(given: Mapping[str, str]) -> Path | None:
+    """A path, or a URL of scheme file: where Spark's own files may lie on S3 or HDFS, these are written by Python."""
+    text = given.get(TOPIC_IDS.lower(), "").strip()
+    if TOPIC_IDS.lower() not in given:
+        return None
+    address = urlsplit(text)
+    if address.scheme not in ("", "file") or not address.path:
+        why = f"{shortened(text)!r} is not a directory on a disk of the driver; mount one there"
+        raise ConfigError(TOPIC_IDS, why)
+    return Path(unquote(address.path) if address.scheme else text).absolute()
+
+
 def check_addresses(text: str) -> None:
     try:
         parse_addresses(text)
@@ -422,7 +440,7 @@ def read_warnings(
     if "partition.metadata.cache.ttl.ms" in given:
         found.append("partition.metadata.cache.ttl.ms has no effect; use kafka.metadata.max.age.ms")
     if not streaming:
-        idle = [name for name in PER_TRIGGER if name.lower() in given]
+        idle = [name for name in (*PER_TRIGGER, TOPIC_IDS) if name.lower() in given]
         if idle:
             found.append(f"{', '.join(idle)} has no effect in a batch query")
     return tuple(found)

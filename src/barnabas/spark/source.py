@@ -4,8 +4,8 @@
     task      range ─► fetching ─► Arrow                   reads just that, and knows nothing else
 
 Spark starts a process of its own for each of: making the source, planning a batch, running the source of a stream, each
-task. What must survive from one to the next is picklable and small. A stream reader lives as long as its query, and
-remembers the ids of its topics: a topic that comes back under the same name is not the one that was being read.
+task. What must survive from one to the next is picklable and small. A stream reader lives as long as a run of its
+query, and remembers the ids of its topics (topic_ids.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -57,6 +56,7 @@ from barnabas.spark.planning import (
 )
 from barnabas.spark.ranges import COLUMNS, DataLoss, FetchSettings, OffsetRange
 from barnabas.spark.schema import check_written, columns_read, source_schema
+from barnabas.spark.topic_ids import TopicIds
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
 
 log = logging.getLogger("barnabas.spark")
@@ -215,7 +215,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self.known_lookup: Lookup | None = None
-        self.topic_ids: dict[str, UUID] = {}
+        self.topics = TopicIds(options.topic_ids)
+        self.has_recalled = False
         self.begun_anew: dict[TopicPartition, int] = {}
         """Partitions of topics created anew, and the offset of the old one at which a batch may still start."""
         self.seen: dict[TopicPartition, int] = {}
@@ -241,6 +242,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             no_match_is_error=self.options.no_match_is_error,
         )
         self.report(moved)
+        # A new query: what another one may have left in the same place says nothing about this one.
+        self.has_recalled = True
         self.notice_new_topics()
         return json_of(starts)
 
@@ -272,14 +275,14 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         begin, finish = offsets_of(start), offsets_of(end)
-        if not self.topic_ids:
+        if not self.has_recalled:
             # A batch of an earlier run of the query is planned again.
-            self.lookup.partitions(strict=False)
-            self.notice_new_topics()
+            self.lookup.look_again(strict=False)
+            self.check_same_topics(begin, finish)
         starts = self.starts_of(begin, finish)
         self.report(self.losses(begin, finish, starts))
         self.begun_anew = {}
-        return self.split(ranges(starts, finish, self.topic_ids.get))
+        return self.split(ranges(starts, finish, self.topics.ids.get))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark keeps the offsets; nothing of them is kept in the cluster."""
@@ -323,7 +326,10 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def check_same_topics(self, begin: Offsets, before: Offsets) -> None:
         """A topic that was deleted and created anew starts at 0 again, and what was left of the old one is gone."""
-        for topic, known in list(self.topic_ids.items()):
+        if not self.has_recalled:
+            self.topics.recall(begin)
+            self.has_recalled = True
+        for topic, known in list(self.topics.ids.items()):
             found = self.lookup.topic_id(topic)
             if found is None or found == known:
                 continue
@@ -338,14 +344,14 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
                 ]
             )
             self.begun_anew.update(old)
-            self.topic_ids[topic] = found
+            self.topics.replace(topic, found, begin)
         self.notice_new_topics()
 
     def notice_new_topics(self) -> None:
         for topic in self.lookup.topics:
             found = self.lookup.topic_id(topic)
-            if found is not None:
-                self.topic_ids.setdefault(topic, found)
+            if found is not None and topic not in self.topics.ids:
+                self.topics.keep(topic, found)
 
     def starts_of(self, begin: Offsets, end: Offsets) -> dict[TopicPartition, int]:
         """Where a batch that begins at `begin` really begins: partitions that appeared since are read from their first

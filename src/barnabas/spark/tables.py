@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,17 +40,20 @@ def register_topics(
     stream: bool = False,
     headers: bool = False,
     starting: str = "earliest",
+    topic_ids: Path | None = None,
 ) -> None:
     for topic in topics:
-        reader = spark.readStream if stream else spark.read
-        rows = (
-            reader.format("barnabas")
+        reader = (
+            (spark.readStream if stream else spark.read)
+            .format("barnabas")
             .option("kafka.bootstrap.servers", bootstrap_servers)
             .option("subscribe", topic)
             .option("startingOffsets", starting)
             .option("includeHeaders", str(headers).lower())
-            .load()
         )
+        if topic_ids is not None:
+            reader = reader.option("topicIdsLocation", str(topic_ids))
+        rows = reader.load()
         rows.selectExpr(*COLUMNS).createOrReplaceTempView(quoted(topic))
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.errors import ConfigError
@@ -233,3 +235,20 @@ def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -
 def test_a_table_of_the_catalog_is_refused_because_spark_would_drop_its_options() -> None:
     table = {"provider": "barnabas", "owner": "me", "option.subscribe": "orders"}
     assert "use create temporary view" in refusal({**ORDERS, **table})
+
+
+def test_ids_of_topics_are_kept_on_a_disk_of_the_driver() -> None:
+    assert read(True).topic_ids is None
+    assert read(True, topicIdsLocation="/some/ids").topic_ids == Path("/some/ids")
+    assert read(True, topicIdsLocation="file:///some/my%20ids").topic_ids == Path("/some/my ids")
+    relative = read(True, topicIdsLocation="ids #1").topic_ids
+    assert relative == Path.cwd() / "ids #1"
+    assert read(topicIdsLocation="ids").warnings == (
+        "topicIdsLocation has no effect in a batch query",
+    )
+    for elsewhere in ("s3://bucket/ids", "hdfs:/ids", ""):
+        told = refusal({**ORDERS, "topicIdsLocation": elsewhere}, streaming=True)
+        assert told == (
+            f"topicIdsLocation: {elsewhere!r} is not a directory on a disk of the driver;"
+            " mount one there"
+        )
