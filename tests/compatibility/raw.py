@@ -1,16 +1,13 @@
-"""A socket and our codec, and nothing that is clever: for what no client library can be made to send."""
+"""Requests by hand: for what no client library can be made to send."""
 
-import socket
-import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any
 from uuid import UUID
 
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import APIS
-from barnabas.wire.codec import Message, decode, encode
-from barnabas.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.wire.codec import Message
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -42,66 +39,30 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, records
-
-M = TypeVar("M", bound=Message)
+from tests.raw_connection import M, RawConnection, frame
 
 TIMEOUT_SECONDS = 20
-SIZE = struct.Struct(">i")
 TIMESTAMP = 1_700_000_000_000
 
 
-class Raw:
-    """One connection. A broker that closes it shows as ConnectionError."""
+class Raw(RawConnection):
+    """Every request gets a number of its own, in the newest version unless another is asked for."""
 
     def __init__(self, servers: str) -> None:
         host, _, port = servers.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS)
+        super().__init__((host, int(port)), TIMEOUT_SECONDS)
         self.correlation_id = 0
 
-    # ---- bytes
-
-    def send(self, payload: bytes) -> None:
-        self.socket.sendall(SIZE.pack(len(payload)) + payload)
-
-    def receive(self) -> bytes:
-        return self.receive_exactly(SIZE.unpack(self.receive_exactly(4))[0])
-
-    def receive_exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            part = self.socket.recv(size - len(data))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            data += part
-        return bytes(data)
-
-    def is_closed(self) -> bool:
-        """Whether the broker closes this connection without another word."""
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
-
-    # ---- messages
-
     def ask(self, request: Message, response: type[M], version: int | None = None) -> M:
-        return self.answer(self.begin(request, version), response)
+        return self.answer(response, *self.begin(request, version))
 
     def begin(self, request: Message, version: int | None = None) -> tuple[int, int]:
-        """Send and do not wait: (correlation id, version)."""
+        """Send and do not wait: (version, correlation id), for `answer`."""
         if version is None:
             version = APIS[request.API_KEY].versions[-1]
         self.correlation_id += 1
-        header = RequestHeader(request.API_KEY, version, self.correlation_id, "raw")
-        self.send(encode_request_header(header) + encode(request, version))
-        return self.correlation_id, version
-
-    def answer(self, begun: tuple[int, int], response: type[M]) -> M:
-        correlation_id, version = begun
-        frame = memoryview(self.receive())
-        found, at = decode_response_header(response.API_KEY, version, frame)
-        assert found == correlation_id
-        return decode(response, version, frame, at)
+        self.send(frame(request, version, self.correlation_id))
+        return version, self.correlation_id
 
     # ---- what most tests do
 
@@ -149,15 +110,6 @@ class Raw:
         wanted = ListOffsetsPartition(0, timestamp=timestamp, max_num_offsets=count, **more)
         request = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, (wanted,)),))
         return self.ask(request, ListOffsetsResponse, version).topics[0].partitions[0]
-
-    def close(self) -> None:
-        self.socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def batch_of(*values: bytes | None, timestamp: int = TIMESTAMP, **options: Any) -> bytes:

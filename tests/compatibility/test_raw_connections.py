@@ -16,13 +16,14 @@ from barnabas.wire.messages.metadata import (
     MetadataResponse,
 )
 from tests.compatibility.raw import Raw, batch_of, produce_request
+from tests.raw_connection import with_size
 
 HEADER = struct.Struct(">hhih")  # api key, version, correlation id, size of the client id
 NAMED = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
 
 
 def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_0(raw: Raw) -> None:
-    raw.send(HEADER.pack(18, 99, 7, -1) + b"whatever this version has")
+    raw.send(with_size(HEADER.pack(18, 99, 7, -1) + b"whatever this version has"))
     frame = raw.receive()
     assert struct.unpack_from(">i", frame) == (7,)
     answer = decode(ApiVersionsResponse, 0, frame, 4)
@@ -56,19 +57,19 @@ def test_a_client_without_a_proper_name_is_refused(raw: Raw) -> None:
 def test_a_request_that_is_not_served_here_closes_the_connection(
     raw: Raw, key: int, version: int
 ) -> None:
-    raw.send(HEADER.pack(key, version, 1, -1) + bytes(20))
-    assert raw.is_closed()
+    raw.send(with_size(HEADER.pack(key, version, 1, -1) + bytes(20)))
+    assert raw.is_hung_up()
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
 def test_a_frame_of_impossible_size_closes_the_connection(raw: Raw, size: int) -> None:
     raw.socket.sendall(struct.pack(">i", size))
-    assert raw.is_closed()
+    assert raw.is_hung_up()
 
 
 def test_http_closes_the_connection(raw: Raw) -> None:
     raw.socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert raw.is_closed()
+    assert raw.is_hung_up()
 
 
 def test_requests_sent_ahead_are_answered_in_order(raw: Raw, topic: str) -> None:
@@ -76,7 +77,7 @@ def test_requests_sent_ahead_are_answered_in_order(raw: Raw, topic: str) -> None
         raw.begin(MetadataRequest(topics=(MetadataRequestTopic(name=topic),))) for _ in range(50)
     ]
     for ticket in begun:
-        assert raw.answer(ticket, MetadataResponse).topics[0].name == topic
+        assert raw.answer(MetadataResponse, *ticket).topics[0].name == topic
 
 
 def test_a_request_may_arrive_byte_by_byte(raw: Raw, topic: str) -> None:
@@ -139,4 +140,4 @@ def test_nothing_is_answered_to_acks_0_and_a_failure_closes_the_connection(
     raw.begin(produce_request(topic, batch_of(b"x"), acks=0))
     assert raw.ask(NAMED, ApiVersionsResponse).error_code == ErrorCode.NONE
     raw.begin(produce_request("nowhere", batch_of(b"x"), acks=0))
-    assert raw.is_closed()
+    assert raw.is_hung_up()

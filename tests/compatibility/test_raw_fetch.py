@@ -168,7 +168,7 @@ def test_a_fetch_waits_for_data_and_returns_with_it(raw: Raw, servers: str, topi
         began = monotonic()
         begun = reader.begin(fetch_request(topic, {0: 0}, max_wait_ms=15_000), 12)
         raw.produce(topic, batch_of(b"at last"))
-        answer = reader.answer(begun, FetchResponse)
+        answer = reader.answer(FetchResponse, *begun)
         assert values_in(partitions_of(answer)[0]) == [b"at last"]
         assert monotonic() - began < 10
 
@@ -182,7 +182,7 @@ def test_a_fetch_waits_until_there_are_as_many_bytes_as_it_asked_for(
         begun = reader.begin(request, 12)
         for _ in range(3):
             raw.produce(topic, batch)
-        answer = reader.answer(begun, FetchResponse)
+        answer = reader.answer(FetchResponse, *begun)
         assert values_in(partitions_of(answer)[0]) == [b"x" * 100] * 3
 
 

@@ -94,7 +94,7 @@ def test_the_first_answer_has_every_partition_even_after_waiting(
             again.version,
         )
         raw.produce(session.topic, batch_of(b"a"), partition=1)
-        answer = other.answer(begun, FetchResponse)
+        answer = other.answer(FetchResponse, *begun)
         found = {index: values_in(data) for index, data in partitions_of(answer).items()}
         assert found == {0: [], 1: [b"a"], 2: []}
 
@@ -124,7 +124,7 @@ def test_a_session_waits_for_news(raw: Raw, servers: str, session: Session) -> N
             session.version,
         )
         other.produce(session.topic, batch_of(b"late"), partition=2)
-        answer = raw.answer(begun, FetchResponse)
+        answer = raw.answer(FetchResponse, *begun)
     assert {index: values_in(found) for index, found in partitions_of(answer).items()} == {
         2: [b"late"]
     }

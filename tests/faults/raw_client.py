@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 import time
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any
 
 from barnabas.wire.apis import APIS
-from barnabas.wire.codec import Message, decode, encode
-from barnabas.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.wire.codec import Message
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.messages.offsets import (
     ListOffsetsPartition,
@@ -34,23 +30,13 @@ from barnabas.wire.messages.topics import (
     DeleteTopicsResponse,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, records
-
-M = TypeVar("M", bound=Message)
+from tests.raw_connection import M, RawConnection, frame
 
 PRODUCE_VERSION, FETCH_VERSION, LATEST = 9, 12, -1
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def frame(request: Message, version: int, correlation_id: int = 1) -> bytes:
-    header = RequestHeader(request.API_KEY, version, correlation_id, "raw")
-    return with_size(encode_request_header(header) + encode(request, version))
-
-
-def with_size(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
 
 
 def produce_frame(
@@ -88,42 +74,8 @@ def fetch_frame(
     return frame(request, FETCH_VERSION)
 
 
-class RawClient:
-    """One socket; one request at a time unless frames are sent by hand."""
-
-    def __init__(
-        self, address: tuple[str, int], timeout: float = 30.0, source: str = "127.0.0.1"
-    ) -> None:
-        self.socket = socket.create_connection(address, timeout, source_address=(source, 0))
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def receive(self) -> bytes:
-        """One whole frame without its length; ConnectionError if the broker hangs up."""
-        (size,) = struct.unpack(">i", self.receive_exactly(4))
-        return self.receive_exactly(size)
-
-    def receive_exactly(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
-            chunk = self.socket.recv(size - len(found))
-            if not chunk:
-                raise ConnectionError("closed by the broker")
-            found += chunk
-        return bytes(found)
-
-    def is_hung_up(self) -> bool:
-        """Waits for the broker's next word: True if that is goodbye."""
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionError:
-            return True
-
-    def answer(self, response: type[M], version: int) -> M:
-        data = memoryview(self.receive())
-        _, at = decode_response_header(response.API_KEY, version, data)
-        return decode(response, version, data, at)
+class RawClient(RawConnection):
+    """One request at a time unless frames are sent by hand."""
 
     def exchange(self, request: Message, version: int, response: type[M]) -> M:
         self.send(frame(request, version))
@@ -193,20 +145,6 @@ class RawClient:
             assert [r.offset for r in got] == list(range(len(found), len(found) + len(got)))
             found += got
         return found
-
-    def close(self) -> None:
-        self.socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def decoded(data: Any) -> list[Record]:

@@ -14,7 +14,8 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.broker import connection as broker_connection
 from tests.broker_process import BrokerProcess, eventually
-from tests.faults.raw_client import RawClient, fetch_frame, produce_frame, with_size
+from tests.faults.raw_client import RawClient, fetch_frame, produce_frame
+from tests.raw_connection import with_size
 
 TOPIC = "orders"
 MB = 1 << 20

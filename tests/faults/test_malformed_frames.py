@@ -47,8 +47,8 @@ from tests.faults.raw_client import (
     all_requests,
     now_ms,
     produce_frame,
-    with_size,
 )
+from tests.raw_connection import with_size
 from tests.unit.wire.random_messages import random_message
 
 FRAMES = 100_000
