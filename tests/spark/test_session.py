@@ -13,7 +13,9 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
+from barnabas.model import TopicPartition
 
 TIMEOUT_S = 200
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
@@ -154,3 +156,71 @@ def test_a_stream_is_followed_until_it_is_interrupted(servers: str) -> None:
         process.kill()
         process.communicate()
     assert (process.returncode, errors.strip()) == (130, b"")
+
+
+WITHOUT_EFFECT = """
+import sys
+import barnabas.spark
+spark = barnabas.spark.session("local[2]", archive=False, short=True)
+servers, topic = ("kafka.bootstrap.servers", sys.argv[1]), "web-orders"
+read = spark.readStream.format("barnabas").option(*servers).option("kafka.group.id", "g")
+rows = read.option("subscribe", topic).option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 40)
+write = rows.load().select("key").selectExpr("key as value").writeStream.format("barnabas").option(*servers)
+write = write.option("topic", "copy").option("kafka.linger.ms", 5).option("checkpointLocation", sys.argv[2])
+query = write.trigger(availableNow=True).start()
+query.awaitTermination()
+print(len(query.recentProgress))
+batch = spark.range(3).selectExpr("cast(id as string) as value").write.format("barnabas").option(*servers)
+batch.option("topic", "copy").option("kafka.linger.ms", 5).mode("append").save()
+spark.stop()
+"""
+
+
+def test_what_has_no_effect_is_said_once_for_each_query(servers: str, tmp_path: Path) -> None:
+    with Cluster(servers) as client:
+        Admin(client).create_topics([NewTopic(name="copy", partitions=1)])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EFFECT, servers, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) >= 2
+    assert done.stderr.splitlines() == [
+        "kafka.group.id has no effect: no consumer group is used",
+        "kafka.linger.ms has no effect here",
+        "kafka.linger.ms has no effect here",
+    ]
+
+
+IN_A_THREAD = """
+import sys, threading
+import barnabas.spark
+spark = barnabas.spark.session("local[2]", archive=False, short=True)
+rows = spark.range(3).selectExpr("cast(id as string) as value").write.format("barnabas")
+rows = rows.option("kafka.bootstrap.servers", sys.argv[1]).option("topic", "threads").mode("append")
+def save():
+    print(barnabas.spark.session() is spark)
+    rows.save()
+thread = threading.Thread(target=save)
+thread.start()
+thread.join()
+spark.stop()
+"""
+
+
+def test_a_thread_writes_once_it_has_taken_up_the_session(servers: str) -> None:
+    with Cluster(servers) as client:
+        Admin(client).create_topics([NewTopic(name="threads", partitions=1)])
+        done = subprocess.run(
+            [sys.executable, "-c", IN_A_THREAD, servers],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert (done.stdout, done.stderr) == ("True\n", "")
+        partition = TopicPartition("threads", 0)
+        assert latest_offsets(client, [partition]) == {partition: 3}

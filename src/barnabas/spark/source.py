@@ -11,7 +11,10 @@ query, and remembers the ids of its topics (topic_ids.py).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +37,7 @@ from pyspark.sql.types import StructType
 from barnabas.client.blocking import now_ms, pause
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.spark.cache import digest
 from barnabas.spark.fetching import read_range
 from barnabas.spark.lookup import Lookup
 from barnabas.spark.options import ReadOptions, parse_read, parse_write
@@ -91,7 +95,7 @@ class TopicSource(DataSource):  # type: ignore[misc]
         if overwrite:
             raise ConfigError("mode", "records cannot be overwritten; use mode('append')")
         check_written(schema, options.topic)
-        warn(options.warnings)
+        warn(options.warnings, sorted(self.options.items()))
         if options.topic is not None:
             check_topic_exists(options, options.topic)
         return BatchWriter(options, schema.fieldNames())
@@ -100,16 +104,32 @@ class TopicSource(DataSource):  # type: ignore[misc]
         """Made anew for every batch and for every commit, so nothing is asked of the cluster here."""
         options = parse_write(self.options)
         check_written(schema, options.topic)
-        warn(options.warnings)
+        warn(options.warnings, sorted(self.options.items()))
         return StreamWriter(options, schema.fieldNames())
 
 
-def warn(warnings: Sequence[str]) -> None:
-    """Once per process: Spark makes its readers and writers several times for one query."""
+def warn(warnings: Sequence[str], options: object) -> None:
+    """Once for the same options: Spark makes a reader or writer several times for one query, a sink even anew for every
+    batch and in two processes. They share a directory, which Spark deletes when it ends."""
+    shared = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     for warning in warnings:
-        if warning not in said:
-            said.add(warning)
-            log.warning("%s", warning)
+        mark = digest(warning, options)
+        if mark in said:
+            continue
+        said.add(mark)
+        # Where no file can be made, twice is better than never.
+        with suppress(OSError):
+            if shared and not made_first(Path(shared, f"barnabas-said-{mark}")):
+                continue
+        log.warning("%s", warning)
+
+
+def made_first(path: Path) -> bool:
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 # ---- tasks ------------------------------------------------------------------------------------------------------
@@ -190,7 +210,7 @@ def look_up_bound(
 class BatchReader(RangeReader, DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[RangePartition]:
         """Both ends are fixed here, before the job: what is written while it runs is for the next one."""
-        warn(self.options.warnings)
+        warn(self.options.warnings, self.options)
         lookup = Lookup(self.options)
         try:
             spans = lookup.spans(lookup.partitions(strict=True))
@@ -229,7 +249,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def lookup(self) -> Lookup:
         """Made when first used: the reader is also sent to tasks, which need none."""
         if self.known_lookup is None:
-            warn(self.options.warnings)
+            for warning in self.options.warnings:
+                log.warning("%s", warning)
             self.known_lookup = Lookup(self.options)
         return self.known_lookup
 
