@@ -77,7 +77,10 @@ def tools(
     tmp_path_factory: pytest.TempPathFactory,
     java: Java,
     kafka_jars: Jars,
+    ours: BrokerProcess,
 ) -> Tools:
     """Of each release in turn."""
     scratch = tmp_path_factory.mktemp("tools")
-    return Tools(release=request.param, java=java, jars=kafka_jars, scratch=scratch)
+    found = Tools(release=request.param, java=java, jars=kafka_jars, scratch=scratch)
+    found.lay_classes_ready(ours.bootstrap_servers)
+    return found

@@ -47,7 +47,8 @@ def command(
         *options,
         f"-Dlog4j.configuration={written(scratch / 'log4j.properties', LOG4J_1).as_uri()}",
         f"-Dlog4j2.configurationFile={written(scratch / 'log4j2.properties', LOG4J_2)}",
-        "-Djava.awt.headless=true",
+        # Java's own log would go to standard output, between a tool's lines.
+        *("-Xlog:disable", "-Djava.awt.headless=true"),
         *("-cp", class_path, main_class, *arguments),
     ]
 

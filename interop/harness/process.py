@@ -28,7 +28,11 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 T = TypeVar("T")
 
-FAULT = re.compile(r"(?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b.*|.*\b(?:ERROR|FATAL)\b.*")
+THROWN = re.compile(
+    r"^(?:Exception in thread \S+ )?((?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
+)
+CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+COMPLAINT = re.compile(r"^.*\b(?:ERROR|FATAL)\b.*$", re.MULTILINE)
 
 
 def die_with_parent() -> None:
@@ -96,12 +100,17 @@ class Process:
 
 
 def fault_in(log: str) -> str:
-    """The line of a Java log that says what went wrong: the deepest cause, else the first complaint."""
-    causes: list[str] = re.findall(r"^Caused by: (.+)$", log, re.MULTILINE)
-    if causes:
-        return causes[-1]
-    found = FAULT.search(log)
-    return found[0] if found else ""
+    """What went wrong, in one line: the first exception and, where it says more, its deepest cause."""
+    if not (thrown := THROWN.search(log)):
+        complaint = COMPLAINT.search(log)
+        return complaint[0] if complaint else ""
+    trace = log[thrown.end() :]
+    if after := THROWN.search(trace):
+        trace = trace[: after.start()]
+    causes = CAUSE.findall(trace)
+    if causes and causes[-1].partition(": ")[2] not in thrown[1]:
+        return f"{thrown[1]} ({causes[-1]})"
+    return thrown[1]
 
 
 def tail(log: str) -> str:

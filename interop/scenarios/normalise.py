@@ -1,0 +1,158 @@
+"""An answer as values that two brokers can have in common: laid flat, without what each of them chooses for itself.
+
+Lists whose items have a name or a number are laid out by that, so their order does not matter. Ids, times, addresses
+and sizes of disks are replaced by a word that says what they were. Texts for people are kept apart: brokers word them
+differently, and clients act on codes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from uuid import UUID
+
+from barnabas.errors import ErrorCode, RemoteWireError
+from barnabas.model import ZERO_ID
+from barnabas.wire.records import HEADER_SIZE, batch_headers
+
+HOUR_MS = 3_600_000
+NAMING = ("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id")
+NAMING += ("api_key", "resource_name", "key", "log_dir")
+FOR_PEOPLE = frozenset({"error_message", "batch_index_error_message", "documentation"})
+CHOSEN = frozenset({"host", "port", "cluster_id", "log_dir", "total_bytes", "usable_bytes"})
+IGNORED = frozenset({"throttle_time_ms"})
+
+Flat = dict[str, object]
+
+
+class Normaliser:
+    """For one broker: it learns which id each topic was given."""
+
+    def __init__(self) -> None:
+        self.topics: dict[UUID, str] = {}
+        self.now_ms = 0
+
+    def flat(self, message: object) -> tuple[Flat, Flat]:
+        """Values to compare, and texts for people."""
+        found: Flat = {}
+        texts: Flat = {}
+        self.learn(message)
+        for path, value in self.walk(message, ""):
+            last = path.rpartition(".")[2]
+            if last in FOR_PEOPLE:
+                texts[path] = value
+            elif last not in IGNORED:
+                found[path] = value
+        return found, texts
+
+    def learn(self, message: object) -> None:
+        named = items_of(message)
+        if named is not None:
+            given = dict(named)
+            name, topic_id = given.get("name"), given.get("topic_id")
+            if isinstance(name, str) and isinstance(topic_id, UUID) and topic_id != ZERO_ID:
+                self.topics[topic_id] = name
+            for value in given.values():
+                self.learn(value)
+        elif isinstance(message, tuple):
+            for item in message:
+                self.learn(item)
+
+    def walk(self, value: object, path: str) -> Iterator[tuple[str, object]]:
+        last = path.rpartition(".")[2]
+        named = items_of(value)
+        if named is not None:
+            for name, item in named:
+                yield from self.walk(item, f"{path}.{name}" if path else name)
+        elif last == "records" and isinstance(value, bytes | memoryview):
+            yield from self.batches(bytes(value), path)
+        elif isinstance(value, tuple | list):
+            yield from self.sequence(value, path)
+        else:
+            yield path, self.scalar(last, value)
+
+    def sequence(self, items: Sequence[object], path: str) -> Iterator[tuple[str, object]]:
+        keys = [key_of(item) for item in items]
+        if None in keys:
+            if items and items_of(items[0]) is None:
+                yield path, tuple(self.scalar("", item) for item in items)
+                return
+            keys = list(range(len(items)))
+        yield f"{path}.count", len(items)
+        seen: dict[object, int] = {}
+        for key, item in zip(keys, items, strict=True):
+            shown = self.scalar("", key) if path.rpartition(".")[2] != "results" or key else key
+            again = seen[shown] = seen.get(shown, 0) + 1
+            name = f"{shown}#{again}" if again > 1 else shown
+            yield from self.walk(item, f"{path}.{name}")
+
+    def scalar(self, name: str, value: object) -> object:
+        if name in CHOSEN:
+            return f"<{name}>" if value not in ("", -1, None) else value
+        if name == "session_id" and value:
+            return "<session>"
+        if name == "error_code" or name.endswith("_error_code"):
+            return ErrorCode(int(str(value))).name if isinstance(value, int) else value
+        if isinstance(value, UUID):
+            known = self.topics.get(value)
+            return f"<id of {known}>" if known is not None else str(value)
+        if isinstance(value, Enum):
+            return value.name
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, int) and abs(value - self.now_ms) < HOUR_MS:
+            return "<now>"
+        if isinstance(value, bytes | memoryview):
+            return digest(bytes(value))
+        return value
+
+    def batches(self, data: bytes, path: str) -> Iterator[tuple[str, object]]:
+        """Whatever can be read as batches, field by field; anything else as it is."""
+        view = memoryview(data)
+        end = 0
+        try:
+            for number, (at, header) in enumerate(batch_headers(view)):
+                end = at + header.size
+                body = view[at + HEADER_SIZE : end]
+                shown = {name: self.scalar("", item) for name, item in header._asdict().items()}
+                if "<now>" in shown.values():
+                    del shown["crc"]
+                for name, item in shown.items():
+                    yield f"{path}.{number}.{name}", item
+                yield f"{path}.{number}.body", digest(bytes(body))
+        except RemoteWireError:
+            pass
+        yield f"{path}.rest", digest(data[end:])
+
+
+def items_of(value: object) -> Iterable[tuple[str, object]] | None:
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=True))
+    if isinstance(value, Mapping):
+        return [(str(key), item) for key, item in value.items()]
+    return None
+
+
+def key_of(item: object) -> object:
+    """What an item of a list is called: its name, else its number, else its id."""
+    named = items_of(item)
+    if named is None:
+        return None
+    given = dict(named)
+    for name in NAMING:
+        if name in given:
+            key = given[name]
+            if key in (None, "") and "topic_id" in given:
+                return given["topic_id"]
+            return key
+    return given.get("topic_id")
+
+
+def digest(data: bytes) -> str:
+    if len(data) <= 16:
+        return f"0x{data.hex()}"
+    return f"{len(data)} bytes {hashlib.sha256(data).hexdigest()[:12]}"

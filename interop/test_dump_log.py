@@ -1,0 +1,138 @@
+"""kafka-dump-log over our files: it reads them as Kafka does, and writes every fault it finds to standard error."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from interop.harness.tools import Outcome, Tools
+from tests.broker_process import BrokerProcess
+from tests.compatibility.raw import Raw
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+RECORDS_PER_CODEC = 400
+TOPIC = "letters"
+# Many segments, and many entries in each index.
+SETTINGS = {"log.segment.bytes": "32768", "log.index.interval.bytes": "512"}
+# Kafka 4.3's tool expects every file to begin at offset 0, and says this of Kafka's own files too.
+FIRST_OF_A_FILE = re.compile(
+    r"Non-consecutive offsets in \S+/0*(\d+)\.log\n  -1 is followed by \1\n"
+)
+STATES = ("running", "recovered", "stopped")
+
+
+@pytest.fixture(scope="module")
+def partitions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One partition's directory as it was while the broker ran, after a kill -9, and after a clean stop."""
+    directory = tmp_path_factory.mktemp("dumped")
+    found = {}
+
+    def keep(state: str) -> None:
+        found[state] = directory / state / f"{TOPIC}-0"
+        shutil.copytree(broker.log_dir / f"{TOPIC}-0", found[state])
+
+    with BrokerProcess(directory / "data", SETTINGS) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            raw.create_topic(TOPIC)
+        for codec in CODECS:
+            produce(broker.bootstrap_servers, codec)
+        keep("running")
+        broker.kill()
+        broker.start()
+        keep("recovered")
+        broker.stop(signal.SIGTERM)
+        keep("stopped")
+    return found
+
+
+def produce(servers: str, codec: str) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "batch.num.messages": 20,
+        }
+    )
+    for number in range(RECORDS_PER_CODEC):
+        key, value = f"key-{number % 7}", f"{codec} {number} {hash((codec, number)):x}" * 3
+        producer.produce(TOPIC, value, key=key, headers={"codec": codec}, partition=0)
+    assert producer.flush(30) == 0
+
+
+def dump(tools: Tools, files: list[Path], *arguments: str) -> Outcome:
+    names = ",".join(str(path) for path in files)
+    return tools.succeed("kafka-dump-log", "--files", names, *arguments)
+
+
+def files_of(partition: Path, *suffixes: str) -> list[Path]:
+    found = sorted(path for path in partition.iterdir() if path.suffix in suffixes)
+    assert found, f"nothing ends in {suffixes}: {sorted(partition.iterdir())}"
+    return found
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_kafka_dump_log_reads_every_record_of_ours_and_finds_no_fault(
+    tools: Tools, partitions: dict[str, Path], state: str
+) -> None:
+    logs = files_of(partitions[state], ".log")
+    assert len(logs) > 3
+    dumped = dump(tools, logs, "--deep-iteration", "--print-data-log")
+    assert FIRST_OF_A_FILE.sub("", dumped.stderr) == ""
+    offsets = [
+        int(offset) for offset in re.findall(r"^\| offset: (\d+) ", dumped.stdout, re.MULTILINE)
+    ]
+    assert offsets == list(range(len(CODECS) * RECORDS_PER_CODEC))
+    batches = re.findall(
+        r"^baseOffset: .*compresscodec: (\w+) .*isvalid: (\w+)", dumped.stdout, re.MULTILINE
+    )
+    assert {codec.lower() for codec, _ in batches} == set(CODECS)
+    assert {valid for _, valid in batches} == {"true"}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_kafka_dump_log_finds_our_indexes_and_snapshots_in_step_with_the_log(
+    tools: Tools, partitions: dict[str, Path], state: str
+) -> None:
+    indexes = files_of(partitions[state], ".index", ".timeindex")
+    entries = dump(tools, indexes)
+    assert entries.stderr == ""
+    assert len(re.findall(r"^offset: \d+ position: \d+$", entries.stdout, re.MULTILINE)) > 20
+    assert len(re.findall(r"^timestamp: \d+ offset: \d+$", entries.stdout, re.MULTILINE)) > 3
+    assert dump(tools, indexes, "--verify-index-only").stderr == ""
+
+    snapshots = dump(tools, files_of(partitions[state], ".snapshot"))
+    assert snapshots.stderr == ""
+    assert re.search(
+        r"^producerId: \d+ producerEpoch: 0 .*lastSequence: \d+", snapshots.stdout, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_kafka_would_not_build_our_indexes_anew(
+    tools: Tools, partitions: dict[str, Path], state: str
+) -> None:
+    indexes = files_of(partitions[state], ".index", ".timeindex")
+    checked = dump(tools, indexes, "--index-sanity-check")
+    assert checked.stderr == ""
+    passed = checked.stdout.count(" passed sanity check.")
+    assert passed + checked.stdout.count(" is empty.") == len(indexes)
+    assert passed > len(indexes) / 2
+
+
+def test_kafka_dump_log_would_tell_of_a_fault(
+    tools: Tools, partitions: dict[str, Path], tmp_path: Path
+) -> None:
+    spoilt = shutil.copytree(partitions["stopped"], tmp_path / f"{TOPIC}-0")
+    index = spoilt / f"{0:020}.index"
+    log = index.with_suffix(".log")
+    index.write_bytes(index.read_bytes()[:3] + b"\x01" + index.read_bytes()[4:])
+    log.write_bytes(log.read_bytes()[:-1] + b"\x00\xff"[log.read_bytes()[-1] == 0 :][:1])
+    dumped = dump(tools, [index, log])
+    assert "Mismatches in" in dumped.stderr
+    assert "isvalid: false" in dumped.stdout
