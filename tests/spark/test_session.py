@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -224,3 +225,42 @@ def test_a_thread_writes_once_it_has_taken_up_the_session(servers: str) -> None:
         assert (done.stdout, done.stderr) == ("True\n", "")
         partition = TopicPartition("threads", 0)
         assert latest_offsets(client, [partition]) == {partition: 3}
+
+
+WITH_ANOTHER_PYTHON = """
+import sys
+from pyspark.sql import SparkSession
+import barnabas.spark
+if sys.argv[1] == "begun":
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    barnabas.spark.session(python=None if sys.argv[1] == "begun" else sys.argv[1], archive=False)
+except barnabas.spark.launcher.NoSpark as error:
+    print(error)
+"""
+
+
+def said_of(python: str, *, begun: bool = False) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_ANOTHER_PYTHON, "begun" if begun else python],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": python},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_python_that_cannot_run_the_workers_is_named_with_what_to_do(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare")
+    bare = f"{tmp_path}/bare/bin/python"
+    lacks = "cannot import cramjam, crc32c, numpy, pyarrow; there, run: "
+    fix = f"{bare} -m pip install cramjam crc32c numpy pyarrow; or set PYSPARK_PYTHON to a Python that has them"
+    assert said_of(bare).endswith(f"{lacks}{fix}\n")
+    assert said_of(bare, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
+    nowhere = said_of(f"{tmp_path}/nowhere")
+    assert (
+        f"cannot use the Python {tmp_path}/nowhere: there is none; give python= or set" in nowhere
+    )

@@ -14,6 +14,7 @@ Whatever is set in `config` wins over what is set here.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from barnabas.spark.progress import show_progress
 from barnabas.spark.shipping import missing_here, package_zip
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -116,7 +118,9 @@ def session(
             java_options=" ".join(filter(None, java_options)),
             python=python,
         )
-    prepare(spark, progress=progress, only_ours=short)
+    # A session that was begun without us may run any Python, on this machine too.
+    same_python = running is None and GATEWAY not in os.environ and python is None
+    prepare(spark, progress=progress, only_ours=short, same_python=same_python)
     return spark
 
 
@@ -137,13 +141,16 @@ def session_of_other_thread() -> SparkSession | None:
     return running
 
 
-def prepare(spark: SparkSession, *, progress: bool, only_ours: bool) -> None:
+def prepare(
+    spark: SparkSession, *, progress: bool, only_ours: bool, same_python: bool = False
+) -> None:
     """Our code where Spark needs it; once for every Spark."""
     context = spark.sparkContext
     if context.applicationId in PREPARED:
         return
     try:
-        if not is_local(context.master):
+        runs_this_python = same_python or context.pythonExec == sys.executable
+        if not (is_local(context.master) and runs_this_python):
             ship(spark)
         if only_ours:
             look_for_no_other_sources(spark)
@@ -331,12 +338,31 @@ def look_for_no_other_sources(spark: SparkSession) -> None:
 
 def ship(spark: SparkSession) -> None:
     """The package to every worker, and a look whether what it needs is there."""
+    from py4j.protocol import Py4JJavaError
+
     context = spark.sparkContext
     context.addPyFile(str(package_zip(cache_directory())))
-    found = context.parallelize([0, 1], 2).mapPartitions(lambda _: [missing_here()]).collect()
+    looks = context.parallelize([0, 1], 2).mapPartitions(lambda _: [missing_here()])
+    try:
+        found = looks.collect()
+    except Py4JJavaError as error:
+        raise unusable_python(context, str(error)) or error from None
     missing = sorted({name for names in found for name in names})
     if missing:
         raise NoSpark(
             f"the workers of {context.master} cannot import {', '.join(missing)}; "
-            f"there, run: {shlex.quote(context.pythonExec)} -m pip install {' '.join(missing)}"
+            f"there, run: {shlex.quote(context.pythonExec)} -m pip install {' '.join(missing)}; "
+            "or set PYSPARK_PYTHON to a Python that has them"
         )
+
+
+def unusable_python(context: SparkContext, told: str) -> NoSpark | None:
+    """What Spark says at length of a Python that is not there, or of another version than this one."""
+    hint = "give python= or set PYSPARK_PYTHON to one that has what barnabas[spark] needs"
+    who = f"the workers of {context.master} cannot use the Python {context.pythonExec}"
+    if "Cannot run program" in told:
+        return NoSpark(f"{who}: there is none; {hint}")
+    if found := re.search(r"PYTHON_VERSION_MISMATCH\][^\n]*?different version: (\S+)", told):
+        here = ".".join(map(str, sys.version_info[:2]))
+        return NoSpark(f"{who}: it is {found[1]} and this one {here}; {hint}")
+    return None
