@@ -26,6 +26,9 @@ SCRIPT = """
 import json, os, sys
 import barnabas.spark
 home = os.environ.get("JAVA_HOME")
+def python(_):
+    import pyspark
+    return [sys.executable, os.path.isfile(pyspark.__file__)]
 spark = barnabas.spark.session("local[2]", catalog=sys.argv[1], archive=False)
 same = barnabas.spark.session()
 if sys.argv[2] == "make":
@@ -35,7 +38,7 @@ print(json.dumps({
     "same": same is spark,
     "home": os.environ.get("JAVA_HOME") == home,
     "shuffles": spark.conf.get("spark.sql.shuffle.partitions"),
-    "python": spark.sparkContext.pythonExec,
+    "python and an unpacked pyspark": spark.sparkContext.parallelize([0], 1).map(python).first(),
 }))
 spark.stop()
 """
@@ -57,7 +60,7 @@ def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path) -> None:
             "same": True,
             "home": True,
             "shuffles": "2",
-            "python": sys.executable,
+            "python and an unpacked pyspark": [sys.executable, True],
         }
         assert done.stderr == ""
     # Nothing of it lies about where the program was started.

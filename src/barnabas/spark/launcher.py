@@ -29,6 +29,7 @@ from barnabas.spark.class_archive import ON_TOP, class_archive, make_when_idle
 from barnabas.spark.java import Java, find_java, launcher_home
 from barnabas.spark.progress import show_progress
 from barnabas.spark.shipping import missing_here, package_zip
+from barnabas.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -212,7 +213,7 @@ def open_session(
     quiet_errors()
     with environment(
         JAVA_HOME=str(launcher_home(java, cache)),
-        PYSPARK_PYTHON=worker_python(master, python, os.environ),
+        PYSPARK_PYTHON=worker_python(python, os.environ, cache, local=is_local(master)),
         PYSPARK_DRIVER_PYTHON=sys.executable,
     ):
         try:
@@ -265,14 +266,6 @@ def local_cores(master: str) -> int:
     if not inner.isdigit() or int(inner) < 1:
         raise ConfigError("master", f"{master!r} is not a master; write local[*] or local[4]")
     return int(inner)
-
-
-def worker_python(master: str, given: str | None, environment: Mapping[str, str]) -> str:
-    if given is not None:
-        return given
-    if is_local(master):
-        return sys.executable
-    return environment.get("PYSPARK_PYTHON") or sys.executable
 
 
 def spark_home() -> Path:

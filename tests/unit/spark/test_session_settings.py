@@ -14,7 +14,6 @@ from barnabas.spark.launcher import (
     environment,
     local_cores,
     logging_file,
-    worker_python,
 )
 
 
@@ -59,14 +58,6 @@ def test_all_cores_are_those_this_process_may_use() -> None:
 def test_a_master_nobody_can_read_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"write local\[\*\] or local\[4\]"):
         local_cores("local[many]")
-
-
-def test_workers_run_the_python_of_this_process_unless_told_otherwise() -> None:
-    told = {"PYSPARK_PYTHON": "/far/python"}
-    assert worker_python("local[2]", None, told) == sys.executable
-    assert worker_python("yarn", None, told) == "/far/python"
-    assert worker_python("yarn", None, {}) == sys.executable
-    assert worker_python("yarn", "./env/bin/python", told) == "./env/bin/python"
 
 
 def test_the_environment_is_as_before_once_spark_has_started(
