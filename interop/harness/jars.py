@@ -29,6 +29,9 @@ STAMP = ".fetched-for"
 FETCH_TIMEOUT_S = 900
 PATIENCE = ("-Dmaven.wagon.http.retryHandler.count=3", "-Dmaven.wagon.rto=60000")
 
+# In full: for a short name Maven asks the registry what it means, and blames the name where nobody answers.
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies"
+
 NO_ANSWER = re.compile(
     r"Could not transfer|transfer failed|Unknown host|Connection (refused|reset|timed out)"
     r"|Connect to .* failed|Read timed out|Network is unreachable|in offline mode|status code: 5\d\d",
@@ -113,7 +116,7 @@ def fetch_set(
     shutil.rmtree(part, ignore_errors=True)
     command = [
         *(maven, "--batch-mode", "--quiet", "--update-snapshots", *PATIENCE),
-        *("--file", str(ARTIFACTS / f"{name}.xml"), "dependency:copy-dependencies"),
+        *("--file", str(ARTIFACTS / f"{name}.xml"), COPY),
         *(f"-DoutputDirectory={part}", "-DincludeScope=runtime"),
     ]
     try:
@@ -142,7 +145,7 @@ def fetch_set(
 def refusal(name: str, output: str) -> Exception:
     """What a failed Maven means, from what it wrote. It names the registry, and we do not repeat that."""
     first = next((line for line in output.splitlines() if "ERROR" in line), output.strip()[:300])
-    told = re.sub(r".*\[ERROR\] | in \w+ \(\S+\)| -> \[Help 1\]", "", first)
+    told = re.sub(r".*\[ERROR\] | in \w+ \(\S+\)| -> \[Help 1\]|\w+://\S+", "", first)
     if NO_ANSWER.search(output) and not NOT_THERE.search(output):
         return RegistryUnreachable(
             f"Maven's registry cannot be reached: {name} could not be fetched"

@@ -71,13 +71,16 @@ class Process:
         """The probe's first answer that is not None. StartFailed if the process ends before, or the time."""
         deadline = time.monotonic() + seconds
         while True:
-            if not self.is_running():
-                raise self.failed(fault_in(self.log()) or f"exit code {self.running.returncode}")
+            self.must_run()
             if (found := probe()) is not None:
                 return found
             if time.monotonic() > deadline:
                 raise self.failed(fault_in(self.log()) or f"no sign of it within {seconds:.0f} s")
             time.sleep(POLL_SECONDS)
+
+    def must_run(self) -> None:
+        if not self.is_running():
+            raise self.failed(fault_in(self.log()) or f"exit code {self.running.returncode}")
 
     def failed(self, why: str) -> StartFailed:
         return StartFailed(f"{self.name} did not start: {why}\n{tail(self.log())}")
@@ -100,9 +103,13 @@ class Process:
 
 
 def fault_in(log: str) -> str:
-    """What went wrong, in one line: the first exception and, where it says more, its deepest cause."""
-    if not (thrown := THROWN.search(log)):
-        complaint = COMPLAINT.search(log)
+    """What went wrong, in one line: the exception and, where it says more, its deepest cause.
+
+    The one told as an error, that is; those told as warnings before it were survived.
+    """
+    complaint = COMPLAINT.search(log)
+    thrown = (complaint and THROWN.search(log, complaint.start())) or THROWN.search(log)
+    if thrown is None:
         return complaint[0] if complaint else ""
     trace = log[thrown.end() :]
     if after := THROWN.search(trace):
