@@ -12,6 +12,7 @@ OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 TOPIC_ID = "topic_id: "
 ROOT_TEXTS = ("-checkpoint",)
+SNAPSHOT_ENTRIES_AT = producers.SNAPSHOT_HEAD.size + producers.SNAPSHOT_COUNT.size
 CHOSEN_PROPERTIES = ("cluster.id", "directory.id", "#")
 
 
@@ -67,13 +68,14 @@ def log_directory(directory: Path) -> dict[str, object]:
 
 
 def entries(layout: struct.Struct, data: bytes) -> tuple[tuple[int, ...], ...]:
-    whole = data[: len(data) - len(data) % layout.size]
-    found = list(layout.iter_unpack(whole))
-    while found and not any(found[-1]):
-        found.pop()
-    return tuple(found)
+    used = data.rstrip(b"\0")
+    whole = -(-len(used) // layout.size) * layout.size
+    return tuple(layout.iter_unpack(data[:whole]))
 
 
 def snapshot(data: bytes, normaliser: Normaliser) -> object:
-    found = producers.decode(data)
-    return str(found) if not hasattr(found, "states") else str(found.states)
+    """(id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, open transaction) of each."""
+    version, _ = producers.SNAPSHOT_HEAD.unpack_from(data)
+    found = producers.SNAPSHOT_ENTRY.iter_unpack(data[SNAPSHOT_ENTRIES_AT:])
+    shown = sorted(tuple(normaliser.scalar("", item) for item in entry) for entry in found)
+    return (version, *shown)

@@ -33,6 +33,7 @@ class Ask:
 
     request: Request
     version: int | None = None
+    patience_s: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

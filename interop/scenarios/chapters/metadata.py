@@ -1,0 +1,155 @@
+"""Metadata, DescribeConfigs, DescribeCluster, DescribeLogDirs: what a cluster says of itself."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.wire.apis import APIS
+from barnabas.wire.messages.cluster import (
+    DescribableLogDirTopic,
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+)
+from barnabas.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from interop.scenarios.asks import ask, create, describe, metadata, new_topic
+from interop.scenarios.step import Await, Step
+
+NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+VERSIONS = APIS[MetadataRequest.API_KEY].versions
+DESCRIBE_VERSIONS = APIS[DescribeConfigsRequest.API_KEY].versions
+
+STEPS: tuple[Step, ...] = (
+    ask("metadata: a topic to ask for", create(new_topic("known", 2))),
+    *(
+        ask(f"metadata: all topics, version {version}", MetadataRequest(topics=None), version)
+        for version in VERSIONS
+        if version >= 1
+    ),
+    ask("metadata: all topics, version 0", MetadataRequest(topics=()), 0),
+    *(
+        ask(f"metadata: one topic, version {version}", metadata("known", create=version < 4), version)
+        for version in VERSIONS
+    ),
+    ask("metadata: no topics", metadata()),
+    ask("metadata: a topic twice", metadata("known", "known")),
+    ask("metadata: an unknown topic", metadata("nobody")),
+    *(
+        ask(f"metadata: a bad name, creating: {create}", metadata("a/b", "", create=create))
+        for create in (False, True)
+    ),
+    ask("metadata: an unknown topic to be created", metadata("born", "born-2", create=True)),
+    Step(
+        name="metadata: it was created",
+        does=Await(request=metadata("born"), path="topics.born.partitions.0.leader_id", value=1),
+    ),
+    ask("metadata: a colliding topic to be created", metadata("a_b", create=True)),
+    ask(
+        "metadata: by id",
+        lambda given: MetadataRequest(
+            topics=(MetadataRequestTopic(given.topic_id("known")),),
+            allow_auto_topic_creation=False,
+        ),
+    ),
+    ask(
+        "metadata: an unknown id",
+        MetadataRequest(topics=(MetadataRequestTopic(NOBODY),), allow_auto_topic_creation=True),
+    ),
+    *(
+        ask(
+            f"metadata: by id, version {version}",
+            lambda given: MetadataRequest(
+                topics=(MetadataRequestTopic(given.topic_id("known"), "known"),)
+            ),
+            version,
+        )
+        for version in (10, 11, 12)
+    ),
+    ask(
+        "metadata: a null name, version 10",
+        MetadataRequest(topics=(MetadataRequestTopic(NOBODY, None),)),
+        10,
+    ),
+    ask(
+        "metadata: with authorized operations",
+        MetadataRequest(
+            topics=(MetadataRequestTopic(name="known"),),
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=True,
+        ),
+        9,
+    ),
+    # ---- settings
+    *(
+        ask(
+            f"configs: a topic, version {version}",
+            describe(
+                TOPIC, "set", include_synonyms=version >= 1, include_documentation=version >= 3
+            ),
+            version,
+        )
+        for version in DESCRIBE_VERSIONS
+    ),
+    ask("configs: a topic without settings", describe(TOPIC, "known", include_synonyms=True)),
+    ask("configs: without synonyms", describe(TOPIC, "set")),
+    ask("configs: two names", describe(TOPIC, "set", "retention.ms", "no.such.setting")),
+    ask("configs: an unknown topic", describe(TOPIC, "nobody")),
+    ask("configs: a bad name", describe(TOPIC, "a/b")),
+    ask("configs: an empty topic", describe(TOPIC, "")),
+    ask("configs: an unknown kind", describe(77, "x")),
+    ask("configs: kind 0", describe(0, "x")),
+    ask("configs: another broker", describe(BROKER, "77")),
+    ask("configs: a broker that is no number", describe(BROKER, "one")),
+    ask("configs: the defaults of all brokers", describe(BROKER, "")),
+    ask("configs: the broker", describe(BROKER, "1", include_synonyms=True)),
+    ask(
+        "configs: the broker, three names",
+        describe(BROKER, "1", "num.partitions", "log.retention.hours", "auto.create.topics.enable"),
+    ),
+    ask("configs: a broker's loggers", describe(ResourceType.BROKER_LOGGER, "77")),
+    ask("configs: metrics of clients", describe(ResourceType.CLIENT_METRICS, "nobody")),
+    ask(
+        "configs: one thing twice",
+        DescribeConfigsRequest(
+            resources=(
+                DescribeConfigsResource(TOPIC, "set", ("retention.ms",)),
+                DescribeConfigsResource(TOPIC, "set", ("segment.bytes",)),
+            )
+        ),
+    ),
+    ask("configs: nothing", DescribeConfigsRequest(resources=())),
+    # ---- the cluster
+    *(
+        ask(f"cluster: version {version}", DescribeClusterRequest(), version)
+        for version in APIS[DescribeClusterRequest.API_KEY].versions
+    ),
+    *(
+        ask(f"cluster: endpoints of type {kind}", DescribeClusterRequest(endpoint_type=kind))
+        for kind in (2, 3)
+    ),
+    ask(
+        "cluster: authorized operations",
+        DescribeClusterRequest(include_cluster_authorized_operations=True),
+    ),
+    *(
+        ask(
+            f"log dirs: version {version}",
+            DescribeLogDirsRequest(topics=(DescribableLogDirTopic("known", (0, 1)),)),
+            version,
+        )
+        for version in APIS[DescribeLogDirsRequest.API_KEY].versions
+    ),
+    ask("log dirs: everything", DescribeLogDirsRequest(topics=None)),
+    ask("log dirs: nothing", DescribeLogDirsRequest(topics=())),
+    ask(
+        "log dirs: unknown",
+        DescribeLogDirsRequest(
+            topics=(DescribableLogDirTopic("known", (0, 7)), DescribableLogDirTopic("nobody", (0,)))
+        ),
+    ),
+)

@@ -1,0 +1,43 @@
+"""The whole script, chapter by chapter. Later work adds a chapter, or steps to one."""
+
+from __future__ import annotations
+
+from barnabas.wire.messages.metadata import MetadataRequest
+from interop.scenarios.asks import ask, epoch_end, fetch, list_offsets
+from interop.scenarios.chapters import connections, metadata, produce, topics
+from interop.scenarios.chapters import fetch as fetching
+from interop.scenarios.step import ListLogDir, ListPartition, Restart, Step
+
+WRITTEN = (
+    *("p", "codecs", "compact", "stamped", "plain", "idem", "idem-2", "old"),
+    *("f", "many", "empty", "squeezed", "untimed", "segments", "early"),
+)
+
+
+def files(when: str) -> tuple[Step, ...]:
+    return tuple(
+        Step(name=f"files {when}: {topic}", does=ListPartition(topic=topic)) for topic in WRITTEN
+    )
+
+
+SCRIPT: tuple[Step, ...] = (
+    *topics.STEPS,
+    *metadata.STEPS,
+    *produce.STEPS,
+    *fetching.STEPS,
+    *connections.STEPS,
+    *files("in use"),
+    Step(name="restart", does=Restart()),
+    ask("restarted: all topics", MetadataRequest(topics=None)),
+    *(ask(f"restarted: start of {topic}", list_offsets(topic, -2)) for topic in ("f", "many", "p")),
+    *(ask(f"restarted: end of {topic}", list_offsets(topic, -1)) for topic in ("f", "many", "p")),
+    ask("restarted: fetch of what was deleted", fetch("f", {0: 0}), 12),
+    ask("restarted: fetch", fetch("f", {0: 6}), 12),
+    ask("restarted: end of the first epoch", epoch_end("f", 0)),
+    *produce.AFTER_RESTART,
+    *files("after a restart"),
+)
+AFTER_STOP: tuple[Step, ...] = (
+    *files("after a stop"),
+    Step(name="files after a stop: beside the partitions", does=ListLogDir()),
+)
