@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test faults interop check bench format clean
+.PHONY: demo test faults interop check bench bench-kafka format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -33,6 +33,9 @@ check: $(READY)             ## format, lint, types, unit and architecture tests:
 
 bench: $(READY)             ## speed, as tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
+
+bench-kafka: $(READY)       ## ours beside Apache Kafka 3.9 under the same loads, in turns: half an hour
+	$(BIN)/python -m benchmarks kafka
 
 format: $(READY)
 	$(BIN)/ruff format

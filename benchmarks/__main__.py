@@ -130,6 +130,30 @@ def spark(quick: bool, decode_only: bool) -> None:
 
 
 @cli.command()
+@click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
+@click.option("--only", type=click.Choice(["brokers", "spark"]), help="Half of it.")
+def kafka(quick: bool, only: str | None) -> None:
+    """The same loads on ours and on Apache Kafka 3.9, in turns: the ratios."""
+    # Needs Java, and jars that Maven fetches once.
+    from benchmarks import kafka, kafka_report, kafka_spark, spark
+    from interop.harness.unavailable import Unavailable
+
+    found: kafka.Found = {}
+    try:
+        if only != "spark":
+            found |= kafka.measure(kafka.QUICK if quick else kafka.FULL)
+        if only != "brokers":
+            found |= kafka_spark.measure(spark.QUICK if quick else spark.FULL)
+    except Unavailable as error:
+        raise click.ClickException(str(error)) from None
+    for line in kafka_report.table(found):
+        click.echo(line)
+    kafka_report.write_json(RESULTS / "kafka.json", found, quick=quick)
+    kafka_report.draw(RESULTS / "kafka.svg", found)
+    click.echo("written to benchmarks/results: kafka.json, kafka.svg", err=True)
+
+
+@cli.command()
 @click.argument("direction", type=click.Choice(["produce", "fetch"]))
 @click.option("--by", type=click.Choice(["calls", "lines"]), default="lines")
 @click.option("--top", default=25)

@@ -141,6 +141,12 @@ class BrokerProcess:
                 raise outcome.error
             return outcome.topic_id
 
+    def delete_topic(self, name: str) -> None:
+        with self.admin() as admin:
+            (outcome,) = admin.delete_topics([name])
+            if outcome.error:
+                raise outcome.error
+
     @contextlib.contextmanager
     def admin(self) -> Iterator[Admin]:
         with Cluster(self.bootstrap_servers) as cluster:

@@ -35,10 +35,10 @@ print(imported - began + without_imports, without_imports)
 """
 
 
-def process_to_first_record_s() -> float:
+def process_to_first_record_s(broker: BrokerProcess | None = None) -> float:
     """From the start of the process until a record of a topic it was told to create is acknowledged."""
     _, batch = exact_batch(KB, KB)
-    broker = BrokerProcess()
+    broker = broker or BrokerProcess()
     began = time.perf_counter()
     try:
         broker.start(f"{TOPIC}:1:1")

@@ -1,0 +1,196 @@
+"""Ours beside Apache Kafka 3.9: the same loads in turns, on the same machine, in one run; what counts is the ratio.
+
+One broker of each kind is up for the whole run, so that Kafka's Java has compiled what it will ever compile; the first
+round is for that, and is not counted. In every round each load goes to one broker and at once to the other, and who is
+first changes from round to round.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+import click
+
+from benchmarks import frames, latency, librdkafka, life
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.kafka_process import RUN_SCRIPT, RealKafka, real_kafka
+from benchmarks.loads import KB, MB, TOPIC, Cost, Load
+from benchmarks.suite import load_name
+from interop.harness import jvm
+from interop.harness.jars import KAFKA_3_9
+from interop.harness.tools import MAIN_CLASSES
+
+OURS, KAFKA = SIDES = ("ours", "kafka")
+Found = dict[str, dict[str, list[float]]]
+"""Values by what was measured and by side."""
+
+WAYS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
+BATCH_BYTES = {"frames": 16 * KB, "librdkafka": 128 * KB}
+"""16 KB is what Kafka's own producer sends at most by default; librdkafka would send up to 1 MB."""
+SPEED = re.compile(r"\(([\d.]+) MB/sec\)")
+PERF_TEST_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    bytes_of: dict[tuple[str, int], int]
+    partitions: tuple[int, ...]
+    rounds: int
+    latency_s: float
+    rate: int = 1000
+    start_rounds: int = 3
+
+
+FULL = Extent(
+    bytes_of={
+        ("frames", 100): 512 * MB,
+        ("frames", KB): 512 * MB,
+        ("librdkafka", 100): 64 * MB,
+        ("librdkafka", KB): 256 * MB,
+        ("perf-test", 100): 128 * MB,
+        ("perf-test", KB): 512 * MB,
+    },
+    partitions=(1, 8),
+    rounds=3,
+    latency_s=10,
+)
+QUICK = Extent(
+    bytes_of={("frames", KB): 128 * MB, ("librdkafka", KB): 64 * MB, ("perf-test", KB): 128 * MB},
+    partitions=(1,),
+    rounds=3,
+    latency_s=3,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Measures one thing on whichever broker it is given."""
+
+    name: str
+    run: Callable[[BrokerProcess], dict[str, float]]
+
+
+def measure(extent: Extent) -> Found:
+    found: Found = {}
+    with real_kafka() as kafka:
+        starts(found, kafka, extent.start_rounds)
+        with ExitStack() as stack:
+            brokers = {
+                OURS: stack.enter_context(BrokerProcess()),
+                KAFKA: stack.enter_context(kafka.broker()),
+            }
+            memory(found, brokers, "start")
+            rounds(found, brokers, list(steps(extent, kafka)), extent.rounds)
+            memory(found, brokers, "loads")
+    return found
+
+
+def note(found: Found, side: str, values: dict[str, float]) -> None:
+    for name, value in values.items():
+        found.setdefault(name, {one: [] for one in SIDES})[side].append(value)
+
+
+def starts(found: Found, kafka: RealKafka, count: int) -> None:
+    for _ in range(count):
+        note(found, OURS, {"start/first_record/s": life.process_to_first_record_s()})
+        first_record_s = life.process_to_first_record_s(kafka.broker())
+        note(found, KAFKA, {"start/first_record/s": first_record_s})
+
+
+def memory(found: Found, brokers: dict[str, BrokerProcess], after: str) -> None:
+    for side, broker in brokers.items():
+        note(found, side, {f"memory/after {after}/resident_mb": broker.resident_bytes() / 1e6})
+
+
+def rounds(
+    found: Found, brokers: dict[str, BrokerProcess], all_steps: list[Step], count: int
+) -> None:
+    turns = [
+        (number, step, side)
+        for number in range(count + 1)
+        for step in all_steps
+        for side in (SIDES if number % 2 else reversed(SIDES))
+    ]
+    with click.progressbar(
+        turns,
+        file=sys.stderr,
+        item_show_func=lambda turn: f"{turn[1].name}, {turn[2]}" if turn else "",
+    ) as shown:
+        for number, step, side in shown:
+            values = step.run(brokers[side])
+            brokers[side].delete_topic(TOPIC)
+            if number:
+                note(found, side, values)
+
+
+def steps(extent: Extent, kafka: RealKafka) -> Iterator[Step]:
+    for (way, record), partitions in product(extent.bytes_of, extent.partitions):
+        load = Load(
+            batch_bytes=BATCH_BYTES.get(way, 16 * KB),
+            record_bytes=record,
+            partitions=partitions,
+            total_bytes=extent.bytes_of[way, record],
+        )
+        run = partial(throughput, way, load) if way in WAYS else partial(perf_test, kafka, load)
+        yield Step(name=f"{way}: {load}", run=run)
+    yield Step(name="latency", run=partial(delays, extent))
+
+
+def throughput(way: str, load: Load, broker: BrokerProcess) -> dict[str, float]:
+    costs: tuple[Cost, Cost] = WAYS[way].run_produce_and_fetch(broker, load)
+    found = {}
+    for direction, cost in zip(("produce", "fetch"), costs, strict=True):
+        name = load_name(way, direction, load.record_bytes, load.batch_bytes, load.partitions)
+        found[f"{name}/mb_per_s"] = cost.mb_per_s
+        found[f"{name}/cpu_s_per_gb"] = cost.cpu_s_per_gb
+    return found
+
+
+def perf_test(kafka: RealKafka, load: Load, broker: BrokerProcess) -> dict[str, float]:
+    """Kafka's own load tool with its own defaults, in a Java that starts anew each time."""
+    broker.create_topic(TOPIC, load.partitions)
+    count = load.total_bytes // load.record_bytes
+    with TemporaryDirectory(prefix="barnabas-perf-test-") as scratch:
+        command = jvm.command(
+            kafka.java,
+            kafka.jars.class_path(KAFKA_3_9),
+            MAIN_CLASSES["kafka-producer-perf-test"],
+            *("--topic", TOPIC, "--throughput", "-1"),
+            *("--num-records", str(count), "--record-size", str(load.record_bytes)),
+            *("--producer-props", f"bootstrap.servers={broker.bootstrap_servers}", "acks=1"),
+            scratch=Path(scratch),
+            options=RUN_SCRIPT,
+        )
+        cpu_s = broker.cpu_s()
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PERF_TEST_TIMEOUT_S, check=True
+        )
+        cpu_s = broker.cpu_s() - cpu_s
+    # The last line sums up the whole run; its MB are 1,048,576 bytes.
+    speed = float(SPEED.findall(done.stdout)[-1]) * MB / 1e6
+    name = load_name("perf-test", "produce", load.record_bytes, load.batch_bytes, load.partitions)
+    return {
+        f"{name}/mb_per_s": speed,
+        f"{name}/cpu_s_per_gb": cpu_s / (count * load.record_bytes / 1e9),
+    }
+
+
+def delays(extent: Extent, broker: BrokerProcess) -> dict[str, float]:
+    acknowledged, consumed = latency.measure(
+        broker, acks=1, rate=extent.rate, seconds=extent.latency_s
+    )
+    return {
+        f"latency/acks=1/{event}/{part}_ms": value
+        for event, values in (("acknowledged", acknowledged), ("consumed", consumed))
+        for part, value in (("p50", values.p50_ms), ("p99", values.p99_ms))
+    }
