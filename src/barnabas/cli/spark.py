@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import code
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from barnabas.cli.output import note, plural
 from barnabas.cli.spark_failure import translated
 from barnabas.cli.sql import spark_session, told
 from barnabas.client.cluster import Cluster
+from barnabas.spark.progress import progress_paused
 from barnabas.spark.tables import register_topics
 
 TABLES_MAX = 100
@@ -94,4 +96,26 @@ def interact(names: dict[str, Any]) -> None:
         readline.parse_and_bind("tab: complete")
     if not sys.stdin.isatty():
         sys.ps1, sys.ps2 = "", ""
-    code.interact(banner="", local=names, exitmsg="")
+    Prompt(names).interact(banner="", exitmsg="")
+
+
+class Prompt(code.InteractiveConsole):
+    """While it waits, nothing is drawn over what is being typed."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        super().__init__(names)
+        self.context = names["sc"]
+
+    def raw_input(self, prompt: str = "") -> str:
+        with progress_paused():
+            return super().raw_input(prompt)
+
+    def showtraceback(self) -> None:
+        """An interruption ends what Spark is busy with, and needs no account of where Python was waiting for it."""
+        with progress_paused():
+            if not isinstance(sys.exception(), KeyboardInterrupt):
+                super().showtraceback()
+                return
+            with suppress(Exception):
+                self.context.cancelAllJobs()
+            self.write("KeyboardInterrupt\n")

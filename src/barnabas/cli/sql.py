@@ -27,6 +27,7 @@ from barnabas.cli.rows import ROWS_OF_A_TABLE, csv_lines, json_lines, table_text
 from barnabas.cli.spark_failure import translated
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
+from barnabas.spark.progress import progress_paused, stop_progress
 from barnabas.spark.tables import names_in, quoted, register_topics, topics_in, unquoted
 
 if TYPE_CHECKING:
@@ -150,9 +151,16 @@ def spark_session(
     logging.getLogger().addHandler(logging.NullHandler())
     # PySpark's own handler talks to Java in the middle of whatever was being said to Java.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield spark
-    # Not after an interruption: with this process Java ends too, whatever it is busy with.
+    try:
+        yield spark
+    except BaseException:
+        # Whatever is said of it stands on a line of its own; with this process Java ends too.
+        stop_progress()
+        raise
     with suppress(Exception):
+        # A stream that runs when Spark ends dies of it with a page of Java's stack.
+        for query in spark.streams.active:
+            query.stop()
         spark.stop()
 
 
@@ -168,6 +176,11 @@ def told(topics: list[str]) -> Iterator[None]:
         raise translated(error, topics) from None
 
 
+def print_out(data: bytes) -> None:
+    with progress_paused():
+        write_out(data)
+
+
 # ---- once -----------------------------------------------------------------------------------------------------
 
 
@@ -176,18 +189,20 @@ def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
     match form:
         case Form.PARQUET:
             rows.write.parquet(str(target))
-            note(f"written to {target}")
+            with progress_paused():
+                note(f"written to {target}")
         case Form.TABLE:
             if names:
                 found = rows.limit(ROWS_OF_A_TABLE + 1).collect()
                 more = len(found) > ROWS_OF_A_TABLE
-                write_out(table_text(names, found[:ROWS_OF_A_TABLE], more=more))
+                print_out(table_text(names, found[:ROWS_OF_A_TABLE], more=more))
                 if more:
-                    note(f"there are more; add a limit, or use -o {Form.JSON} for all of them")
+                    with progress_paused():
+                        note(f"there are more; add a limit, or use -o {Form.JSON} for all of them")
         case Form.JSON:
             write_in_pieces(rows, partial(json_lines, names))
         case Form.CSV:
-            write_out(csv_lines([names]))
+            print_out(csv_lines([names]))
             write_in_pieces(rows, csv_lines)
 
 
@@ -195,7 +210,7 @@ def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> Non
     """A result of any size: Spark hands over one partition after the other."""
     iterator = rows.toLocalIterator(prefetchPartitions=True)
     while piece := list(islice(iterator, ROWS_AT_A_TIME)):
-        write_out(lines(piece))
+        print_out(lines(piece))
 
 
 # ---- as a stream ----------------------------------------------------------------------------------------------
@@ -225,7 +240,7 @@ def start_with_a_mode(
         ["append", "complete", "update"] if form is Form.TABLE else ["append", "update", "complete"]
     )
     if form is Form.CSV:
-        write_out(csv_lines([rows.columns]))
+        print_out(csv_lines([rows.columns]))
     for mode in modes:
         write_this = partial(write, is_whole=mode == "complete")
         writer = rows.writeStream.outputMode(mode).foreachBatch(write_this)
@@ -253,12 +268,12 @@ def write_batch(
             return
         match form:
             case Form.JSON:
-                write_out(json_lines(names, found))
+                print_out(json_lines(names, found))
             case Form.CSV:
-                write_out(csv_lines(found))
+                print_out(csv_lines(found))
             case _:
                 in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
-                write_out(in_place + table_text(names, found))
+                print_out(in_place + table_text(names, found))
     except OSError as error:
         failures.append(error)
         raise

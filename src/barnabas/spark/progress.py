@@ -3,8 +3,9 @@
     ━━━━━━━━━━━━━━━━━━╸━━━━━━━━━━━━  12/20 tasks  3 s
     counts  12,400 rows/s  lag 310  batch 17 in 212 ms
 
-Written to standard error and only if that is a terminal. The line is erased before anything else is printed by us, and
-when the work is done. A thread looks five times a second; Spark itself is not asked to call back.
+Written to standard error and only if that is a terminal. The line is erased before anything is printed to standard
+output, while a prompt waits, and when the work is done. A thread looks five times a second; Spark itself is not asked
+to call back.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,17 +29,106 @@ BAR = 32
 ERASE = "\r\x1b[K"
 
 
+class ProgressLine:
+    """The last line of the terminal, which everybody else who prints finds empty."""
+
+    def __init__(self, to: TextIO) -> None:
+        self.to = to
+        self.lock = threading.RLock()
+        self.shown = False
+        self.pauses = 0
+        self.within_a_line = False
+        """Somebody printed a text and not yet its end: drawn now, the line would take its place."""
+
+    def show(self, text: str) -> None:
+        with self.lock:
+            if self.pauses or self.within_a_line:
+                return
+            if text:
+                self.to.write(ERASE + cut(text, shutil.get_terminal_size().columns))
+                self.to.flush()
+                self.shown = True
+            else:
+                self.erase()
+
+    def erase(self) -> None:
+        with self.lock:
+            if self.shown:
+                self.to.write(ERASE)
+                self.to.flush()
+                self.shown = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        # The lock is not held on the way: who waits at a prompt must not keep others from printing.
+        with self.lock:
+            self.pauses += 1
+            self.erase()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.pauses -= 1
+
+
+class Beside:
+    """Standard output that erases the line before it prints. In all else it is the stream it stands for."""
+
+    def __init__(self, stream: TextIO, line: ProgressLine) -> None:
+        self.stream = stream
+        self.line = line
+
+    def write(self, text: str) -> int:
+        with self.line.paused():
+            if text:
+                self.line.within_a_line = not text.endswith("\n")
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        """Also what Python does before it writes a prompt past us."""
+        self.line.erase()
+        self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+lines: list[ProgressLine] = []
+"""None or one: a process has one terminal."""
+
+
+@contextmanager
+def progress_paused() -> Iterator[None]:
+    """No line is shown meanwhile, and none is left over from before."""
+    with ExitStack() as stack:
+        for line in lines:
+            stack.enter_context(line.paused())
+        yield
+
+
+def stop_progress() -> None:
+    """For good: the process is about to end, and may have something to say of it."""
+    for line in lines:
+        with line.lock:
+            line.pauses += 1
+            line.erase()
+
+
 def show_progress(spark: SparkSession, to: TextIO = sys.stderr) -> None:
     """Until the session stops. Where nobody watches, nothing is started."""
-    if to.isatty():
-        threading.Thread(
-            target=watch, args=(spark, to), name="barnabas-progress", daemon=True
-        ).start()
+    if not to.isatty():
+        return
+    if not lines:
+        lines.append(ProgressLine(to))
+        if sys.stdout.isatty():
+            sys.stdout = cast("TextIO", Beside(sys.stdout, lines[0]))
+    threading.Thread(
+        target=watch, args=(spark, lines[0]), name="barnabas-progress", daemon=True
+    ).start()
 
 
-def watch(spark: SparkSession, to: TextIO) -> None:
+def watch(spark: SparkSession, shown_on: ProgressLine) -> None:
     began: float | None = None
-    shown = False
     # Java is gone when the session stops or the process ends, in the middle of whatever is asked here.
     with suppress(Exception):
         while spark.sparkContext._jsc is not None:
@@ -48,15 +138,8 @@ def watch(spark: SparkSession, to: TextIO) -> None:
                 line = "   ".join(stream_text(query.lastProgress) for query in streams)
             else:
                 began, line = jobs_line(spark, began)
-            if line:
-                to.write(ERASE + cut(line, shutil.get_terminal_size().columns))
-            elif shown:
-                to.write(ERASE)
-            to.flush()
-            shown = bool(line)
-    if shown:
-        to.write(ERASE)
-        to.flush()
+            shown_on.show(line)
+    shown_on.erase()
 
 
 def jobs_line(spark: SparkSession, began: float | None) -> tuple[float | None, str]:
