@@ -18,6 +18,9 @@ OURS = re.compile(
     r"|^(?P<python>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<why>.+)$",
     re.MULTILINE,
 )
+JAVA = re.compile(
+    r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (?P<message>.*\S.*)$", re.MULTILINE
+)
 NOISE = re.compile(
     r"\n+(?:JVM stacktrace|== (?:Physical|DataFrame)|Driver stacktrace).*"
     r"|;\s*line \d+ pos \d+;?\n.*",
@@ -48,7 +51,7 @@ def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
         return no_table(text, topics)
     if ours := last_cause(text):
         return ours
-    lines = told_lines(text)
+    lines = told_lines(java_cause(text))
     if condition.startswith(WRONG_SQL):
         return ConfigError("SQL", "\n       ".join(lines[:LINES_MAX]))
     return QueryFailed(lines[0])
@@ -85,6 +88,14 @@ def last_cause(text: str) -> BarnabasError | None:
         key, _, why = cause["message"].partition(": ")
         return ConfigError(key, why or "cannot be used")
     return QueryFailed(cause["message"] or f"{cause['python']}: {cause['why']}")
+
+
+def java_cause(text: str) -> str:
+    """Of an error that PySpark did not take apart: what the innermost exception of Java says."""
+    if not text.startswith("An error occurred while calling"):
+        return text
+    found = [match["message"] for match in JAVA.finditer(text)]
+    return found[-1] if found else text
 
 
 def told_lines(text: str) -> list[str]:

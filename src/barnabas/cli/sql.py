@@ -17,6 +17,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -137,18 +138,19 @@ def lists_tables(query: str) -> bool:
 def spark_session(
     master: str | None, bootstrap_servers: str, *, short: bool
 ) -> Iterator[SparkSession]:
+    # py4j tells the root logger of every call that a signal or an error cuts short, before it raises.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         from barnabas.spark.launcher import session
 
-        spark = session(
-            master, app_name="barnabas sql", bootstrap_servers=bootstrap_servers, short=short
-        )
+        with interruptions(), held_back():
+            spark = session(
+                master, app_name="barnabas sql", bootstrap_servers=bootstrap_servers, short=short
+            )
     except ModuleNotFoundError as error:
         raise ConfigError(
             error.name or "pyspark", "is not installed; pip install 'barnabas[spark]'"
         ) from None
-    # py4j tells the root logger of every call that a signal or an error cuts short, before it raises.
-    logging.getLogger().addHandler(logging.NullHandler())
     # PySpark's own handler talks to Java in the middle of whatever was being said to Java.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -165,13 +167,45 @@ def spark_session(
 
 
 @contextmanager
+def held_back() -> Iterator[None]:
+    """Java, left alone while it starts, dies with a page of its stack on the terminal somebody already uses for other
+    things. So an interruption waits until Java can be ended; a second one does not."""
+    came = threading.Event()
+
+    def note_first(number: int, frame: FrameType | None) -> None:
+        if came.is_set():
+            signal.default_int_handler(number, frame)
+        came.set()
+
+    signal.signal(signal.SIGINT, note_first)
+    yield
+    if came.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptions() -> Iterator[None]:
+    """What PySpark does on its way out of a call that was interrupted may fail, and must not hide why."""
+    try:
+        yield
+    except Exception as error:
+        context: BaseException | None = error
+        while context is not None:
+            if isinstance(context, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            context = context.__context__
+        raise
+
+
+@contextmanager
 def told(topics: list[str]) -> Iterator[None]:
     """Whatever Spark raises, said in a few lines."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with interruptions():
+            yield
     except (PySparkException, Py4JError) as error:
         raise translated(error, topics) from None
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from barnabas.cli.failure import explain
 from barnabas.cli.rows import csv_lines, json_lines, plain, table_text
 from barnabas.cli.spark_failure import QueryFailed, translated
-from barnabas.cli.sql import Form, check_target, lists_tables
+from barnabas.cli.sql import Form, check_target, held_back, interruptions, lists_tables
 from barnabas.errors import ConfigError
 
 STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
@@ -68,6 +69,46 @@ def test_an_error_of_other_python_code_is_told_with_its_kind() -> None:
     error = translated(RuntimeError(text), [])
     assert isinstance(error, QueryFailed)
     assert str(error) == "ValueError: no such thing"
+
+
+def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() -> None:
+    text = (
+        "An error occurred while calling o60.getResult.\n"
+        ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+        "\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)\n"
+        "Caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED] no such user. SQLSTATE: P0001\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala)\n"
+        "\t... 8 more\n"
+    )
+    failed = translated(Exception(text), [])
+    assert isinstance(failed, QueryFailed)
+    assert str(failed).strip() == "no such user"
+
+
+def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptions():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("Answer from Java side is empty")
+    with pytest.raises(RuntimeError), interruptions():
+        raise RuntimeError("another")
+
+
+def test_an_interruption_waits_until_spark_has_started_and_a_second_does_not() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    has_started = False
+    try:
+        with pytest.raises(KeyboardInterrupt), held_back():
+            signal.raise_signal(signal.SIGINT)
+            has_started = True
+        assert has_started
+        with pytest.raises(KeyboardInterrupt), held_back():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the second is not held back")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_values_of_spark_become_plain_ones() -> None:
