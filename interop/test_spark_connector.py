@@ -1,0 +1,148 @@
+"""Spark's own connector on our broker, and our source and sink on a real Kafka: each does what the other does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import barnabas.spark
+from interop.harness.jars import SPARK_KAFKA, Jars
+from interop.harness.kafka import KafkaBroker
+from tests.broker_process import BrokerProcess
+from tests.compatibility.raw import Raw
+
+ROWS = 1000
+PARTITIONS = 3
+CONNECTOR, OURS = FORMATS = ("kafka", "barnabas")
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(scope="session")
+def spark(kafka_jars: Jars) -> Iterator[SparkSession]:
+    jars = ",".join(str(path) for path in kafka_jars.of(SPARK_KAFKA))
+    session = barnabas.spark.session(
+        "local[2]", progress=False, archive=False, config={"spark.jars": jars}
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["ours", "kafka"])
+def servers(request: pytest.FixtureRequest) -> str:
+    """One broker of ours, then one of Kafka's."""
+    broker: BrokerProcess | KafkaBroker = request.getfixturevalue(request.param)
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    name = f"spark-{uuid4().hex[:8]}"
+    with Raw(servers) as raw:
+        raw.create_topic(name, partitions=PARTITIONS)
+    return name
+
+
+def records(spark: SparkSession) -> DataFrame:
+    """Keys in several partitions, some null; values of which some are null; headers on all."""
+    return spark.range(ROWS).selectExpr(
+        "if(id % 10 = 0, null, cast(concat('key ', id % 50) as binary)) as key",
+        "if(id % 7 = 0, null, cast(concat('value ', id) as binary)) as value",
+        "array(struct('id' as key, cast(cast(id as string) as binary) as value)) as headers",
+    )
+
+
+def written(spark: SparkSession, form: str, servers: str, topic: str) -> None:
+    writer = records(spark).write.format(form).mode("append")
+    writer.option("kafka.bootstrap.servers", servers).option("topic", topic).save()
+
+
+def reading(reader: Any, form: str, servers: str, topic: str) -> DataFrame:
+    frame: DataFrame = (
+        reader.format(form)
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+    )
+    return frame
+
+
+def all_of(frame: DataFrame) -> list[Row]:
+    """Every column of every row. A null header array and none at all are the same to a reader."""
+    found = [
+        (*(row[name] for name in COLUMNS), [tuple(header) for header in row["headers"] or []])
+        for row in frame.collect()
+    ]
+    return sorted(found, key=lambda row: (row[3], row[4]))
+
+
+def contents(rows: list[Row]) -> list[Row]:
+    """What was written, without where and when it arrived."""
+    return sorted(((row[0], row[1], row[7]) for row in rows), key=repr)
+
+
+def places(rows: list[Row]) -> dict[bytes, set[int]]:
+    found: dict[bytes, set[int]] = {}
+    for row in rows:
+        if row[0] is not None:
+            found.setdefault(bytes(row[0]), set()).add(row[3])
+    return found
+
+
+@pytest.mark.parametrize("writer", FORMATS)
+def test_what_one_writes_both_read_alike(
+    spark: SparkSession, servers: str, topic: str, writer: str
+) -> None:
+    written(spark, writer, servers, topic)
+    by_connector = all_of(reading(spark.read, CONNECTOR, servers, topic))
+    by_ours = all_of(reading(spark.read, OURS, servers, topic))
+    assert by_ours == by_connector
+    expected = [
+        (row.key, row.value, [tuple(header) for header in row.headers])
+        for row in records(spark).collect()
+    ]
+    assert contents(by_ours) == sorted(expected, key=repr)
+
+
+def test_both_put_a_key_into_the_same_partition(
+    spark: SparkSession, servers: str, topic: str
+) -> None:
+    for form in FORMATS:
+        written(spark, form, servers, topic)
+    rows = all_of(reading(spark.read, OURS, servers, topic))
+    assert len(rows) == 2 * ROWS
+    assert {len(partitions) for partitions in places(rows).values()} == {1}
+
+
+@pytest.mark.parametrize("second", FORMATS)
+@pytest.mark.parametrize("first", FORMATS)
+def test_a_stream_goes_on_from_its_checkpoint_with_whichever_of_the_two(
+    spark: SparkSession, servers: str, topic: str, first: str, second: str, tmp_path: Path
+) -> None:
+    """Reading and writing: a query moves over by the change of one word, and nothing is read twice or left out."""
+    copy = f"{topic}-copy"
+    with Raw(servers) as raw:
+        raw.create_topic(copy, partitions=PARTITIONS)
+    for form in (first, second):
+        written(spark, OURS, servers, topic)
+        query = (
+            reading(spark.readStream, form, servers, topic)
+            .select("key", "value", "headers")
+            .writeStream.format(form)
+            .option("kafka.bootstrap.servers", servers)
+            .option("topic", copy)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        original = all_of(reading(spark.read, OURS, servers, topic))
+        copied = all_of(reading(spark.read, OURS, servers, copy))
+        assert contents(copied) == contents(original)
