@@ -359,10 +359,14 @@ class BarnabasError(Exception):
 class ApiError(BarnabasError):
     """The answer to a request, or to one item of it, is this error."""
 
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
+    def __init__(
+        self, code: ErrorCode, message: str = "", *, record_indexes: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+        self.record_indexes = record_indexes
+        """Which records of a produced batch are to blame, where it is single ones."""
 
 
 class WireError(BarnabasError):

@@ -168,7 +168,8 @@ class Topics:
         return config
 
     async def resume(self, tp: TopicPartition, assigned: tuple[BrokerId, ...]) -> LeaderAndIsr:
-        """The state a restarted broker leads with: a new leader epoch, since it was gone in between."""
+        """The state a restarted broker leads with. If it led before nobody else can have in between, so its epoch goes
+        on, as it does in Kafka when the only replica comes back."""
         path = znodes.state_path(tp)
         try:
             data, stat = await self.registry.get(path)
@@ -181,6 +182,8 @@ class Topics:
             return state
         before = znodes.decode_state(tp, data, version=stat.version)
         if self.broker_id not in assigned:
+            return before
+        if before.leader == self.broker_id and before.isr == (self.broker_id,):
             return before
         after = LeaderAndIsr(
             leader=self.broker_id,

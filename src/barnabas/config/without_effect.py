@@ -71,6 +71,8 @@ create.topic.policy.class.name | class | null | any value
     class that may refuse the creation of a topic
 alter.config.policy.class.name | class | null | any value
     class that may refuse a change of settings
+alter.config.policy.kraft.compatibility.enable | boolean | false | any value
+    tell that class of a change as brokers without ZooKeeper do
 authorizer.class.name | string | "" | any value
     class that decides who may do what; empty: everybody may do everything
 

@@ -226,4 +226,4 @@ def in_codec_of_topic(
     try:
         return recompress(batch, header, target, level=level, limit=PLAIN_BYTES_MAX)
     except RemoteWireError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

@@ -39,6 +39,7 @@ from barnabas.storage.segment import Segment
 from barnabas.storage.tail import Tail
 from barnabas.storage.timestamps import TimestampOffset
 from barnabas.wire.records import (
+    LOG_APPEND_TIME,
     BatchHeader,
     stamp,
     stamp_log_append_time,
@@ -51,7 +52,8 @@ LONG_MAX = 2**63 - 1
 
 
 class AppendInfo(NamedTuple):
-    """Where a produced batch went. `log_append_time` is −1 where the topic keeps the producer's time."""
+    """Where a produced batch went. `log_append_time` is −1 where the topic keeps the producer's time, but for a
+    duplicate, of which Kafka tells the timestamp either way."""
 
     first_offset: int
     last_offset: int
@@ -270,6 +272,8 @@ class Log:
         size = header[1] + 12
         if size > self.max_batch_bytes or size > self.segment_bytes:
             raise acceptance.too_large(size, self.config)
+        if header[5] & LOG_APPEND_TIME:
+            header = acceptance.in_producers_time(batch, header, self.config)
         timestamp = header[8]
         if self.looks_into_records or timestamp - now_ms > self.timestamp_after_max_ms:
             acceptance.check_records(batch, header, self.config, now_ms)
@@ -277,11 +281,10 @@ class Log:
         if producer_id >= 0:
             written = self.producers.check(header)
             if written is not None:
-                appended_at = written.timestamp if self.log_append_time else NO_TIMESTAMP
                 return AppendInfo(
                     written.first_offset,
                     written.last_offset,
-                    appended_at,
+                    written.timestamp,
                     self.log_start_offset,
                     True,
                 )

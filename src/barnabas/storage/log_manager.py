@@ -295,7 +295,14 @@ class LogManager:
     def checkpoint_log_starts(
         self, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
-        self.checkpoint(checkpoints.LOG_START, lambda log: log.log_start_offset, directories, sync)
+        """Of the logs that begin within their first segment: the others' files say where they begin."""
+        self.checkpoint(
+            checkpoints.LOG_START,
+            lambda log: log.log_start_offset,
+            directories,
+            sync,
+            only=lambda log: log.log_start_offset > log.segments[0].base_offset,
+        )
 
     def checkpoint(
         self,
@@ -303,10 +310,12 @@ class LogManager:
         offset_of: Callable[[Log], int],
         directories: Collection[str] | None,
         sync: bool,
+        *,
+        only: Callable[[Log], bool] = lambda _: True,
     ) -> None:
         for directory in self.directories:
             if directory not in self.offline and (directories is None or directory in directories):
-                offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory)}
+                offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory) if only(log)}
                 data = checkpoints.encode_offsets(offsets)
                 # Who wants it synced relies on it.
                 with self.guarding(directory, silent=not sync):

@@ -47,9 +47,11 @@ def largest(segments: Sequence[Segment]) -> TimestampOffset | None:
         segment.load_timestamps()
         if segment.size and (best is None or segment.largest_timestamp > best.largest_timestamp):
             best = segment
-    if best is None or best.largest_timestamp < 0:
+    if best is None:
         return None
-    found = best.find(best.largest_timestamp_offset)
+    # Without a timestamp anywhere, all are equal and the first is the largest.
+    untimed = best.largest_timestamp < 0
+    found = best.find(best.base_offset if untimed else best.largest_timestamp_offset)
     if found is None:
         return None
     record = max(open_batch(best, *found), key=lambda record: record.timestamp)

@@ -51,6 +51,7 @@ DELETE_HORIZON = 0x40
 BASE_OFFSET = struct.Struct(">q")
 EPOCH = struct.Struct(">i")
 CRC = struct.Struct(">I")
+LENGTH = struct.Struct(">i")
 ATTRIBUTES = struct.Struct(">h")
 TIMESTAMP = struct.Struct(">q")
 
@@ -136,6 +137,22 @@ def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]
         at += header.length + LOG_OVERHEAD
 
 
+class BadRequest(ApiError):
+    """Refused before the log was looked at, so that its start is not told."""
+
+
+def first_whole_batch(data: memoryview) -> memoryview:
+    """Without the beginning of another batch behind it: what is not whole counts as not sent."""
+    if len(data) >= HEADER_SIZE and data[MAGIC_AT] == MAGIC:
+        header = read_header(data)
+        behind = len(data) - header.size
+        if header.length >= HEADER_SIZE - LOG_OVERHEAD and behind > 0:
+            length = LENGTH.unpack_from(data, header.size + 8)[0] if behind > LOG_OVERHEAD else 0
+            if behind <= MAGIC_AT or length + LOG_OVERHEAD > behind:
+                return data[: header.size]
+    return data
+
+
 def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
     """The header of the one batch a producer sent for one partition, or ApiError with the code Kafka answers.
 
@@ -163,26 +180,25 @@ def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
 def check_attributes(attributes: int, produce_version: int) -> None:
     codec = attributes & COMPRESSION_MASK
     if codec > Compression.ZSTD:
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no codec {codec}")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {codec}")
     if codec == Compression.ZSTD and produce_version < 7:
         why = f"zstd needs Produce version 7, this is {produce_version}"
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
+        raise BadRequest(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
     if attributes & CONTROL:
         raise invalid("clients may not write control batches")
-    if attributes & LOG_APPEND_TIME:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets log append time")
 
 
 def refusal_of_format(data: memoryview, produce_version: int) -> ApiError:
     if len(data) <= MAGIC_AT:
-        return invalid("there is no record batch")
+        return BadRequest(ErrorCode.INVALID_RECORD, "there is no record batch")
     magic = data[MAGIC_AT]
     if magic > MAGIC:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {magic}")
     if magic == MAGIC:
-        return invalid("there is no whole record batch")
+        return BadRequest(ErrorCode.INVALID_RECORD, "there is no whole record batch")
     if produce_version >= 3:
-        return invalid(f"Produce version {produce_version} takes magic 2 only, this is {magic}")
+        why = f"Produce version {produce_version} takes magic 2 only, this is {magic}"
+        return BadRequest(ErrorCode.INVALID_RECORD, why)
     why = f"messages of magic {magic} are not converted; use a client that sends Produce version 3"
     return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
 
@@ -191,8 +207,9 @@ def refusal_of_length(header: BatchHeader, available: int) -> ApiError:
     if header.length < HEADER_SIZE - LOG_OVERHEAD:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have length {header.length}")
     if header.size > available:
-        return invalid(f"a batch of {header.size} bytes, but only {available} were sent")
-    return invalid("exactly one record batch per partition is allowed")
+        why = f"a batch of {header.size} bytes, but only {available} were sent"
+        return BadRequest(ErrorCode.INVALID_RECORD, why)
+    return BadRequest(ErrorCode.INVALID_RECORD, "exactly one record batch per partition is allowed")
 
 
 def invalid(why: str) -> ApiError:
@@ -211,6 +228,13 @@ def stamp_log_append_time(data: memoryview, at: int, now_ms: int) -> None:
     ATTRIBUTES.pack_into(data, at + CRC_START, header.attributes | LOG_APPEND_TIME)
     TIMESTAMP.pack_into(data, at + 35, now_ms)
     CRC.pack_into(data, at + 17, crc32c(data[at + CRC_START : at + header.size]))
+
+
+def stamp_create_time(data: memoryview, header: BatchHeader) -> BatchHeader:
+    """The same batch, its times the producer's."""
+    ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~LOG_APPEND_TIME)
+    CRC.pack_into(data, 17, crc32c(data[CRC_START : header.size]))
+    return read_header(data)
 
 
 # ---- record by record -----------------------------------------------------------------------------------------

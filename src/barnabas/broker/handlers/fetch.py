@@ -35,6 +35,15 @@ TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 
 
+# Answered without a log in sight, and Kafka's answers then have an empty list where others have none.
+ABOUT_NO_LOG = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+)
+
+
 class FetchAnswer(NamedTuple):
     """What is sent back; the router encodes it without touching the records."""
 
@@ -97,7 +106,7 @@ class Fetch:
                 sessions.close(request.session_id)
             named = list(self.named_entries())
             session = None
-            if request.session_epoch == INITIAL_EPOCH and named:
+            if request.session_epoch == INITIAL_EPOCH:
                 session = sessions.open(uses_topic_ids=uses_topic_ids, now=now)
             if session is None:
                 self.entries = [entry for _, entry in named]
@@ -183,7 +192,8 @@ class Fetch:
             if partition is not None:
                 self.parts.replicas.fail(partition, error)
             code = storage_code(error)
-        return Look(entry, FetchedPartition(entry.index, code), None)
+        aborted = () if code in ABOUT_NO_LOG else None
+        return Look(entry, FetchedPartition(entry.index, code, aborted_transactions=aborted), None)
 
     def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
         partition = self.find(entry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from typing import NamedTuple
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
@@ -14,6 +15,9 @@ from barnabas.model import ZERO_ID
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.metadata import (
+    CLUSTER_OPERATIONS,
+    NO_OPERATIONS,
+    TOPIC_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseBroker,
@@ -27,11 +31,26 @@ CREATED_AT_ONCE_MAX = 100
 BY_ID_SINCE = 12  # versions 10 and 11 have the field, but may not use it
 
 
+class Asked(NamedTuple):
+    """How the answer is to be given."""
+
+    version: int
+    listener: str
+    cluster_operations: bool
+    topic_operations: bool
+
+
 def handle(
     parts: BrokerParts, request: MetadataRequest, header: RequestHeader, connection: Connection
 ) -> bytes | Awaitable[bytes]:
     """The encoded response: most of it is kept ready by the metadata cache."""
     version = header.api_version
+    asked = Asked(
+        version,
+        connection.listener_name,
+        request.include_cluster_authorized_operations,
+        request.include_topic_authorized_operations,
+    )
     cache = parts.metadata
     topics = request.topics
     if topics is None or (version == 0 and not topics):
@@ -41,14 +60,29 @@ def handle(
         may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
     topics = tuple(dict.fromkeys(topics))  # each topic is described once, as in Kafka
     if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
-        errors = {topic.name or "": ErrorCode.INVALID_REQUEST for topic in topics}
-        named = tuple(MetadataRequestTopic(name=topic.name or "") for topic in topics)
-        return encode(parts, named, errors, version, connection.listener_name)
+        return refuse(topics, version)
     if may_create and any(is_unknown(parts, topic) for topic in topics):
-        return create_missing(parts, topics, header, connection)
+        return create_missing(parts, topics, asked)
     if len(topics) > TOPICS_PER_TURN:
-        return encode_slowly(parts, topics, {}, version, connection.listener_name)
-    return encode(parts, topics, {}, version, connection.listener_name)
+        return encode_slowly(parts, topics, {}, asked)
+    return respond(parts, encode_topics(parts, topics, {}, asked), asked)
+
+
+def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
+    """The whole request is wrong: nothing is told of the cluster, and the topics are given back as they came."""
+    refused = [
+        MetadataResponseTopic(
+            name=topic.name or "", topic_id=topic.topic_id, error_code=ErrorCode.INVALID_REQUEST
+        )
+        for topic in topics
+    ]
+    return encode_metadata_response(
+        version,
+        brokers=(),
+        cluster_id=None,
+        controller_id=-1,
+        topic_blobs=[encode_metadata_topic(version, topic) for topic in refused],
+    )
 
 
 def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
@@ -56,10 +90,7 @@ def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
 
 
 async def create_missing(
-    parts: BrokerParts,
-    topics: tuple[MetadataRequestTopic, ...],
-    header: RequestHeader,
-    connection: Connection,
+    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked
 ) -> bytes:
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
     errors: dict[str, ErrorCode] = {}
@@ -68,7 +99,7 @@ async def create_missing(
             break  # the rest stays unknown; the client asks again anyway
         if topic.name is not None and is_unknown(parts, topic) and topic.topic_id == ZERO_ID:
             errors[topic.name] = await create_one(parts, topic.name)
-    return await encode_slowly(parts, topics, errors, header.api_version, connection.listener_name)
+    return await encode_slowly(parts, topics, errors, asked)
 
 
 async def create_one(parts: BrokerParts, name: str) -> ErrorCode:
@@ -87,49 +118,43 @@ async def encode_slowly(
     parts: BrokerParts,
     topics: tuple[MetadataRequestTopic, ...],
     errors: dict[str, ErrorCode],
-    version: int,
-    listener: str,
+    asked: Asked,
 ) -> bytes:
-    """The same as `encode`, with turns for others in between."""
+    """With turns for others in between."""
     encoded: list[bytes] = []
     for start in range(0, len(topics), TOPICS_PER_TURN):
-        encoded += encode_topics(parts, topics[start : start + TOPICS_PER_TURN], errors, version)
+        encoded += encode_topics(parts, topics[start : start + TOPICS_PER_TURN], errors, asked)
         await asyncio.sleep(0)
-    return respond(parts, encoded, version, listener)
-
-
-def encode(
-    parts: BrokerParts,
-    topics: tuple[MetadataRequestTopic, ...],
-    errors: dict[str, ErrorCode],
-    version: int,
-    listener: str,
-) -> bytes:
-    return respond(parts, encode_topics(parts, topics, errors, version), version, listener)
+    return respond(parts, encoded, asked)
 
 
 def encode_topics(
     parts: BrokerParts,
     topics: tuple[MetadataRequestTopic, ...],
     errors: dict[str, ErrorCode],
-    version: int,
+    asked: Asked,
 ) -> list[bytes]:
     cache = parts.metadata
+    version = asked.version
     encoded = []
     for topic in topics:
         name = topic.name if topic.name is not None else cache.names.get(topic.topic_id)
-        if name in cache.topics and name not in errors:
-            encoded.append(cache.encoded_topic(name, version, encode_metadata_topic))
-        else:
+        if name is None or name not in cache.topics or name in errors:
             encoded.append(encode_metadata_topic(version, missing(topic, errors)))
+        elif asked.topic_operations:
+            found = cache.describe(name, version)
+            allowed = found._replace(topic_authorized_operations=TOPIC_OPERATIONS)
+            encoded.append(encode_metadata_topic(version, allowed))
+        else:
+            encoded.append(cache.encoded_topic(name, version, encode_metadata_topic))
     return encoded
 
 
-def respond(parts: BrokerParts, encoded: list[bytes], version: int, listener: str) -> bytes:
+def respond(parts: BrokerParts, encoded: list[bytes], asked: Asked) -> bytes:
     cache = parts.metadata
     brokers = []
     for broker in cache.brokers.values():
-        endpoint = cache.endpoint(broker, listener)
+        endpoint = cache.endpoint(broker, asked.listener)
         if endpoint is not None:
             brokers.append(
                 MetadataResponseBroker(
@@ -137,11 +162,14 @@ def respond(parts: BrokerParts, encoded: list[bytes], version: int, listener: st
                 )
             )
     return encode_metadata_response(
-        version,
+        asked.version,
         brokers=tuple(brokers),
         cluster_id=cache.cluster_id,
         controller_id=cache.controller_id,
         topic_blobs=encoded,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if asked.cluster_operations
+        else NO_OPERATIONS,
     )
 
 

@@ -23,11 +23,17 @@ from barnabas.wire.codec import Records
 from barnabas.wire.fast import RepeatedProduce
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceResponse,
 )
-from barnabas.wire.records import validate_produced
+from barnabas.wire.records import (
+    TRANSACTIONAL,
+    BadRequest,
+    first_whole_batch,
+    validate_produced,
+)
 from barnabas.world.ports import Part
 
 # These say nothing about the log, so the response does not tell where it starts.
@@ -66,7 +72,7 @@ def handle(
             try:
                 if partition is None:
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                info = append(partition, records, version, acks, now_ms)
+                info = append(partition, records, version, request, now_ms)
             except (ApiError, StorageError) as error:
                 failed = True
                 answers.append(refusal(parts, index, error, partition))
@@ -85,8 +91,13 @@ def handle(
 
 
 def append(
-    partition: Partition, records: Records | None, version: int, acks: int, now_ms: int
+    partition: Partition,
+    records: Records | None,
+    version: int,
+    request: ProduceRequest,
+    now_ms: int,
 ) -> AppendInfo:
+    acks = request.acks
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
     if partition.topic in INTERNAL_TOPICS:
@@ -95,8 +106,13 @@ def append(
         )
     if records is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
-    batch = memoryview(records)
-    return partition.append(batch, validate_produced(batch, version), acks=acks, now_ms=now_ms)
+    batch = first_whole_batch(memoryview(records))
+    header = validate_produced(batch, version)
+    if header.is_transactional and request.transactional_id is None:
+        raise BadRequest(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without its id"
+        )
+    return partition.append(batch, header, acks=acks, now_ms=now_ms)
 
 
 def handle_repeated(
@@ -111,10 +127,13 @@ def handle_repeated(
     if partition is None or acks not in ACKS or partition.topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     topic, index = repeated.key
+    header = validate_produced(batch, repeated.header[1])
+    if header[5] & TRANSACTIONAL:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
     try:
         info = partition.append(
             batch,
-            validate_produced(batch, repeated.header[1]),
+            header,
             acks=acks,
             now_ms=parts.clock.now_ms(),
         )
@@ -199,10 +218,18 @@ def refusal(
             parts.replicas.fail(partition, error)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     log_start = -1
-    if partition is not None and error.code not in WITHOUT_LOG_START:
+    is_about_the_log = error.code not in WITHOUT_LOG_START and not isinstance(error, BadRequest)
+    if partition is not None and is_about_the_log:
         log_start = partition.log.log_start_offset
     return PartitionProduceResponse(
-        index, error.code, log_start_offset=log_start, error_message=error.message or None
+        index,
+        error.code,
+        log_start_offset=log_start,
+        record_errors=tuple(
+            BatchIndexAndErrorMessage(batch_index, error.message)
+            for batch_index in error.record_indexes
+        ),
+        error_message=error.message or None,
     )
 
 

@@ -32,7 +32,8 @@ async def create(
 ) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
     results = []
-    for name, topic in {topic.name: topic for topic in request.topics}.items():
+    for topic in request.topics:
+        name = topic.name
         count = counts[name]
         await asyncio.sleep(0)  # others have their turn between two topics
         try:
@@ -61,11 +62,8 @@ async def create_one(
 ) -> CreatableTopicResult:
     assignments = None
     if topic.assignments:
+        # Of a partition that is assigned more than once the last assignment stands, as in Kafka.
         assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
-        if len(assignments) != len(topic.assignments):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once"
-            )
     checked = parts.topics.check(
         NewTopic(
             name=topic.name,
@@ -80,7 +78,9 @@ async def create_one(
         topic_id = await parts.topics.create(checked)
         if request.timeout_ms <= 0:
             # Kafka's answer to who does not want to wait, although it is done.
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT)
+            return CreatableTopicResult(
+                name=topic.name, topic_id=topic_id, error_code=ErrorCode.REQUEST_TIMED_OUT
+            )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -116,9 +116,13 @@ async def delete(
     if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
         error = ApiError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, not both")
         return DeleteTopicsResponse(responses=tuple(refused(topic, error) for topic in wanted))
-    results = []
+    results: list[DeletableTopicResult] = []
     for topic in wanted:
         await asyncio.sleep(0)
+        if any(topic.name == result.name and not result.error_code for result in results):
+            # Asked for again in one request, it is told once more that it goes.
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+            continue
         try:
             results.append(await delete_one(parts, topic, request.timeout_ms))
         except (RegistryError, StorageError) as error:
@@ -132,12 +136,12 @@ async def delete_one(
     parts: BrokerParts, topic: DeleteTopicState, timeout_ms: int
 ) -> DeletableTopicResult:
     name, topic_id = topic.name, topic.topic_id
+    if name is None and topic_id == ZERO_ID:
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
     if name is None:
         name = parts.metadata.names.get(topic_id)
         if name is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
-    elif name in parts.metadata.topics:
-        topic_id = parts.metadata.topics[name].topic_id
     await parts.topics.delete(name)
     code = ErrorCode.REQUEST_TIMED_OUT if timeout_ms <= 0 else ErrorCode.NONE
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)

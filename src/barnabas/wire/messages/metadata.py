@@ -14,6 +14,9 @@ from barnabas.wire.codec import Bool, Essential, Int16, Int32, NullableSince, Si
 
 NO_OPERATIONS = -(2**31)
 """Authorized operations that were not asked for."""
+# Everything that can be done to the one and to the other, a bit for each: nothing is forbidden here.
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+TOPIC_OPERATIONS = 0b1101_1111_1000
 
 
 class MetadataRequestTopic(NamedTuple):
