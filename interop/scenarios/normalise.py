@@ -18,8 +18,10 @@ from barnabas.model import ZERO_ID
 from barnabas.wire.records import HEADER_SIZE, batch_headers
 
 HOUR_MS = 3_600_000
-NAMING = ("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id")
-NAMING += ("api_key", "resource_name", "key", "log_dir")
+NAMING = (
+    *("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id"),
+    *("api_key", "resource_name", "key"),
+)
 FOR_PEOPLE = frozenset({"error_message", "batch_index_error_message", "documentation"})
 CHOSEN = frozenset({"host", "port", "cluster_id", "log_dir", "total_bytes", "usable_bytes"})
 IGNORED = frozenset({"throttle_time_ms"})
@@ -83,7 +85,7 @@ class Normaliser:
         yield f"{path}.count", len(items)
         seen: dict[object, int] = {}
         for key, item in zip(keys, items, strict=True):
-            shown = self.scalar("", key) if path.rpartition(".")[2] != "results" or key else key
+            shown = self.scalar("", key)
             again = seen[shown] = seen.get(shown, 0) + 1
             name = f"{shown}#{again}" if again > 1 else shown
             yield from self.walk(item, f"{path}.{name}")
@@ -93,6 +95,8 @@ class Normaliser:
             return f"<{name}>" if value not in ("", -1, None) else value
         if name == "session_id" and value:
             return "<session>"
+        if name == "producer_id" and value != -1:
+            return "<producer id>"
         if name == "error_code" or name.endswith("_error_code"):
             return ErrorCode(int(str(value))).name if isinstance(value, int) else value
         if isinstance(value, UUID):

@@ -57,8 +57,7 @@ class RealKafka:
         self.broker.stop()
 
     def start(self) -> None:
-        self.broker.launch()
-        self.broker.wait_until_up({self.broker.broker_id})
+        self.broker.start()
         self.bootstrap_servers = self.broker.bootstrap_servers
 
 
@@ -88,9 +87,7 @@ class Runner:
             for step in script:
                 assert step.name not in self.transcript.answers, f"two steps: {step.name}"
                 self.normaliser.now_ms = int(time.time() * 1000)
-                began = time.monotonic()
                 self.do(step.name, step.does)
-                if time.monotonic() - began > 0.7: print(step.name, time.monotonic() - began)
         finally:
             self.disconnect()
         return self.transcript

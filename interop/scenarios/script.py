@@ -6,7 +6,7 @@ from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.asks import ask, epoch_end, fetch, list_offsets
 from interop.scenarios.chapters import connections, metadata, produce, topics
 from interop.scenarios.chapters import fetch as fetching
-from interop.scenarios.step import ListLogDir, ListPartition, Restart, Step
+from interop.scenarios.step import Await, ListLogDir, ListPartition, Restart, Step
 
 WRITTEN = (
     *("p", "codecs", "compact", "stamped", "plain", "idem", "idem-2", "old"),
@@ -28,6 +28,14 @@ SCRIPT: tuple[Step, ...] = (
     *connections.STEPS,
     *files("in use"),
     Step(name="restart", does=Restart()),
+    Step(
+        name="restarted: up again",
+        does=Await(
+            request=MetadataRequest(topics=None),
+            path="topics.three.partitions.2.leader_id",
+            value=1,
+        ),
+    ),
     ask("restarted: all topics", MetadataRequest(topics=None)),
     *(ask(f"restarted: start of {topic}", list_offsets(topic, -2)) for topic in ("f", "many", "p")),
     *(ask(f"restarted: end of {topic}", list_offsets(topic, -1)) for topic in ("f", "many", "p")),

@@ -1,4 +1,4 @@
-"""What a script is made of: steps, each a name and one thing that is done to a broker. Steps hold no code that compares.
+"""What a script is made of: steps, each a name and one thing that is done to a broker. Nothing here compares.
 
 A request that needs something only this broker knows (the id it gave to a topic, the session it opened) is written as a
 function of `Given`. Everything else is plain values.

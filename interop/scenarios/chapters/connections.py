@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from barnabas.wire.headers import RequestHeader, encode_request_header
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from interop.scenarios.asks import ask
 from interop.scenarios.step import SendBytes, Step
 from tests.raw_connection import with_size
-
-
 
 FRAMES = {
     "a frame of length -1": b"\xff\xff\xff\xff",
@@ -18,7 +15,7 @@ FRAMES = {
     "an unknown request": with_size(b"\3\xe7\0\0\0\0\0\1\xff\xff"),
     "a version that is not there": with_size(b"\0\3\0\x63\0\0\0\1\xff\xff"),
     "a request without its body": with_size(b"\0\3\0\1\0\0\0\1\xff\xff"),
-    "api versions of a future version": with_size(b"\0\x12\0\x63\0\0\0\1\xff\xff"),
+    "api versions of a future version": with_size(b"\0\x12\0\x63\0\0\0\1\xff\xff\0\1\1\0"),
     "api versions of a negative version": with_size(b"\0\x12\xff\xff\0\0\0\1\xff\xff"),
     "a hello of another protocol": b"GET / HTTP/1.1\r\n\r\n",
 }

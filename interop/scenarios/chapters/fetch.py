@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from barnabas.wire.apis import APIS
@@ -31,23 +32,27 @@ from interop.scenarios.step import Given, Step
 NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
 VERSIONS = APIS[FetchRequest.API_KEY].versions
 BY_ID_SINCE = 13
+Asking = Callable[[Given], FetchRequest]
 MANY = {"segment.bytes": "300", "segment.index.bytes": "80", "index.interval.bytes": "100"}
 
 
-def by_id(topic: str, offsets: dict[int, int], **options: int) -> object:
-    return lambda given: fetch(topic, offsets, topic_id=given.topic_id(topic), **options)
+def by_id(topic: str, offsets: dict[int, int], session_epoch: int = -1) -> Asking:
+    return lambda given: fetch(
+        topic, offsets, topic_id=given.topic_id(topic), session_epoch=session_epoch
+    )
 
 
-def in_session(step: str, epoch: int, **options: object) -> object:
+def in_session(
+    step: str, epoch: int, offsets: Mapping[int, int] | None = None, forget: Sequence[int] = ()
+) -> Asking:
     """The session that an earlier step opened, in its next epoch."""
-
-    def request(given: Given) -> FetchRequest:
-        wanted = dict(options)
-        offsets = wanted.pop("offsets", {})
-        session_id = given.answer(step).session_id
-        return fetch("f", offsets, session_id=session_id, session_epoch=epoch, **wanted)  # type: ignore[arg-type]
-
-    return request
+    return lambda given: fetch(
+        "f",
+        offsets or {},
+        session_id=given.answer(step).session_id,
+        session_epoch=epoch,
+        forget=forget,
+    )
 
 
 SETUP = (
@@ -94,12 +99,16 @@ FETCH = (
         if version < BY_ID_SINCE
     ),
     *(
-        ask(f"fetch: version {version}", by_id("f", {0: 3}), version)  # type: ignore[arg-type]
+        ask(f"fetch: version {version}", by_id("f", {0: 3}), version)
         for version in VERSIONS
         if version >= BY_ID_SINCE
     ),
     *(
-        ask(f"fetch: read committed, version {version}", fetch("f", {0: 0}, isolation_level=1), version)
+        ask(
+            f"fetch: read committed, version {version}",
+            fetch("f", {0: 0}, isolation_level=1),
+            version,
+        )
         for version in (4, 11, 12)
     ),
     *(
@@ -119,24 +128,44 @@ FETCH = (
     ask("fetch: a bad name", fetch("a/b", {0: 0}), 12),
     ask("fetch: an unknown id", fetch("", {0: 0}, topic_id=NOBODY), 13),
     ask("fetch: the id 0", fetch("", {0: 0}), 13),
-    ask("fetch: an unknown partition by id", by_id("f", {7: 0}), 13),  # type: ignore[arg-type]
+    ask("fetch: an unknown partition by id", by_id("f", {7: 0}), 13),
     ask("fetch: nothing", fetch("f", {}), 12),
     ask("fetch: an empty topic", fetch("empty", {0: 0}), 12),
     ask("fetch: beyond an empty topic", fetch("empty", {0: 1}), 12),
     ask("fetch: at the end, waiting", fetch("f", {0: 10}, max_wait_ms=50), 12),
-    ask("fetch: more than there is, waiting", fetch("f", {0: 0}, max_wait_ms=50, min_bytes=1 << 20), 12),
-    ask("fetch: out of range, waiting", fetch("f", {0: 99}, max_wait_ms=20_000, min_bytes=1 << 20), 12),
-    ask("fetch: an old segment, waiting", fetch("many", {0: 0}, max_wait_ms=20_000, min_bytes=1 << 20), 12),
+    ask(
+        "fetch: more than there is, waiting",
+        fetch("f", {0: 0}, max_wait_ms=50, min_bytes=1 << 20),
+        12,
+    ),
+    ask(
+        "fetch: out of range, waiting",
+        fetch("f", {0: 99}, max_wait_ms=20_000, min_bytes=1 << 20),
+        12,
+    ),
+    ask(
+        "fetch: an old segment, waiting",
+        fetch("many", {0: 0}, max_wait_ms=20_000, min_bytes=1 << 20),
+        12,
+    ),
     *(
         ask(f"fetch: max bytes {size}", fetch("f", {0: 0, 1: 0}, max_bytes=size), 12)
         for size in (0, 1, 100, 200)
     ),
     *(
-        ask(f"fetch: partition max bytes {size}", fetch("f", {0: 0, 1: 0}, partition_max_bytes=size), 12)
+        ask(
+            f"fetch: partition max bytes {size}",
+            fetch("f", {0: 0, 1: 0}, partition_max_bytes=size),
+            12,
+        )
         for size in (0, 1, 100, 200)
     ),
     *(
-        ask(f"fetch: partition max bytes 100, version {version}", fetch("f", {0: 0}, partition_max_bytes=100), version)
+        ask(
+            f"fetch: partition max bytes 100, version {version}",
+            fetch("f", {0: 0}, partition_max_bytes=100),
+            version,
+        )
         for version in (0, 2, 3)
     ),
     ask("fetch: over a segment's end", fetch("many", {0: 1}), 12),
@@ -170,33 +199,37 @@ AT_END = {0: 10, 1: 1, 2: 0}
 SESSIONS = (
     ask("session: opened", fetch("f", ALL, session_epoch=0), 12),
     ask("session: with nothing in it", fetch("f", {}, session_epoch=0), 12),
-    ask("session: again from the start", in_session("session: opened", 1), 12),  # type: ignore[arg-type]
-    ask("session: moved to the end", in_session("session: opened", 2, offsets=AT_END), 12),  # type: ignore[arg-type]
-    ask("session: no news", in_session("session: opened", 3), 12),  # type: ignore[arg-type]
+    ask("session: again from the start", in_session("session: opened", 1), 12),
+    ask("session: moved to the end", in_session("session: opened", 2, offsets=AT_END), 12),
+    ask("session: no news", in_session("session: opened", 3), 12),
     ask("session: a batch", produce("f", batch(b"news"), partition=2)),
-    ask("session: news", in_session("session: opened", 4), 12),  # type: ignore[arg-type]
-    ask("session: forgetting", in_session("session: opened", 5, forget=(0,)), 12),  # type: ignore[arg-type]
-    ask("session: an error", in_session("session: opened", 6, offsets={1: 99}), 12),  # type: ignore[arg-type]
-    ask("session: the error again", in_session("session: opened", 7), 12),  # type: ignore[arg-type]
-    ask("session: an unknown partition", in_session("session: opened", 8, offsets={9: 0}), 12),  # type: ignore[arg-type]
-    ask("session: an epoch left out", in_session("session: opened", 10), 12),  # type: ignore[arg-type]
-    ask("session: an epoch again", in_session("session: opened", 8), 12),  # type: ignore[arg-type]
-    ask("session: changed to ids", in_session("session: opened", 9), 13),  # type: ignore[arg-type]
-    ask("session: closed", in_session("session: opened", -1, offsets={1: 0}), 12),  # type: ignore[arg-type]
-    ask("session: after it", in_session("session: opened", 9), 12),  # type: ignore[arg-type]
+    ask("session: news", in_session("session: opened", 4), 12),
+    ask("session: forgetting", in_session("session: opened", 5, forget=(0,)), 12),
+    ask("session: an error", in_session("session: opened", 6, offsets={1: 99}), 12),
+    ask("session: the error again", in_session("session: opened", 7), 12),
+    ask("session: an unknown partition", in_session("session: opened", 8, offsets={9: 0}), 12),
+    ask("session: an epoch left out", in_session("session: opened", 10), 12),
+    ask("session: an epoch again", in_session("session: opened", 8), 12),
+    ask("session: changed to ids", in_session("session: opened", 9), 13),
+    ask("session: closed", in_session("session: opened", -1, offsets={1: 0}), 12),
+    ask("session: after it", in_session("session: opened", 9), 12),
     ask("session: an unknown one", fetch("f", {0: 0}, session_id=77, session_epoch=1), 12),
-    ask("session: an unknown one to be closed", fetch("f", {0: 0}, session_id=77, session_epoch=-1), 12),
+    ask(
+        "session: an unknown one to be closed",
+        fetch("f", {0: 0}, session_id=77, session_epoch=-1),
+        12,
+    ),
     ask("session: none, in epoch 1", fetch("f", {0: 0}, session_id=0, session_epoch=1), 12),
     ask("session: with an unknown topic", fetch("nobody", {0: 0}, session_epoch=0), 12),
     ask("session: with an unknown id", fetch("", {0: 0}, topic_id=NOBODY, session_epoch=0), 13),
-    ask("session: opened by id", by_id("f", ALL, session_epoch=0), 13),  # type: ignore[arg-type]
-    ask("session: forgetting everything", in_session("session: to be emptied", 1, forget=(0, 1, 2)), 12),  # type: ignore[arg-type]
-)
-SESSIONS = (
-    *SESSIONS[:-1],
+    ask("session: opened by id", by_id("f", ALL, session_epoch=0), 13),
     ask("session: to be emptied", fetch("f", ALL, session_epoch=0), 12),
-    SESSIONS[-1],
-    ask("session: that was emptied", in_session("session: to be emptied", 2), 12),  # type: ignore[arg-type]
+    ask(
+        "session: forgetting everything",
+        in_session("session: to be emptied", 1, forget=(0, 1, 2)),
+        12,
+    ),
+    ask("session: that was emptied", in_session("session: to be emptied", 2), 12),
 )
 
 SPECIAL = (-1, -2, -3, -4, -5, -6)
@@ -229,13 +262,17 @@ OFFSETS = (
     ask("offsets: an unknown topic", list_offsets("nobody", -1)),
     ask("offsets: an unknown partition", list_offsets("f", -1, partition=9)),
     ask("offsets: read committed", list_offsets("f", -1, isolation_level=1)),
-    *(ask(f"offsets: leader epoch {epoch}", list_offsets("f", -1, epoch=epoch)) for epoch in (0, 1, 99)),
+    *(
+        ask(f"offsets: leader epoch {epoch}", list_offsets("f", -1, epoch=epoch))
+        for epoch in (0, 1, 99)
+    ),
     ask(
         "offsets: a partition twice",
         ListOffsetsRequest(
             topics=(
                 ListOffsetsTopic(
-                    "f", (ListOffsetsPartition(0, timestamp=-1), ListOffsetsPartition(0, timestamp=-2))
+                    "f",
+                    (ListOffsetsPartition(0, timestamp=-1), ListOffsetsPartition(0, timestamp=-2)),
                 ),
             )
         ),
@@ -259,19 +296,23 @@ DELETED = (
     ask("delete records: of a compacted topic", delete_records("compact", 1)),
     ask("delete records: nothing", delete_records("f", 0)),
     *(
-        ask(f"delete records: up to {3 + version}, version {version}", delete_records("f", 3 + version), version)
+        ask(
+            f"delete records: up to {3 + version}, version {version}",
+            delete_records("f", 3 + version),
+            version,
+        )
         for version in APIS[DeleteRecordsRequest.API_KEY].versions
     ),
     ask("delete records: below the start", delete_records("f", 2)),
     ask("delete records: several segments", delete_records("many", 5)),
     ask("delete records: everything", delete_records("f", -1, partition=1)),
     ask("delete records: of an empty topic", delete_records("empty", -1)),
-    *(
-        ask(f"deleted: fetch from {offset}", fetch("f", {0: offset}), 12)
-        for offset in (0, 4, 5, 6)
-    ),
+    *(ask(f"deleted: fetch from {offset}", fetch("f", {0: offset}), 12) for offset in (0, 4, 5, 6)),
     ask("deleted: fetch where all is gone", fetch("f", {1: 1}), 12),
-    *(ask(f"deleted: offset at {time}", list_offsets("f", time)) for time in (-1, -2, -3, -4, THEN)),
+    *(
+        ask(f"deleted: offset at {time}", list_offsets("f", time))
+        for time in (-1, -2, -3, -4, THEN)
+    ),
     ask("deleted: start where all is gone", list_offsets("f", -2, partition=1)),
     ask("deleted: version 0", list_offsets("many", -1, count=100), 0),
     ask("deleted: a produce tells the start", produce("f", batch(b"later"))),

@@ -33,7 +33,11 @@ STEPS: tuple[Step, ...] = (
     ),
     ask("metadata: all topics, version 0", MetadataRequest(topics=()), 0),
     *(
-        ask(f"metadata: one topic, version {version}", metadata("known", create=version < 4), version)
+        ask(
+            f"metadata: one topic, version {version}",
+            metadata("known", create=version < 4),
+            version,
+        )
         for version in VERSIONS
     ),
     ask("metadata: no topics", metadata()),

@@ -1,0 +1,41 @@
+"""The script, played to a real Kafka and to ours: a broker of each kind with the same settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.spark.java import Java
+from interop.harness.jars import Jars
+from interop.harness.kafka import SETTINGS, KafkaCluster
+from interop.harness.zookeeper import ZooKeeper
+from interop.scenarios.runner import Ours, RealKafka, Runner
+from interop.scenarios.script import AFTER_STOP, SCRIPT
+from interop.scenarios.step import Transcript
+from tests.broker_process import BrokerProcess
+
+# The records of the script are years old.
+KEEP_OLD_RECORDS = {"log.retention.ms": "-1"}
+
+
+def play_to_both(directory: Path, java: Java, jars: Jars) -> tuple[Transcript, Transcript]:
+    with (
+        ZooKeeper(directory / "zookeeper", java) as zookeeper,
+        KafkaCluster(
+            directory / "kafka",
+            java=java,
+            jars=jars,
+            zookeeper=zookeeper,
+            settings=KEEP_OLD_RECORDS,
+        ) as cluster,
+    ):
+        kafka = play(RealKafka(cluster.brokers[0]))
+    with BrokerProcess(directory / "barnabas", {**SETTINGS, **KEEP_OLD_RECORDS}) as broker:
+        ours = play(Ours(broker))
+    return kafka, ours
+
+
+def play(broker: RealKafka | Ours) -> Transcript:
+    runner = Runner(broker)
+    runner.run(SCRIPT)
+    broker.stop()
+    return runner.run(AFTER_STOP)

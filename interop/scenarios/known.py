@@ -1,0 +1,79 @@
+"""The differences that are known: the tables of docs/differences.md, which is the only place where they stand.
+
+A row covers every difference that its first four columns match; `*` stands for anything. It must cover one at least, or
+it tells of what is no longer so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+from interop.scenarios.compare import Difference
+
+PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
+HEAD = ("Step", "Field", "Kafka 3.9", "Barnabas", "Why")
+QUIRK = "[Q]"
+NOT_YET = "Not yet"
+BY_DESIGN = "By design"
+
+
+class Known(NamedTuple):
+    step: str
+    field: str
+    kafka: str
+    ours: str
+    why: str
+
+    def covers(self, difference: Difference) -> bool:
+        pairs = zip(self[:4], difference, strict=True)
+        return all(matches(str(value), pattern) for pattern, value in pairs)
+
+    @property
+    def may_be_a_code(self) -> bool:
+        """Error codes and leader epochs are what clients act on: they differ for a stated reason or not at all."""
+        return self.why.startswith((QUIRK, NOT_YET, BY_DESIGN))
+
+
+def matches(value: str, pattern: str) -> bool:
+    return fnmatchcase(value, re.sub(r"\[", "[[]", pattern))
+
+
+def known_differences(page: str) -> list[Known]:
+    found = []
+    rows = [tuple(cells(line)) for line in page.splitlines() if line.startswith("|")]
+    for row in rows:
+        if row != HEAD and set(row[0]) != {"-"}:
+            assert len(row) == len(HEAD), f"not five columns: {row}"
+            found.append(Known(*row))
+    assert found, "the page has no table"
+    return found
+
+
+def cells(line: str) -> Iterable[str]:
+    """Values stand in backticks, so that a `*` is seen as one."""
+    for cell in line.strip().strip("|").split(" | "):
+        yield cell.strip().strip("`")
+
+
+def is_code(difference: Difference) -> bool:
+    last = difference.path.rpartition(".")[2]
+    return last in ("error_code", "leader_epoch", "partition_leader_epoch")
+
+
+def undocumented(differences: Sequence[Difference], known: Sequence[Known]) -> list[Difference]:
+    return [
+        difference
+        for difference in differences
+        if not any(
+            row.covers(difference) and (row.may_be_a_code or not is_code(difference))
+            for row in known
+        )
+    ]
+
+
+def outdated(differences: Sequence[Difference], known: Sequence[Known]) -> list[Known]:
+    return [row for row in known if not any(row.covers(found) for found in differences)]
