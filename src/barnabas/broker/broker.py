@@ -76,6 +76,7 @@ class Broker:
             defaults=config.topic_defaults(),
             partitions_default=config.num_partitions,
             replication_factor_default=config.default_replication_factor,
+            adopts_logs=config.barnabas_adopt_logs,
         )
         await topics.read_overrides()
         logs = self.logs = LogManager.open(

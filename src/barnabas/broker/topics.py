@@ -23,7 +23,7 @@ from barnabas.metadata.cache import (
     PartitionState,
     TopicState,
 )
-from barnabas.metadata.topic_names import check_topic_name, colliding
+from barnabas.metadata.topic_names import check_topic_name, colliding, what_is_wrong_with
 from barnabas.model import (
     NO_LEADER,
     BrokerId,
@@ -34,6 +34,7 @@ from barnabas.model import (
     ZnodeVersion,
 )
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.log import Log
 from barnabas.world.ports import Create, Delete, RegistrySession, World
 
 logger = logging.getLogger("barnabas.topics")
@@ -79,6 +80,7 @@ class Topics:
         defaults: TopicConfig,
         partitions_default: int,
         replication_factor_default: int,
+        adopts_logs: bool = False,
     ) -> None:
         self.world = world
         self.registry = registry
@@ -88,6 +90,7 @@ class Topics:
         self.defaults = defaults
         self.partitions_default = partitions_default
         self.replication_factor_default = replication_factor_default
+        self.adopts_logs = adopts_logs
         self.overrides: dict[str, Mapping[str, str]] = {}
         """What each topic sets for itself, over the broker's defaults."""
         self.creating: dict[str, None] = {}
@@ -133,7 +136,37 @@ class Topics:
             assert topic_id is not None
             led = [next(states) for _ in assignment]
             await self.open(name, topic_id, assignment, led, self.config_of(name))
+        if self.adopts_logs:
+            await self.adopt_logs()
         self.set_strays_aside()
+
+    async def adopt_logs(self) -> None:
+        """Logs that another broker wrote become topics under the ids they bring; each goes on in its last epoch."""
+        found: dict[str, dict[int, Log]] = {}
+        for tp, log in sorted(self.replicas.logs.logs.items()):
+            if tp.topic not in self.metadata.topics and tp.topic not in INTERNAL_TOPICS:
+                found.setdefault(tp.topic, {})[tp.partition] = log
+        for name, logs in found.items():
+            ids = {log.topic_id for log in logs.values()}
+            if what_is_wrong_with(name) or sorted(logs) != list(range(len(logs))) or len(ids) > 1:
+                logger.error("cannot adopt topic=%s, it is not whole partitions=%s", name, [*logs])
+                continue
+            topic = CheckedTopic(
+                name=name,
+                replicas=((self.broker_id,),) * len(logs),
+                overrides={},
+                config=self.defaults,
+            )
+            states = [
+                replace(
+                    self.first_state((self.broker_id,)),
+                    leader_epoch=LeaderEpoch(max(log.epochs.latest, FIRST_EPOCH)),
+                )
+                for _, log in sorted(logs.items())
+            ]
+            topic_id = ids.pop() or self.new_topic_id()
+            await self.write(topic, topic_id, states)
+            logger.info("adopted topic=%s partitions=%d id=%s", name, len(logs), topic_id)
 
     def set_strays_aside(self) -> None:
         """A log nobody assigned to us: its deletion had not reached the disk, or somebody copied it here. It would be
@@ -358,35 +391,36 @@ class Topics:
         self.creating[name] = None
         try:
             topic_id = self.new_topic_id()
-            assignment = znodes.TopicAssignment(
-                topic_id=topic_id,
-                partitions={
-                    index: znodes.ReplicaAssignment(replicas=assigned)
-                    for index, assigned in enumerate(topic.replicas)
-                },
-            )
             states = [self.first_state(assigned) for assigned in topic.replicas]
-            operations = [
-                Create(
-                    path=znodes.topic_config_path(name),
-                    data=znodes.encode_config(topic.overrides),
-                ),
-                Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment)),
-                Create(path=znodes.partitions_path(name)),
-            ]
-            for index, state in enumerate(states):
-                tp = TopicPartition(name, index)
-                operations.append(Create(path=znodes.partition_path(tp)))
-                operations.append(
-                    Create(path=znodes.state_path(tp), data=znodes.encode_state(state))
-                )
-            await self.registry.multi(operations)
-            self.overrides[name] = topic.overrides
-            await self.open(name, topic_id, topic.replicas, states, topic.config)
+            await self.write(topic, topic_id, states)
         finally:
             del self.creating[name]
         logger.info("created topic=%s partitions=%d id=%s", name, len(topic.replicas), topic_id)
         return topic_id
+
+    async def write(self, topic: CheckedTopic, topic_id: UUID, states: list[LeaderAndIsr]) -> None:
+        name = topic.name
+        assignment = znodes.TopicAssignment(
+            topic_id=topic_id,
+            partitions={
+                index: znodes.ReplicaAssignment(replicas=assigned)
+                for index, assigned in enumerate(topic.replicas)
+            },
+        )
+        operations = [
+            Create(
+                path=znodes.topic_config_path(name), data=znodes.encode_config(topic.overrides)
+            ),
+            Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment)),
+            Create(path=znodes.partitions_path(name)),
+        ]
+        for index, state in enumerate(states):
+            tp = TopicPartition(name, index)
+            operations.append(Create(path=znodes.partition_path(tp)))
+            operations.append(Create(path=znodes.state_path(tp), data=znodes.encode_state(state)))
+        await self.registry.multi(operations)
+        self.overrides[name] = topic.overrides
+        await self.open(name, topic_id, topic.replicas, states, topic.config)
 
     async def create_automatically(self, name: str) -> None:
         """A client asked for a topic nobody has created. The cluster's own topics are made by who needs them."""

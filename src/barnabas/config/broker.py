@@ -351,6 +351,8 @@ class BrokerConfig:
         "deprecated: acknowledgements a commit waits for")
 
     # Barnabas' own
+    barnabas_adopt_logs: bool = setting("barnabas.adopt.logs", BOOLEAN, False, ANY,
+        "logs in the log directories that no topic has become topics at the start, instead of being set aside")
     barnabas_registry_dir: str | None = setting("barnabas.registry.dir", STRING, None, ANY,
         "where the embedded registry lives; unset: beside the first log directory")
     # fmt: on

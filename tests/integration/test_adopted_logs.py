@@ -1,0 +1,53 @@
+"""Logs without a registry: a data directory that came from elsewhere becomes topics again, if that is asked for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from tests.broker_process import BrokerProcess
+from tests.compatibility.raw import Raw, batch_of, values_in
+
+ADOPT = {"barnabas.adopt.logs": "true"}
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> tuple[Path, str]:
+    """The logs of a broker alone, as a copy of Kafka's directory would be, and the id of the topic in them."""
+    with BrokerProcess(tmp_path / "before") as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            topic_id = str(raw.create_topic("orders", partitions=2))
+            raw.produce("orders", batch_of(b"first"))
+            raw.produce("orders", batch_of(b"second"), partition=1)
+        broker.stop()
+        shutil.copytree(broker.log_dir, tmp_path / "data" / "broker-1")
+    (tmp_path / "data" / "broker-1" / "meta.properties").unlink()
+    return tmp_path / "data", topic_id
+
+
+def test_adopted_logs_are_topics_with_the_ids_they_bring(moved: tuple[Path, str]) -> None:
+    data, topic_id = moved
+    for settings in (ADOPT, {}, ADOPT):
+        with BrokerProcess(data, settings) as broker, Raw(broker.bootstrap_servers) as raw:
+            assert str(raw.topic_id("orders")) == topic_id
+            assert values_in(raw.fetch("orders", 0)) == [b"first"]
+            assert raw.list_offset("orders", -1).leader_epoch == 0
+
+
+def test_unasked_they_are_set_aside(moved: tuple[Path, str]) -> None:
+    data, _ = moved
+    with BrokerProcess(data) as broker, Raw(broker.bootstrap_servers) as raw:
+        assert raw.fetch("orders", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(list((data / "broker-1").glob("orders-*-stray"))) == 2
+
+
+def test_a_topic_that_is_not_whole_is_not_adopted(moved: tuple[Path, str]) -> None:
+    data, _ = moved
+    shutil.rmtree(data / "broker-1" / "orders-0")
+    with BrokerProcess(data, ADOPT) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            assert raw.fetch("orders", 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert "cannot adopt topic=orders" in broker.log()
