@@ -17,15 +17,14 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import ModuleType
 
 import click
 
-from benchmarks import frames, latency, librdkafka, life
+from benchmarks import latency, life
 from benchmarks.broker_process import BrokerProcess
 from benchmarks.kafka_process import RUN_SCRIPT, RealKafka, real_kafka
-from benchmarks.loads import KB, MB, TOPIC, Cost, Load
-from benchmarks.suite import load_name
+from benchmarks.loads import KB, MB, TOPIC, Load
+from benchmarks.suite import WAYS, load_name, produce_and_fetch
 from interop.harness import jvm
 from interop.harness.jars import KAFKA_3_9
 from interop.harness.tools import MAIN_CLASSES
@@ -34,7 +33,6 @@ OURS, KAFKA = SIDES = ("ours", "kafka")
 Found = dict[str, dict[str, list[float]]]
 """Values by what was measured and by side."""
 
-WAYS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
 BATCH_BYTES = {"frames": 16 * KB, "librdkafka": 128 * KB}
 """16 KB is what Kafka's own producer sends at most by default; librdkafka would send up to 1 MB."""
 SPEED = re.compile(r"\(([\d.]+) MB/sec\)")
@@ -141,19 +139,13 @@ def steps(extent: Extent, kafka: RealKafka) -> Iterator[Step]:
             partitions=partitions,
             total_bytes=extent.bytes_of[way, record],
         )
-        run = partial(throughput, way, load) if way in WAYS else partial(perf_test, kafka, load)
+        run = (
+            partial(produce_and_fetch, way, load)
+            if way in WAYS
+            else partial(perf_test, kafka, load)
+        )
         yield Step(name=f"{way}: {load}", run=run)
     yield Step(name="latency", run=partial(delays, extent))
-
-
-def throughput(way: str, load: Load, broker: BrokerProcess) -> dict[str, float]:
-    costs: tuple[Cost, Cost] = WAYS[way].run_produce_and_fetch(broker, load)
-    found = {}
-    for direction, cost in zip(("produce", "fetch"), costs, strict=True):
-        name = load_name(way, direction, load.record_bytes, load.batch_bytes, load.partitions)
-        found[f"{name}/mb_per_s"] = cost.mb_per_s
-        found[f"{name}/cpu_s_per_gb"] = cost.cpu_s_per_gb
-    return found
 
 
 def perf_test(kafka: RealKafka, load: Load, broker: BrokerProcess) -> dict[str, float]:

@@ -105,7 +105,11 @@ def steps(extent: Extent) -> Iterator[Step]:
 
 def throughput(way: str, load: Load) -> dict[str, float]:
     with BrokerProcess() as broker:
-        costs = WAYS[way].run_produce_and_fetch(broker, load)
+        return produce_and_fetch(way, load, broker)
+
+
+def produce_and_fetch(way: str, load: Load, broker: BrokerProcess) -> dict[str, float]:
+    costs = WAYS[way].run_produce_and_fetch(broker, load)
     found = {}
     for direction, cost in zip(("produce", "fetch"), costs, strict=True):
         name = load_name(way, direction, load.record_bytes, load.batch_bytes, load.partitions)
