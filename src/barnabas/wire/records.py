@@ -196,11 +196,8 @@ def refusal_of_format(data: memoryview, produce_version: int) -> ApiError:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {magic}")
     if magic == MAGIC:
         return BadRequest(ErrorCode.INVALID_RECORD, "there is no whole record batch")
-    if produce_version >= 3:
-        why = f"Produce version {produce_version} takes magic 2 only, this is {magic}"
-        return BadRequest(ErrorCode.INVALID_RECORD, why)
-    why = f"messages of magic {magic} are not converted; use a client that sends Produce version 3"
-    return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
+    why = f"Produce version {produce_version} takes magic 2 only, this is {magic}"
+    return BadRequest(ErrorCode.INVALID_RECORD, why)
 
 
 def refusal_of_length(header: BatchHeader, available: int) -> ApiError:

@@ -23,6 +23,7 @@ UNSUPPORTED = ApiVersionsResponse(
     error_code=ErrorCode.UNSUPPORTED_VERSION,
     api_keys=tuple(entry for entry in API_KEYS if entry.api_key == ApiVersionsRequest.API_KEY),
 )
+FEATURES_EPOCH = 0  # no feature was ever switched on or off
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -34,4 +35,4 @@ def handle(
         if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         connection.client_software = (name, version)
-    return ApiVersionsResponse(api_keys=API_KEYS)
+    return ApiVersionsResponse(api_keys=API_KEYS, finalized_features_epoch=FEATURES_EPOCH)

@@ -17,8 +17,10 @@ from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo
+from barnabas.wire import old_messages
 from barnabas.wire.codec import Records
 from barnabas.wire.fast import RepeatedProduce
 from barnabas.wire.headers import RequestHeader
@@ -51,6 +53,7 @@ WITHOUT_LOG_START = frozenset(
 )
 
 ACKS = (1, -1, 0)
+BATCHES_ONLY_SINCE = 3
 Answers = list[TopicProduceResponse]
 Waits = list[tuple[int, int, Awaitable[None]]]  # (topic, partition) by position in the answer
 
@@ -107,6 +110,11 @@ def append(
     if records is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
     batch = first_whole_batch(memoryview(records))
+    if version < BATCHES_ONLY_SINCE:
+        converted = old_messages.as_batch(batch)
+        if converted is None:
+            return AppendInfo(-1, -1, NO_TIMESTAMP, partition.log.log_start_offset)
+        batch = converted
     header = validate_produced(batch, version)
     if header.is_transactional and request.transactional_id is None:
         raise BadRequest(
