@@ -6,22 +6,25 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.world.registry.reader import Reader
 from interop.harness.kafka import KafkaBroker
+from interop.harness.znodes import Znodes
 from interop.scenarios.directory import log_directory, partition_directory
 from interop.scenarios.normalise import Normaliser
+from interop.scenarios.registry import Nodes, paths_in, shown_znodes
 from interop.scenarios.step import (
     Action,
     Ask,
     Await,
     ListLogDir,
     ListPartition,
+    ListZnodes,
     Request,
     Restart,
     Send,
@@ -37,21 +40,16 @@ HUNG_UP = {"connection": "closed by the broker"}
 STAYS = {"connection": "stays open"}
 
 
-class Broker(Protocol):
-    """What the runner needs of a broker of either kind."""
-
-    @property
-    def bootstrap_servers(self) -> str: ...
-
-    @property
-    def log_dir(self) -> Path: ...
-
-
 class RealKafka:
     def __init__(self, broker: KafkaBroker) -> None:
         self.broker = broker
         self.bootstrap_servers = broker.bootstrap_servers
         self.log_dir = broker.log_dir
+
+    def znodes(self) -> Nodes:
+        address, _, chroot = self.broker.settings["zookeeper.connect"].partition("/")
+        with Znodes(int(address.rpartition(":")[2])) as znodes:
+            return znodes.tree(f"/{chroot}")
 
     def stop(self) -> None:
         self.broker.stop()
@@ -66,6 +64,15 @@ class Ours:
         self.broker = broker
         self.bootstrap_servers = broker.bootstrap_servers
         self.log_dir = broker.log_dir
+
+    def znodes(self) -> Nodes:
+        reader = Reader(str(self.broker.data / "registry"))
+        try:
+            tree = reader.tree()
+            found = {path: tree.node(path) for path in paths_in(tree)}
+            return {path: (node.data, node.stat().version) for path, node in found.items()}
+        finally:
+            reader.close()
 
     def stop(self) -> None:
         self.broker.stop(signal.SIGTERM)
@@ -115,6 +122,8 @@ class Runner:
                 answer = partition_directory(directory, self.normaliser)
             case ListLogDir():
                 answer = log_directory(self.broker.log_dir)
+            case ListZnodes():
+                answer = shown_znodes(self.broker.znodes(), self.normaliser)
         self.transcript.answers[name] = answer
 
     def note(self, name: str, ask: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.asks import ask, epoch_end, fetch, list_offsets
 from interop.scenarios.chapters import connections, metadata, produce, topics
 from interop.scenarios.chapters import fetch as fetching
-from interop.scenarios.step import Await, ListLogDir, ListPartition, Restart, Step
+from interop.scenarios.step import Await, ListLogDir, ListPartition, ListZnodes, Restart, Step
 
 WRITTEN = (
     *("p", "codecs", "compact", "stamped", "plain", "idem", "idem-2", "old"),
@@ -27,6 +27,7 @@ SCRIPT: tuple[Step, ...] = (
     *fetching.STEPS,
     *connections.STEPS,
     *files("in use"),
+    Step(name="znodes", does=ListZnodes()),
     Step(name="restart", does=Restart()),
     Step(
         name="restarted: up again",
@@ -44,6 +45,7 @@ SCRIPT: tuple[Step, ...] = (
     ask("restarted: end of the first epoch", epoch_end("f", 0)),
     *produce.AFTER_RESTART,
     *files("after a restart"),
+    Step(name="znodes after a restart", does=ListZnodes()),
 )
 AFTER_STOP: tuple[Step, ...] = (
     *files("after a stop"),

@@ -70,6 +70,11 @@ class ListLogDir:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListZnodes:
+    """What stands in ZooKeeper, or in the registry, about these topics and about the cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
     """Asked again until the answer has this value at this path: for what a broker does in its own time."""
 
@@ -79,7 +84,7 @@ class Await:
     version: int | None = None
 
 
-Action = Ask | Send | SendBytes | Restart | ListPartition | ListLogDir | Await
+Action = Ask | Send | SendBytes | Restart | ListPartition | ListLogDir | ListZnodes | Await
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

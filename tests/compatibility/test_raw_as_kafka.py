@@ -1,5 +1,6 @@
 """Answers that were found to differ from Kafka's when both were asked the same: each stays as it was mended."""
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -21,7 +23,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from barnabas.wire.records import Record, TimestampType, batch_headers, build_batch
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, run
 from tests.compatibility.raw import TIMESTAMP, Raw, batch_of, fetch_request, values_in
 
 FAR = 4_000_000_000_000
@@ -156,3 +158,14 @@ def test_a_leader_that_comes_back_goes_on_in_its_epoch(tmp_path: Path, number: i
             raw.produce("orders", batch_of(b"after"))
             assert raw.list_offset("orders", -1).leader_epoch == 0
             assert values_in(raw.fetch("orders", 0)) == [b"before", b"after"]
+
+
+def test_the_registry_has_a_node_for_features(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data"):
+        told = run("registry", "get", "/feature", "--data", str(tmp_path / "data"))
+    assert json.loads(told.stdout) == {"version": 2, "status": 1, "features": {}}
+
+
+def test_api_versions_tells_that_features_are_as_they_were_at_first(raw: Raw) -> None:
+    asked = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+    assert raw.ask(asked, ApiVersionsResponse).finalized_features_epoch == 0

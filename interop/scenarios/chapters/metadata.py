@@ -50,7 +50,9 @@ STEPS: tuple[Step, ...] = (
     ask("metadata: an unknown topic to be created", metadata("born", "born-2", create=True)),
     Step(
         name="metadata: it was created",
-        does=Await(request=metadata("born"), path="topics.born.partitions.0.leader_id", value=1),
+        does=Await(
+            request=metadata("born", "born-2"), path="topics.born-2.partitions.0.leader_id", value=1
+        ),
     ),
     ask("metadata: a colliding topic to be created", metadata("a_b", create=True)),
     ask(

@@ -408,9 +408,7 @@ class Topics:
             },
         )
         operations = [
-            Create(
-                path=znodes.topic_config_path(name), data=znodes.encode_config(topic.overrides)
-            ),
+            Create(path=znodes.topic_config_path(name), data=znodes.encode_config(topic.overrides)),
             Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment)),
             Create(path=znodes.partitions_path(name)),
         ]

@@ -16,12 +16,15 @@ from barnabas.world.ports import Create, RegistrySession, SetData
 async def prepare(registry: RegistrySession) -> None:
     """Create the persistent paths; who comes first does not matter."""
 
-    async def create(path: str) -> None:
+    async def create(path: str, data: bytes = b"") -> None:
         with suppress(NodeExists):
-            await registry.create(path)
+            await registry.create(path, data)
 
     # Sent together, they share one write to the disk; parents stand before their children.
-    await asyncio.gather(*(create(path) for path in znodes.PERSISTENT_PATHS))
+    await asyncio.gather(
+        *(create(path) for path in znodes.PERSISTENT_PATHS),
+        create(znodes.FEATURE, znodes.encode_features({})),
+    )
 
 
 async def cluster_id(registry: RegistrySession, random: Random) -> str:
