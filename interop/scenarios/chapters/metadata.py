@@ -48,11 +48,14 @@ STEPS: tuple[Step, ...] = (
         for create in (False, True)
     ),
     ask("metadata: an unknown topic to be created", metadata("born", "born-2", create=True)),
-    Step(
-        name="metadata: it was created",
-        does=Await(
-            request=metadata("born", "born-2"), path="topics.born-2.partitions.0.leader_id", value=1
-        ),
+    *(
+        Step(
+            name=f"metadata: {name} was created",
+            does=Await(
+                request=metadata(name), path=f"topics.{name}.partitions.0.leader_id", value=1
+            ),
+        )
+        for name in ("born", "born-2")
     ),
     ask("metadata: a colliding topic to be created", metadata("a_b", create=True)),
     ask(

@@ -154,6 +154,18 @@ PRODUCE: tuple[Step, ...] = (
         for what, data in BROKEN.items()
     ),
     *(ask(f"produce: {what}", produce("faulty", data)) for what, data in FAULTY.items()),
+    *(
+        ask(f"produce: {what}, to a compacted topic", produce("compact", data))
+        for what, data in FAULTY.items()
+    ),
+    *(
+        ask(
+            f"produce: {codec.name.lower()} that is none, to a topic that unpacks",
+            produce("plain", rubbish(codec)),
+        )
+        for codec in Compression
+        if codec is not Compression.NONE
+    ),
     Step(name="produce: null", does=Ask(request=produce("p", None), patience_s=1.0)),
     *(
         ask(f"produce: {what}, version 2", produce("broken-old", data), 2)
@@ -200,7 +212,6 @@ PRODUCE: tuple[Step, ...] = (
     ),
     ask("produce: what was unpacked", fetch("plain", {0: 0}), 12),
     ask("produce: plain to a topic that packs", produce("zipped", batch(b"x" * 300))),
-    ask("produce: rubbish to a topic that unpacks", produce("plain", rubbish(Compression.ZSTD))),
     *(
         ask(
             f"produce: zstd, version {version}",

@@ -56,6 +56,12 @@ REFUSED = {
     "a message format that never was": new_topic("new", configs={"message.format.version": "x"}),
 }
 
+# Only checked, since Kafka would make them.
+TOO_MANY = {
+    "10000 partitions": new_topic("new", 10_000),
+    "10001 partitions": new_topic("new", 10_001),
+}
+
 ACCEPTED = {
     "counts left to the broker": new_topic("defaults", -1, -1),
     "three partitions": new_topic("three", 3),
@@ -98,7 +104,7 @@ STEPS: tuple[Step, ...] = (
     *(ask(f"create: {what}", create(topic)) for what, topic in REFUSED.items()),
     *(
         ask(f"create, only checking: {what}", create(topic, validate_only=True))
-        for what, topic in {**REFUSED, **QUIRKS, **ACCEPTED}.items()
+        for what, topic in {**REFUSED, **QUIRKS, **TOO_MANY, **ACCEPTED}.items()
     ),
     ask("create: a partition assigned twice", create(TWICE)),
     *(ask(f"create: {what}", create(topic)) for what, topic in ACCEPTED.items()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
+from barnabas.wire.compression import Damaged
 from barnabas.wire.records import BatchHeader, records, stamp_create_time
 
 
@@ -42,6 +43,8 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, n
                 and not earliest <= record.timestamp <= latest
             ):
                 untimely.append(index)
+    except Damaged as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     except RemoteWireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
     if untimely:

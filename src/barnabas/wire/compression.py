@@ -24,6 +24,10 @@ from barnabas.errors import RemoteWireError
 Bytes = bytes | bytearray | memoryview
 
 
+class Damaged(RemoteWireError):
+    """Compressed data that cannot be opened, or must not be."""
+
+
 class Compression(IntEnum):
     """The low three bits of a batch's attributes."""
 
@@ -62,7 +66,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
 
 
 def decompress(codec: Compression, data: Bytes, *, limit: int) -> bytes:
-    """The plain bytes, at most `limit` of them. RemoteWireError for damaged data and for bombs."""
+    """The plain bytes, at most `limit` of them. Damaged for what is no such data, and for bombs."""
     limit = min(limit, max(ALWAYS_ALLOWED_BYTES, len(data) * RATIO_MAX))
     try:
         match codec:
@@ -77,11 +81,11 @@ def decompress(codec: Compression, data: Bytes, *, limit: int) -> bytes:
             case Compression.ZSTD:
                 return decompress_growing(cramjam.zstd.decompress_into, data, limit)
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-        raise RemoteWireError(f"damaged {codec.name} data: {error}") from None
+        raise Damaged(f"damaged {codec.name} data: {error}") from None
 
 
-def too_large(limit: int) -> RemoteWireError:
-    return RemoteWireError(f"decompresses to more than the {limit} bytes allowed for it")
+def too_large(limit: int) -> Damaged:
+    return Damaged(f"decompresses to more than the {limit} bytes allowed for it")
 
 
 def within(limit: int, data: bytes) -> bytes:
@@ -99,7 +103,7 @@ def decompress_gzip(data: Bytes, limit: int) -> bytes:
         if len(plain) > limit:
             raise too_large(limit)
         if not member.eof:
-            raise RemoteWireError("damaged GZIP data: it ends too early")
+            raise Damaged("damaged GZIP data: it ends too early")
         rest = member.unused_data
     return bytes(plain)
 
@@ -142,7 +146,7 @@ def decompress_snappy(data: Bytes, limit: int) -> bytes:
         (length,) = LENGTH.unpack_from(view, at)
         at += LENGTH.size
         if not 0 <= length <= len(view) - at:
-            raise RemoteWireError(f"damaged SNAPPY data: a block of {length} bytes")
+            raise Damaged(f"damaged SNAPPY data: a block of {length} bytes")
         plain += decompress_raw_snappy(view[at : at + length], limit - len(plain))
         at += length
     return bytes(plain)
@@ -154,5 +158,5 @@ def decompress_raw_snappy(block: memoryview, limit: int) -> bytes:
     if claimed > limit:
         raise too_large(limit)
     if claimed > 64 * len(block):
-        raise RemoteWireError(f"damaged SNAPPY data: {len(block)} bytes claim to be {claimed}")
+        raise Damaged(f"damaged SNAPPY data: {len(block)} bytes claim to be {claimed}")
     return bytes(cramjam.snappy.decompress_raw(block))
