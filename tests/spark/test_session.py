@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import venv
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from barnabas import LocalCluster
@@ -17,6 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
+from tests.broker_process import eventually
 
 TIMEOUT_S = 200
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
@@ -160,6 +164,35 @@ def test_a_stream_is_followed_until_it_is_interrupted(servers: str) -> None:
         process.kill()
         process.communicate()
     assert (process.returncode, errors.strip()) == (130, b"")
+
+
+def test_two_interruptions_while_java_starts_leave_no_java_behind(servers: str) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "sql", "select count(*) from `web-orders`"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(servers),
+    )
+    started: list[psutil.Process] = []
+
+    def has_started_one() -> bool:
+        started[:] = psutil.Process(process.pid).children(recursive=True)
+        return bool(started)
+
+    try:
+        eventually(has_started_one, "a process of Spark", TIMEOUT_S)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, errors.strip()) == (130, b"")
+        _, left = psutil.wait_procs(started, TIMEOUT_S)
+    finally:
+        process.kill()
+        process.communicate()
+        for orphan in started:
+            with suppress(psutil.NoSuchProcess):
+                orphan.kill()
+    assert left == []
 
 
 WITHOUT_EFFECT = """

@@ -168,12 +168,15 @@ def spark_session(
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Java, left alone while it starts, dies with a page of its stack on the terminal somebody already uses for other
-    things. So an interruption waits until Java can be ended; a second one does not."""
+    """Java, left alone while it starts, lives on for ever where it has not yet told how to reach it, and otherwise dies
+    with a page of its stack on a terminal already used for other things. So an interruption waits until Spark is
+    up; a second one waits only until Java can be reached, since from then on it ends with this process."""
+    from pyspark import SparkContext
+
     came = threading.Event()
 
     def note_first(number: int, frame: FrameType | None) -> None:
-        if came.is_set():
+        if came.is_set() and SparkContext._gateway is not None:
             signal.default_int_handler(number, frame)
         came.set()
 

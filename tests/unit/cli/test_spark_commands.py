@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from barnabas.cli.failure import explain
 from barnabas.cli.rows import csv_lines, json_lines, plain, table_text
@@ -95,20 +97,34 @@ def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption() -> 
         raise RuntimeError("another")
 
 
-def test_an_interruption_waits_until_spark_has_started_and_a_second_does_not() -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interruption_waits_until_spark_has_started() -> None:
     has_started = False
-    try:
-        with pytest.raises(KeyboardInterrupt), held_back():
-            signal.raise_signal(signal.SIGINT)
-            has_started = True
-        assert has_started
-        with pytest.raises(KeyboardInterrupt), held_back():
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-            raise AssertionError("the second is not held back")
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt), held_back():
+        signal.raise_signal(signal.SIGINT)
+        has_started = True
+    assert has_started
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("gateway", [None, object()], ids=["not yet", "already"])
+def test_a_second_one_waits_until_java_can_be_reached(
+    gateway: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    has_started = False
+    with pytest.raises(KeyboardInterrupt), held_back():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        has_started = True
+    assert has_started == (gateway is None)
 
 
 def test_values_of_spark_become_plain_ones() -> None:
