@@ -44,6 +44,36 @@ def test_every_documented_difference_exists(found: list[Difference], known: list
     assert not gone, f"no longer so, in {PAGE.name}:\n{listing(gone)}"
 
 
+ROWS = """
+| Step | Field | Kafka 3.9 | Barnabas | Why |
+|------|-------|-----------|----------|-----|
+| `create: *` | `topics.*` | `*` | `absent` | No reason that counts for a code. |
+| `fetch: version 0` | `*.error_code` | `NONE` | `*` | [Q] A reason that does. |
+"""
+
+
+def test_a_row_covers_what_it_names_and_no_code_without_a_reason_for_it() -> None:
+    rows = known_differences(ROWS)
+    shape = Difference("create: [odd]", "topics.a.name", "a", "absent")
+    code = Difference("fetch: version 0", "responses.f.error_code", "NONE", "INVALID_REQUEST")
+    bare = Difference("create: x", "topics.a.error_code", "NONE", "absent")
+    assert undocumented([shape, code, bare], rows) == []
+    others = [
+        shape._replace(ours="b"),
+        code._replace(step="fetch: version 01"),
+        code._replace(kafka="UNKNOWN_TOPIC_ID"),
+    ]
+    assert undocumented(others, rows) == others
+    loose = [row._replace(why="Just so.") for row in rows]
+    assert undocumented([code], loose) == [code]
+
+
+def test_a_row_that_covers_nothing_is_found() -> None:
+    rows = known_differences(ROWS)
+    assert outdated([Difference("create: x", "topics.a", "a", "absent")], rows) == [rows[1]]
+    assert outdated([], rows) == rows
+
+
 def listing(rows: Sequence[Sequence[object]]) -> str:
     lines = [" | ".join(str(cell)[:100] for cell in row) for row in rows[:SHOWN]]
     return "\n".join(lines)
