@@ -144,6 +144,8 @@ class BadRequest(ApiError):
 def first_whole_batch(data: memoryview) -> memoryview:
     """Without the beginning of another batch behind it: what is not whole counts as not sent."""
     if len(data) >= HEADER_SIZE and data[MAGIC_AT] == MAGIC:
+        if LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD == len(data):
+            return data
         header = read_header(data)
         behind = len(data) - header.size
         if header.length >= HEADER_SIZE - LOG_OVERHEAD and behind > 0:
