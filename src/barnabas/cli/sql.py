@@ -26,6 +26,7 @@ from barnabas.cli.options import CLEAR_SCREEN, bootstrap_option, timeout_option
 from barnabas.cli.output import note, write_out
 from barnabas.cli.rows import ROWS_OF_A_TABLE, csv_lines, json_lines, table_text
 from barnabas.cli.spark_failure import translated
+from barnabas.cli.statement import check_belongs, claim, unclaim
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.spark.progress import progress_paused, stop_progress
@@ -98,6 +99,8 @@ def sql(
     form = Form(output)
     query = query.strip().rstrip(";")
     check_target(form, target, follow=follow)
+    if follow and target is not None:
+        check_belongs(target / CHECKPOINT, query)
     if offset == "end" and not follow:
         raise ConfigError("--offset", "end leaves nothing to read; it goes with --follow")
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
@@ -116,7 +119,7 @@ def sql(
         )
         rows = spark.sql(query)
         if follow:
-            run_stream(rows, form, target)
+            run_stream(rows, form, target, query)
         else:
             run_batch(rows, form, target)
 
@@ -253,17 +256,29 @@ def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> Non
 # ---- as a stream ----------------------------------------------------------------------------------------------
 
 
-def run_stream(rows: DataFrame, form: Form, target: Path | None) -> None:
+def run_stream(rows: DataFrame, form: Form, target: Path | None, query_text: str) -> None:
     if not rows.isStreaming:
         raise ConfigError("--follow", "the query reads no topic; there is nothing to follow")
-    if form is Form.PARQUET:
-        writer = rows.writeStream.format("parquet").option("path", str(target))
-        follow(writer.option("checkpointLocation", f"{target}/{CHECKPOINT}").start(), [])
+    if target is not None:
+        follow(start_to_files(rows, target, query_text), [])
         return
     with tempfile.TemporaryDirectory(prefix="barnabas-sql-", ignore_cleanup_errors=True) as scratch:
         failures: list[BaseException] = []
         query = start_with_a_mode(rows, form, Path(scratch), failures)
         follow(query, failures)
+
+
+def start_to_files(rows: DataFrame, target: Path, query_text: str) -> StreamingQuery:
+    checkpoint = target / CHECKPOINT
+    is_new = claim(checkpoint, query_text)
+    writer = rows.writeStream.format("parquet").option("path", str(target))
+    try:
+        return writer.option("checkpointLocation", str(checkpoint)).start()
+    except BaseException:
+        # Refused, it has written nothing: the query, put right, may have the directory.
+        if is_new:
+            unclaim(checkpoint)
+        raise
 
 
 def start_with_a_mode(
