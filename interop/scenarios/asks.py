@@ -9,7 +9,7 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from barnabas.wire.compression import Compression, compress
+from barnabas.wire.compression import Compression
 from barnabas.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.offsets import (
@@ -123,31 +123,15 @@ def message_set(
     magic: int, *values: bytes, key: bytes | None = None, timestamp: int = THEN
 ) -> bytes:
     """Messages of the formats before record batches."""
-    return b"".join(
-        message(magic, offset, key, value, timestamp) for offset, value in enumerate(values)
-    )
-
-
-def wrapper(magic: int, codec: Compression, *values: bytes) -> bytes:
-    """The same, compressed: a message of messages."""
-    inner = compress(codec, message_set(magic, *values))
-    return message(magic, len(values) - 1, None, inner, THEN, codec)
-
-
-def message(
-    magic: int,
-    offset: int,
-    key: bytes | None,
-    value: bytes,
-    timestamp: int,
-    codec: Compression = Compression.NONE,
-) -> bytes:
-    body = struct.pack(">bb", magic, codec)
-    body += struct.pack(">q", timestamp) if magic == 1 else b""
-    body += struct.pack(">i", -1) if key is None else struct.pack(">i", len(key)) + key
-    body += struct.pack(">i", len(value)) + value
-    content = struct.pack(">I", crc32(body)) + body
-    return struct.pack(">qi", offset, len(content)) + content
+    found = b""
+    for offset, value in enumerate(values):
+        body = struct.pack(">bb", magic, 0)
+        body += struct.pack(">q", timestamp) if magic == 1 else b""
+        body += struct.pack(">i", -1) if key is None else struct.pack(">i", len(key)) + key
+        body += struct.pack(">i", len(value)) + value
+        message = struct.pack(">I", crc32(body)) + body
+        found += struct.pack(">qi", offset, len(message)) + message
+    return found
 
 
 def numbered(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytes:

@@ -15,8 +15,7 @@ from uuid import UUID
 
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID
-from barnabas.wire import old_messages
-from barnabas.wire.records import HEADER_SIZE, MAGIC, MAGIC_AT, batch_headers
+from barnabas.wire.records import HEADER_SIZE, batch_headers
 
 HOUR_MS = 3_600_000
 NAMING = (
@@ -129,20 +128,7 @@ class Normaliser:
                 yield f"{path}.{number}.body", digest(bytes(body))
         except RemoteWireError:
             pass
-        if end == 0 and len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
-            yield from self.old_messages(view, path)
-        else:
-            yield f"{path}.rest", digest(data[end:])
-
-    def old_messages(self, data: memoryview, path: str) -> Iterator[tuple[str, object]]:
-        """Wrappers are opened: what a codec makes of the same bytes is each broker's own."""
-        number = 0
-        for outer in old_messages.messages(data):
-            for message in old_messages.opened(outer):
-                shown = (*outer[:4], *message)
-                yield f"{path}.message {number}", tuple(self.scalar("", item) for item in shown)
-                number += 1
-        yield f"{path}.size", len(data)
+        yield f"{path}.rest", digest(data[end:])
 
 
 def items_of(value: object) -> Iterable[tuple[str, object]] | None:

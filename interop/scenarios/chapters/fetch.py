@@ -31,9 +31,15 @@ from interop.scenarios.step import Given, Step
 
 NOBODY = UUID("00000000-0000-4000-8000-00000000beef")
 VERSIONS = APIS[FetchRequest.API_KEY].versions
+BATCHES_SINCE = 4
 BY_ID_SINCE = 13
 Asking = Callable[[Given], FetchRequest]
 MANY = {"segment.bytes": "300", "segment.index.bytes": "80", "index.interval.bytes": "100"}
+
+
+def called(version: int) -> str:
+    """Old ones know no record batches."""
+    return f"{'old ' if version < BATCHES_SINCE else ''}version {version}"
 
 
 def by_id(topic: str, offsets: dict[int, int], session_epoch: int = -1) -> Asking:
@@ -94,7 +100,7 @@ SETUP = (
 
 FETCH = (
     *(
-        ask(f"fetch: version {version}", fetch("f", {0: 3}), version)
+        ask(f"fetch: {called(version)}", fetch("f", {0: 3}), version)
         for version in VERSIONS
         if version < BY_ID_SINCE
     ),
@@ -162,7 +168,7 @@ FETCH = (
     ),
     *(
         ask(
-            f"fetch: partition max bytes 100, version {version}",
+            f"fetch: partition max bytes 100, {called(version)}",
             fetch("f", {0: 0}, partition_max_bytes=100),
             version,
         )
@@ -174,11 +180,11 @@ FETCH = (
         for epoch in (0, 1, 99)
     ),
     *(
-        ask(f"fetch: squeezed, version {version}", fetch("squeezed", {0: 0}), version)
+        ask(f"fetch: squeezed, {called(version)}", fetch("squeezed", {0: 0}), version)
         for version in (0, 2, 4, 9, 10)
     ),
     *(
-        ask(f"fetch: only zstd, version {version}", fetch("squeezed", {0: 20}), version)
+        ask(f"fetch: only zstd, {called(version)}", fetch("squeezed", {0: 20}), version)
         for version in (1, 3, 9, 10)
     ),
     ask("fetch: by a broker that is no replica", fetch("f", {0: 0}), 12),

@@ -31,7 +31,6 @@ from interop.scenarios.asks import (
     numbered,
     produce,
     rubbish,
-    wrapper,
 )
 from interop.scenarios.step import Ask, Await, Send, Step
 
@@ -47,13 +46,11 @@ TOPICS = (
     new_topic("early", configs={"message.timestamp.after.max.ms": HOUR_MS}),
     new_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"}),
     new_topic("stamped-2", configs={"message.timestamp.type": "LogAppendTime"}),
-    new_topic("stamped-3", configs={"message.timestamp.type": "LogAppendTime"}),
     new_topic("small", configs={"max.message.bytes": "200"}),
     new_topic("segments", configs={"segment.bytes": "14", "max.message.bytes": "1000"}),
     new_topic("zipped", configs={"compression.type": "gzip"}),
     new_topic("plain", configs={"compression.type": "uncompressed"}),
     new_topic("old"),
-    new_topic("old-packed"),
     new_topic("codecs"),
     new_topic("twofold", configs={"min.insync.replicas": "2"}),
     new_topic("idem"),
@@ -229,29 +226,6 @@ PRODUCE: tuple[Step, ...] = (
         for magic in (0, 1)
         for version in (0, 1, 2)
     ),
-    *(
-        ask(
-            f"produce: a {codec.name.lower()} wrapper of magic {magic}",
-            produce("old-packed", wrapper(magic, codec, b"x" * 50, b"y" * 50)),
-            2,
-        )
-        for magic in (0, 1)
-        for codec in (Compression.GZIP, Compression.SNAPPY)
-    ),
-    ask(
-        "produce: an old message with a wrong crc",
-        produce("old", message_set(1, b"value")[:-1] + b"?"),
-        2,
-    ),
-    ask("produce: half an old message", produce("old", message_set(1, b"value")[:-1]), 2),
-    ask("produce: one old message and a half", produce("old", message_set(1, b"a", b"b")[:-1]), 2),
-    ask(
-        "produce: old messages to a topic that stamps",
-        produce("stamped-3", message_set(1, b"x")),
-        2,
-    ),
-    ask("produce: old messages to a compacted topic", produce("compact", message_set(1, b"x")), 2),
-    ask("produce: what became of wrappers", fetch("old-packed", {0: 0}), 12),
     ask("produce: what became of old messages", fetch("old", {0: 0}), 12),
     ask("produce: where it ended", list_offsets("p", -1)),
 )

@@ -155,6 +155,11 @@ def first_whole_batch(data: memoryview) -> memoryview:
     return data
 
 
+def holds_nothing_whole(data: memoryview) -> bool:
+    """Neither a batch nor a message of an older format: both begin with an offset and a size."""
+    return len(data) < LOG_OVERHEAD or LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD > len(data)
+
+
 def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
     """The header of the one batch a producer sent for one partition, or ApiError with the code Kafka answers.
 
@@ -198,8 +203,11 @@ def refusal_of_format(data: memoryview, produce_version: int) -> ApiError:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {magic}")
     if magic == MAGIC:
         return BadRequest(ErrorCode.INVALID_RECORD, "there is no whole record batch")
-    why = f"Produce version {produce_version} takes magic 2 only, this is {magic}"
-    return BadRequest(ErrorCode.INVALID_RECORD, why)
+    if produce_version >= 3:
+        why = f"Produce version {produce_version} takes magic 2 only, this is {magic}"
+        return BadRequest(ErrorCode.INVALID_RECORD, why)
+    why = f"messages of magic {magic} are not converted; use a client that sends Produce version 3"
+    return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
 
 
 def refusal_of_length(header: BatchHeader, available: int) -> ApiError:

@@ -216,6 +216,8 @@ GOOD = build_batch(SAMPLE)
         (memoryview(GOOD[:-1]), 9, ErrorCode.INVALID_RECORD),
         (memoryview(GOOD + GOOD), 9, ErrorCode.INVALID_RECORD),
         (changed(GOOD, 16, "b", 1), 9, ErrorCode.INVALID_RECORD),
+        (changed(GOOD, 16, "b", 1), 2, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (memoryview(bytes(26)), 0, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
         (changed(GOOD, 16, "b", 3), 9, ErrorCode.CORRUPT_MESSAGE),
         (changed(GOOD, 8, ">i", 48), 9, ErrorCode.CORRUPT_MESSAGE),
         (changed(GOOD, 100, "b", 1, sum_again=False), 9, ErrorCode.CORRUPT_MESSAGE),

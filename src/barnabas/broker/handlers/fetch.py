@@ -24,15 +24,13 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID
 from barnabas.replication.partition import Partition
-from barnabas.wire import old_messages
 from barnabas.wire.fast import FetchedPartition, FetchedTopic
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
-from barnabas.world.ports import FileSlice, Part
+from barnabas.world.ports import FileSlice
 
 ONE_BATCH_SINCE = 3  # the first batch comes whole even if it is larger than the limits
-MAGIC_1_SINCE = 2
-MAGIC_2_SINCE = 4  # older versions get their messages converted
+MAGIC_2_SINCE = 4  # older versions would need batches converted down
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 
@@ -210,7 +208,7 @@ class Fetch:
             )
         high_watermark = log.high_watermark
         diverging = self.divergence(entry, partition)
-        slices: tuple[Part, ...] = ()
+        slices: tuple[FileSlice, ...] = ()
         size = 0
         is_held_back = is_older = False
         if diverging is NO_DIVERGENCE:
@@ -225,15 +223,14 @@ class Fetch:
             limit = min(entry.partition_max_bytes, bytes_left)
             is_held_back = limit <= 0 and entry.fetch_offset < bound
             # The rest of a closed segment is all that one read gives: waiting would not add to it.
-            is_older = size > 0 and found.slices[0].file is not log.active.log
+            is_older = size > 0 and slices[0].file is not log.active.log
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
                 # Part of a batch is of no use to a client that is promised a whole one in some later answer.
                 slices, size, is_held_back = (), 0, True
+            if size and self.version < MAGIC_2_SINCE:
+                raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            if size and self.version < MAGIC_2_SINCE:
-                messages = self.in_old_messages(found.slices, entry.fetch_offset)
-                slices, size = (messages,), len(messages)
         data = FetchedPartition(
             entry.index,
             0,
@@ -246,11 +243,6 @@ class Fetch:
             diverging_epoch=diverging,
         )
         return Look(entry, data, partition, is_held_back, is_older)
-
-    def in_old_messages(self, slices: tuple[FileSlice, ...], first_offset: int) -> bytes:
-        data = b"".join(part.file.read(part.position, part.size) for part in slices)
-        magic = 1 if self.version >= MAGIC_1_SINCE else 0
-        return old_messages.as_messages(memoryview(data), magic, first_offset)
 
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:

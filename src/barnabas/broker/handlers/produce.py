@@ -20,7 +20,6 @@ from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo
-from barnabas.wire import old_messages
 from barnabas.wire.codec import Records
 from barnabas.wire.fast import RepeatedProduce
 from barnabas.wire.headers import RequestHeader
@@ -34,6 +33,7 @@ from barnabas.wire.records import (
     TRANSACTIONAL,
     BadRequest,
     first_whole_batch,
+    holds_nothing_whole,
     validate_produced,
 )
 from barnabas.world.ports import Part
@@ -53,7 +53,7 @@ WITHOUT_LOG_START = frozenset(
 )
 
 ACKS = (1, -1, 0)
-BATCHES_ONLY_SINCE = 3
+ONE_BATCH_SINCE = 3  # before, what came only in part counted as not sent, and that was no error
 Answers = list[TopicProduceResponse]
 Waits = list[tuple[int, int, Awaitable[None]]]  # (topic, partition) by position in the answer
 
@@ -110,11 +110,8 @@ def append(
     if records is None:
         raise ApiError(ErrorCode.INVALID_RECORD, "no records")
     batch = first_whole_batch(memoryview(records))
-    if version < BATCHES_ONLY_SINCE:
-        converted = old_messages.as_batch(batch)
-        if converted is None:
-            return AppendInfo(-1, -1, NO_TIMESTAMP, partition.log.log_start_offset)
-        batch = converted
+    if version < ONE_BATCH_SINCE and holds_nothing_whole(batch):
+        return AppendInfo(-1, -1, NO_TIMESTAMP, partition.log.log_start_offset)
     header = validate_produced(batch, version)
     if header.is_transactional and request.transactional_id is None:
         raise BadRequest(
