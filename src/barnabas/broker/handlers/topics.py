@@ -117,14 +117,18 @@ async def delete(
         error = ApiError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, not both")
         return DeleteTopicsResponse(responses=tuple(refused(topic, error) for topic in wanted))
     results: list[DeletableTopicResult] = []
+    gone: set[str | None] = set()
     for topic in wanted:
         await asyncio.sleep(0)
-        if any(topic.name == result.name and not result.error_code for result in results):
+        if topic.name in gone:
             # Asked for again in one request, it is told once more that it goes.
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
             continue
         try:
-            results.append(await delete_one(parts, topic, request.timeout_ms))
+            result = await delete_one(parts, topic, request.timeout_ms)
+            results.append(result)
+            if not result.error_code:
+                gone.add(result.name)
         except (RegistryError, StorageError) as error:
             results.append(refused(topic, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
         except ApiError as error:
