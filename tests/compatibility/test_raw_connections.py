@@ -15,6 +15,7 @@ from barnabas.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from tests.broker_process import BrokerProcess
 from tests.compatibility.raw import Raw, batch_of, produce_request
 from tests.raw_connection import with_size
 
@@ -132,6 +133,21 @@ def test_there_is_no_coordinator_yet_in_any_version(raw: Raw, version: int) -> N
             ("one", ErrorCode.COORDINATOR_NOT_AVAILABLE),
             ("two", ErrorCode.COORDINATOR_NOT_AVAILABLE),
         ]
+
+
+def test_who_asks_for_a_group_is_named_once_in_the_log_with_what_to_do(
+    process: BrokerProcess,
+) -> None:
+    with Raw(process.bootstrap_servers) as raw:
+        transaction = FindCoordinatorRequest(key_type=1, coordinator_keys=("mine",))
+        raw.ask(transaction, FindCoordinatorResponse)
+        for _ in range(3):
+            raw.ask(FindCoordinatorRequest(coordinator_keys=("one",)), FindCoordinatorResponse)
+        peer = "{}:{}".format(*raw.socket.getsockname())
+    (told,) = [line for line in process.log().splitlines() if "consumer group" in line]
+    assert " WARNING " in told
+    assert f"at {peer} asks for a consumer group" in told
+    assert "there are no consumer groups yet; consume by assigning partitions" in told
 
 
 def test_nothing_is_answered_to_acks_0_and_a_failure_closes_the_connection(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.seldom import Seldom
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.metadata.cache import MetadataCache
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.world.ports import Clock
+
+GROUP_WARNING_INTERVAL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +27,5 @@ class BrokerParts:
     sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics
+    group_warning: Seldom = field(default_factory=lambda: Seldom(GROUP_WARNING_INTERVAL_S))
+    """Clients take the refusal for a broker that is not ready, and ask again ten times a second."""

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.coordinator import (
     Coordinator,
+    CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from barnabas.wire.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 
+logger = logging.getLogger("barnabas.groups")
+
 NO_COORDINATOR = "there are no consumer groups yet; consume by assigning partitions"
 
 
 def find_coordinator(
-    parts: BrokerParts, request: FindCoordinatorRequest, header: RequestHeader, _: Connection
+    parts: BrokerParts,
+    request: FindCoordinatorRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> FindCoordinatorResponse:
-    """No groups yet. It is answered all the same: librdkafka sends lz4 only to brokers that know this request."""
+    """No groups yet. It is answered all the same: librdkafka sends lz4 only to brokers that know this request.
+
+    To clients the answer means "not now": they ask on and show nothing, so it is said here."""
+    if request.key_type == CoordinatorType.GROUP and parts.group_warning.due(
+        asyncio.get_running_loop().time()
+    ):
+        logger.warning(
+            "client %r at %s:%s asks for a consumer group; %s",
+            header.client_id or "",
+            *connection.stream.peer,
+            NO_COORDINATOR,
+        )
     if header.api_version >= 4:
         return FindCoordinatorResponse(
             coordinators=tuple(
