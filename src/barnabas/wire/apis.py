@@ -1,8 +1,9 @@
-"""The API table: what is implemented here, in which versions, with which classes.
+"""The API tables: what is served here and what can only be spoken, in which versions, with which classes.
 
-It is what ApiVersions advertises, so an entry without a handler would be a promise nobody keeps. Versions are those of
-Kafka 3.9, from 0 on where 3.9 has them: some clients silently lose features when a minimum is raised. A family's
-classes are loaded when first asked for, so that a short command does not pay for messages it never sends.
+APIS is what ApiVersions advertises, so an entry without a handler would be a promise nobody keeps. What has messages
+and no handler yet stands in NOT_YET_SERVED, and serving it means moving its line. Versions are those of Kafka 3.9, from
+0 on where 3.9 has them: some clients silently lose features when a minimum is raised. A family's classes are loaded
+when first asked for, so that a short command does not pay for messages it never sends.
 """
 
 from __future__ import annotations
@@ -59,6 +60,27 @@ APIS: dict[int, Api] = {
         Api(60, "DescribeCluster", range(2), 0, "cluster"),
     )
 }
+
+NOT_YET_SERVED: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(4, "LeaderAndIsr", range(8), 4, "leader_and_isr"),
+        Api(5, "StopReplica", range(5), 2, "stop_replica"),
+        Api(6, "UpdateMetadata", range(9), 6, "update_metadata"),
+        Api(7, "ControlledShutdown", range(4), 3, "controlled_shutdown"),
+        Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
+        Api(37, "CreatePartitions", range(4), 2, "create_partitions"),
+        Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
+        Api(44, "IncrementalAlterConfigs", range(2), 1, "alter_configs"),
+        Api(45, "AlterPartitionReassignments", range(1), 0, "reassignments"),
+        Api(46, "ListPartitionReassignments", range(1), 0, "reassignments"),
+        Api(56, "AlterPartition", range(4), 0, "alter_partition"),
+        Api(67, "AllocateProducerIds", range(1), 0, "allocate_producer_ids"),
+    )
+}
+
+SPOKEN: dict[int, Api] = APIS | NOT_YET_SERVED
+"""Every API whose messages can be written and read here."""
 
 
 def api_name(key: int) -> str:
@@ -156,4 +178,4 @@ API_NAMES: dict[int, str] = {
     86: "DeleteShareGroupState",
     87: "ReadShareGroupStateSummary",
 }
-"""Every API of release 3.9, implemented here or not."""
+"""Every API of release 3.9, spoken here or not."""

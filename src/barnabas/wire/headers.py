@@ -14,7 +14,7 @@ import struct
 from typing import NamedTuple
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, SPOKEN
 from barnabas.wire.primitives import STRING_MAX, read_tags
 
 API_VERSIONS = 18
@@ -27,9 +27,12 @@ CORRELATION = struct.Struct(">i")
 
 FLEXIBLE_REQUESTS = frozenset(
     (api.key, version)
-    for api in APIS.values()
+    for api in SPOKEN.values()
     for version in api.versions
     if version >= api.flexible_since
+)
+SPOKEN_REQUESTS = frozenset(
+    (api.key, version) for api in SPOKEN.values() for version in api.versions
 )
 KNOWN_REQUESTS = frozenset((api.key, version) for api in APIS.values() for version in api.versions)
 
@@ -42,19 +45,19 @@ class RequestHeader(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """The body can be decoded: the key is implemented, in this version."""
+        """The request can be served: the key is implemented, in this version."""
         return (self.api_key, self.api_version) in KNOWN_REQUESTS
 
 
 def decode_request_header(data: memoryview) -> tuple[RequestHeader, int]:
     """The header, and where the body begins.
 
-    A key or version that is not known here is no error: the header then has no client id, the body begins at the end of
-    the data, and it is for the caller to answer (UNSUPPORTED_VERSION in a version 0 body for ApiVersions) or to close.
+    A key or version not spoken here is no error: the header then has no client id, the body begins at the end of the
+    data, and it is for the caller to answer (UNSUPPORTED_VERSION in a version 0 body for ApiVersions) or to close.
     """
     try:
         api_key, api_version, correlation_id = FIXED.unpack_from(data)
-        if (api_key, api_version) not in KNOWN_REQUESTS:
+        if (api_key, api_version) not in SPOKEN_REQUESTS:
             return RequestHeader(api_key, api_version, correlation_id), len(data)
         if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
             return RequestHeader(api_key, api_version, correlation_id), 8

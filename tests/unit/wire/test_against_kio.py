@@ -17,7 +17,11 @@ from kio.serial import entity_reader, entity_writer
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Message, decode, encode
+from barnabas.wire.headers import RequestHeader, encode_request_header, encode_response_header
 from tests.unit.wire.random_messages import ALL, name_of, random_message
+
+REQUESTS = [(cls, version) for cls, version in ALL if cls.__name__.endswith("Request")]
+RESPONSES = [(cls, version) for cls, version in ALL if cls.__name__.endswith("Response")]
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL, ids=name_of)
@@ -45,6 +49,35 @@ def test_kio_reads_what_we_write(cls: type[Message], version: int) -> None:
         assert read == to_kio(ours, theirs)
 
 
+@pytest.mark.parametrize(("cls", "version"), REQUESTS, ids=name_of)
+def test_kio_writes_the_header_we_write_ahead_of_every_request(
+    cls: type[Message], version: int
+) -> None:
+    schema = kio_class(cls, version).__header_schema__
+    values = {
+        "request_api_key": cls.API_KEY,
+        "request_api_version": version,
+        "correlation_id": 77,
+        "client_id": "broker-1",
+    }
+    buffer = BytesIO()
+    entity_writer(schema)(
+        buffer, schema(**{field.name: values[field.name] for field in fields(schema)})
+    )
+    ours = encode_request_header(RequestHeader(cls.API_KEY, version, 77, "broker-1"))
+    assert ours == buffer.getvalue()
+
+
+@pytest.mark.parametrize(("cls", "version"), RESPONSES, ids=name_of)
+def test_kio_writes_the_header_we_write_ahead_of_every_response(
+    cls: type[Message], version: int
+) -> None:
+    schema = kio_class(cls, version).__header_schema__
+    buffer = BytesIO()
+    entity_writer(schema)(buffer, schema(correlation_id=77))
+    assert encode_response_header(cls.API_KEY, version, 77) == buffer.getvalue()
+
+
 def kio_class(cls: type[Message], version: int) -> Any:
     kind = "request" if cls.__name__.endswith("Request") else "response"
     family = sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix(kind.title())).lower()
@@ -56,15 +89,19 @@ def to_kio(ours: Any, theirs: Any) -> Any:
     return theirs(
         **{
             field.name: kio_value(
-                getattr(ours, field.name)
-                if hasattr(ours, field.name)
-                else getattr(ours, field.name + "_ms"),
+                getattr(ours, our_name(ours, field.name)),
                 field.metadata.get("kafka_type"),
                 hints[field.name],
             )
             for field in fields(theirs)
         }
     )
+
+
+def our_name(ours: Any, name: str) -> str:
+    """It drops units, keeps clear of built-in names and takes KRaft for two words."""
+    names = (name, name + "_ms", name.removesuffix("_"), name.replace("k_raft", "kraft"))
+    return next(each for each in names if hasattr(ours, each))
 
 
 def kio_value(value: Any, kind: str | None, hint: Any) -> Any:

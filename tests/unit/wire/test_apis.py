@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from barnabas.wire.apis import API_NAMES, APIS, Api, api_name
+from barnabas.wire.apis import API_NAMES, APIS, NOT_YET_SERVED, SPOKEN, Api, api_name
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", SPOKEN.values(), ids=lambda api: api.name)
 def test_the_table_agrees_with_the_classes(api: Api) -> None:
     assert API_NAMES[api.key] == api.name
     for cls in (api.request, api.response):
@@ -35,6 +35,29 @@ def test_what_kafka_3_9_accepts_is_what_is_advertised() -> None:
         "DescribeCluster": 1,
     }
     assert all(api.versions[0] == 0 for api in APIS.values())
+
+
+def test_what_kafka_3_9_accepts_is_what_can_be_spoken_to_others() -> None:
+    assert {api.name: api.versions[-1] for api in NOT_YET_SERVED.values()} == {
+        "LeaderAndIsr": 7,
+        "StopReplica": 4,
+        "UpdateMetadata": 8,
+        "ControlledShutdown": 3,
+        "AlterConfigs": 2,
+        "CreatePartitions": 3,
+        "ElectLeaders": 2,
+        "IncrementalAlterConfigs": 1,
+        "AlterPartitionReassignments": 0,
+        "ListPartitionReassignments": 0,
+        "AlterPartition": 3,
+        "AllocateProducerIds": 0,
+    }
+    assert all(api.versions[0] == 0 for api in NOT_YET_SERVED.values())
+
+
+def test_an_api_is_served_or_not_yet_and_never_both() -> None:
+    assert not APIS.keys() & NOT_YET_SERVED.keys()
+    assert len(SPOKEN) == len(APIS) + len(NOT_YET_SERVED)
 
 
 def test_every_key_has_a_name_for_log_lines() -> None:

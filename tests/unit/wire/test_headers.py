@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, NOT_YET_SERVED
 from barnabas.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -19,6 +19,7 @@ from barnabas.wire.headers import (
 )
 
 KNOWN = [(api.key, version) for api in APIS.values() for version in api.versions]
+UNSERVED = [(api.key, version) for api in NOT_YET_SERVED.values() for version in api.versions]
 
 
 @given(
@@ -34,6 +35,19 @@ def test_a_request_header_comes_back_as_it_went(
     data = encode_request_header(header)
     assert decode_request_header(memoryview(data + body)) == (header, len(data))
     assert header.known
+
+
+@pytest.mark.parametrize("unserved", UNSERVED)
+def test_the_header_of_a_request_that_is_not_served_can_be_read_too(
+    unserved: tuple[int, int],
+) -> None:
+    header = RequestHeader(*unserved, 42, None if unserved == (7, 0) else "broker-1")
+    data = encode_request_header(header)
+    assert decode_request_header(memoryview(data + b"body")) == (header, len(data))
+    assert not header.known
+    for size in range(len(data)):
+        with pytest.raises(RemoteWireError):
+            decode_request_header(memoryview(data[:size]))
 
 
 @pytest.mark.parametrize("version", [8, 9])

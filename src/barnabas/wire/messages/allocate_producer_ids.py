@@ -1,0 +1,31 @@
+"""AllocateProducerIds: a broker asks the controller for producer ids that no other broker will give out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from barnabas.wire.codec import Int16, Int32, Int64
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsRequest:
+    API_KEY: ClassVar[int] = 67
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    broker_id: Int32
+    broker_epoch: Int64 = UNKNOWN_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIdsResponse:
+    API_KEY: ClassVar[int] = 67
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id_start: Int64 = 0
+    producer_id_len: Int32 = 0

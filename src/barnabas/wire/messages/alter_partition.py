@@ -1,0 +1,78 @@
+"""AlterPartition: a leader asks the controller to change who is in sync with it.
+
+Topics go by name up to version 1 and by id from version 2 on. The proposed ISR is a list of broker ids up to version 2;
+from version 3 on each comes with the epoch its broker had when it caught up, so that one that has restarted since can
+be refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+from uuid import UUID
+
+from barnabas.model import ZERO_ID
+from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+
+
+class BrokerState(NamedTuple):
+    broker_id: Int32
+    broker_epoch: Int64 = UNKNOWN_BROKER_EPOCH
+
+
+class AlterPartitionPartition(NamedTuple):
+    """`partition_epoch` is the one the change is based on: the controller refuses any other."""
+
+    partition_index: Int32
+    leader_epoch: Int32
+    new_isr: Annotated[tuple[Int32, ...], Until(2), Essential] = ()
+    new_isr_with_epochs: Annotated[tuple[BrokerState, ...], Since(3), Essential] = ()
+    leader_recovery_state: Annotated[Int8, Since(1), Essential] = 0
+    partition_epoch: Int32 = 0
+
+
+class AlterPartitionTopic(NamedTuple):
+    topic_name: Annotated[str, Until(1)] = ""
+    topic_id: Annotated[UUID, Since(2)] = ZERO_ID
+    partitions: tuple[AlterPartitionPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionRequest:
+    API_KEY: ClassVar[int] = 56
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    broker_id: Int32
+    broker_epoch: Int64 = UNKNOWN_BROKER_EPOCH
+    topics: tuple[AlterPartitionTopic, ...] = ()
+
+
+class AlterPartitionPartitionResponse(NamedTuple):
+    """The partition as it is now; with an error, nothing behind the error means anything."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+    isr: tuple[Int32, ...] = ()
+    leader_recovery_state: Annotated[Int8, Since(1)] = 0
+    partition_epoch: Int32 = 0
+
+
+class AlterPartitionTopicResponse(NamedTuple):
+    topic_name: Annotated[str, Until(1)] = ""
+    topic_id: Annotated[UUID, Since(2)] = ZERO_ID
+    partitions: tuple[AlterPartitionPartitionResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterPartitionResponse:
+    API_KEY: ClassVar[int] = 56
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    topics: tuple[AlterPartitionTopicResponse, ...] = ()

@@ -1,0 +1,37 @@
+"""ControlledShutdown: a broker asks the controller to move its leaderships away before it stops.
+
+The answer names the partitions it still leads; the broker asks again until there are none, or until it gives up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+from barnabas.wire.codec import Int16, Int32, Int64, Since
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownRequest:
+    API_KEY: ClassVar[int] = 7
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 3
+
+    broker_id: Int32
+    broker_epoch: Annotated[Int64, Since(2)] = UNKNOWN_BROKER_EPOCH
+
+
+class RemainingPartition(NamedTuple):
+    topic_name: str
+    partition_index: Int32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownResponse:
+    API_KEY: ClassVar[int] = 7
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 3
+
+    error_code: Int16 = 0
+    remaining_partitions: tuple[RemainingPartition, ...] = ()

@@ -1,0 +1,49 @@
+"""CreatePartitions: more partitions for topics that exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from barnabas.wire.codec import Bool, Int16, Int32
+
+
+class CreatePartitionsAssignment(NamedTuple):
+    broker_ids: tuple[Int32, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsTopic:
+    """`count` is the new total. `assignments` has an element per partition that is added; with None, the broker decides
+    where they go. Not a NamedTuple, since every tuple has a `count` of its own."""
+
+    name: str
+    count: Int32
+    assignments: tuple[CreatePartitionsAssignment, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsRequest:
+    API_KEY: ClassVar[int] = 37
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    topics: tuple[CreatePartitionsTopic, ...]
+    timeout_ms: Int32
+    validate_only: Bool = False
+
+
+class CreatePartitionsTopicResult(NamedTuple):
+    name: str
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitionsResponse:
+    API_KEY: ClassVar[int] = 37
+    VERSIONS: ClassVar[range] = range(4)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    throttle_time_ms: Int32 = 0
+    results: tuple[CreatePartitionsTopicResult, ...] = ()

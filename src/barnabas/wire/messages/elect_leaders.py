@@ -1,0 +1,59 @@
+"""ElectLeaders: choose a leader anew for some partitions, or for all of them.
+
+Version 0 knows preferred elections alone, and has no error for the request as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, ClassVar, NamedTuple
+
+from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since
+
+
+class ElectionType(IntEnum):
+    """PREFERRED: the first replica, if it is in sync. UNCLEAN: one that is not in sync, if no other is alive."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectLeadersTopic(NamedTuple):
+    topic: str
+    partitions: tuple[Int32, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersRequest:
+    """`topic_partitions=None` asks for all of them."""
+
+    API_KEY: ClassVar[int] = 43
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    election_type: Annotated[Int8, Since(1), Essential] = ElectionType.PREFERRED
+    topic_partitions: tuple[ElectLeadersTopic, ...] | None
+    timeout_ms: Int32 = 60_000
+
+
+class ElectLeadersPartitionResult(NamedTuple):
+    partition_id: Int32
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class ElectLeadersTopicResult(NamedTuple):
+    topic: str
+    partition_result: tuple[ElectLeadersPartitionResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectLeadersResponse:
+    API_KEY: ClassVar[int] = 43
+    VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, Since(1), Essential] = 0
+    replica_election_results: tuple[ElectLeadersTopicResult, ...] = ()

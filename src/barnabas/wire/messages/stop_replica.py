@@ -1,0 +1,69 @@
+"""StopReplica: the controller tells a broker to give replicas up, and whether to delete them.
+
+Three shapes: a flat list in version 0, lists by topic in versions 1 and 2 (in all of them one `delete_partitions` for
+the whole request), and from version 3 on a state per partition with its leader epoch, so that a late request harms
+nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+
+from barnabas.wire.codec import Bool, Essential, Int16, Int32, Int64, Since, Until
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+
+
+class StopReplicaPartitionV0(NamedTuple):
+    topic_name: str
+    partition_index: Int32
+
+
+class StopReplicaTopicV1(NamedTuple):
+    name: str
+    partition_indexes: tuple[Int32, ...]
+
+
+class StopReplicaPartitionState(NamedTuple):
+    """The leader epoch is -1 where none is known and EPOCH_DURING_DELETE for a topic that is being deleted."""
+
+    partition_index: Int32
+    leader_epoch: Int32 = -1
+    delete_partition: Bool = False
+
+
+class StopReplicaTopicState(NamedTuple):
+    topic_name: str
+    partition_states: tuple[StopReplicaPartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaRequest:
+    API_KEY: ClassVar[int] = 5
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    controller_id: Int32
+    is_kraft_controller: Annotated[Bool, Since(4), Essential] = False
+    controller_epoch: Int32
+    broker_epoch: Annotated[Int64, Since(1)] = UNKNOWN_BROKER_EPOCH
+    delete_partitions: Annotated[Bool, Until(2), Essential] = False
+    ungrouped_partitions: Annotated[tuple[StopReplicaPartitionV0, ...], Until(0), Essential] = ()
+    topics: Annotated[tuple[StopReplicaTopicV1, ...], Since(1), Until(2), Essential] = ()
+    topic_states: Annotated[tuple[StopReplicaTopicState, ...], Since(3), Essential] = ()
+
+
+class StopReplicaPartitionError(NamedTuple):
+    topic_name: str
+    partition_index: Int32
+    error_code: Int16 = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaResponse:
+    API_KEY: ClassVar[int] = 5
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_SINCE: ClassVar[int] = 2
+
+    error_code: Int16 = 0
+    partition_errors: tuple[StopReplicaPartitionError, ...] = ()

@@ -1,0 +1,75 @@
+"""UpdateMetadata: the controller tells a broker what it shall answer Metadata requests from.
+
+Partitions stand in one flat list, each with its topic's name, up to version 4, and under their topic from version 5 on.
+A broker has one address in version 0, one per security protocol up to version 2, one per listener after that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple
+from uuid import UUID
+
+from barnabas.model import ZERO_ID
+from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Tag, Until
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+
+
+class UpdateMetadataPartitionState(NamedTuple):
+    topic_name: Annotated[str, Until(4)] = ""
+    partition_index: Int32 = 0
+    controller_epoch: Int32 = 0
+    leader: Int32 = -1
+    leader_epoch: Int32 = -1
+    isr: tuple[Int32, ...] = ()
+    zk_version: Int32 = 0
+    replicas: tuple[Int32, ...] = ()
+    offline_replicas: Annotated[tuple[Int32, ...], Since(4)] = ()
+
+
+class UpdateMetadataTopicState(NamedTuple):
+    topic_name: str
+    topic_id: Annotated[UUID, Since(7)] = ZERO_ID
+    partition_states: tuple[UpdateMetadataPartitionState, ...] = ()
+
+
+class UpdateMetadataEndpoint(NamedTuple):
+    port: Int32
+    host: str
+    listener: Annotated[str, Since(3)] = ""
+    security_protocol: Int16 = 0
+
+
+class UpdateMetadataBroker(NamedTuple):
+    id: Int32
+    v0_host: Annotated[str, Until(0)] = ""
+    v0_port: Annotated[Int32, Until(0)] = 0
+    endpoints: Annotated[tuple[UpdateMetadataEndpoint, ...], Since(1)] = ()
+    rack: Annotated[str | None, Since(2)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataRequest:
+    API_KEY: ClassVar[int] = 6
+    VERSIONS: ClassVar[range] = range(9)
+    FLEXIBLE_SINCE: ClassVar[int] = 6
+
+    controller_id: Int32
+    is_kraft_controller: Annotated[Bool, Since(8), Essential] = False
+    type: Annotated[Int8, Since(8), Tag(0), Essential] = 0
+    controller_epoch: Int32
+    broker_epoch: Annotated[Int64, Since(5)] = UNKNOWN_BROKER_EPOCH
+    ungrouped_partition_states: Annotated[
+        tuple[UpdateMetadataPartitionState, ...], Until(4), Essential
+    ] = ()
+    topic_states: Annotated[tuple[UpdateMetadataTopicState, ...], Since(5), Essential] = ()
+    live_brokers: tuple[UpdateMetadataBroker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataResponse:
+    API_KEY: ClassVar[int] = 6
+    VERSIONS: ClassVar[range] = range(9)
+    FLEXIBLE_SINCE: ClassVar[int] = 6
+
+    error_code: Int16 = 0
