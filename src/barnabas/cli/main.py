@@ -1,7 +1,8 @@
 """`barnabas`: the entry point, the list of commands, and what a failure looks like.
 
     exit 0   done                       exit 1   the cluster said no, or is not there
-    exit 2   wrong usage or setting     exit 130 interrupted          exit 141 the reader of our output went away
+    exit 2   wrong usage or setting     exit 130 interrupted, 143 by SIGTERM
+                                        exit 141 the reader of our output went away
 
 Commands are imported when they are called for: `barnabas --help` stays quick, and a broker carries no client code.
 """

@@ -39,7 +39,9 @@ def spark(
     """
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
-    with spark_session(master, bootstrap_servers, short=False) as session:
+    with spark_session(
+        master, bootstrap_servers, app_name="barnabas spark", short=False
+    ) as session:
         with told(topics):
             register_topics(session, topics[:TABLES_MAX], bootstrap_servers)
 

@@ -7,26 +7,24 @@ name that needs backquotes, a path that exists) is said before it is started.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.interruption import Noted, held_back, interruptions, raise_on_signals
 from barnabas.cli.options import CLEAR_SCREEN, bootstrap_option, timeout_option
 from barnabas.cli.output import note, write_out
 from barnabas.cli.rows import ROWS_OF_A_TABLE, csv_lines, json_lines, table_text
 from barnabas.cli.spark_failure import translated
-from barnabas.cli.statement import check_belongs, claim, unclaim
+from barnabas.cli.statement import check_asks, check_belongs, claim, unclaim
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.spark.progress import progress_paused, stop_progress
@@ -98,6 +96,7 @@ def sql(
     """
     form = Form(output)
     query = query.strip().rstrip(";")
+    check_asks(query)
     check_target(form, target, follow=follow)
     if follow and target is not None:
         check_belongs(target / CHECKPOINT, query)
@@ -107,7 +106,8 @@ def sql(
         topics = sorted(cluster.refresh(None).topics)
     if astray := unquoted(query, topics):
         raise ConfigError("SQL", f"dashes and dots need backquotes: write {quoted(astray)}")
-    with spark_session(master, bootstrap_servers, short=not follow) as spark, told(topics):
+    named = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
+    with named(short=not follow) as spark, told(topics):
         register_topics(
             spark,
             topics if lists_tables(query) else topics_in(query, topics),
@@ -139,68 +139,39 @@ def lists_tables(query: str) -> bool:
 
 @contextmanager
 def spark_session(
-    master: str | None, bootstrap_servers: str, *, short: bool
+    master: str | None, bootstrap_servers: str, *, app_name: str, short: bool
 ) -> Iterator[SparkSession]:
     # py4j tells the root logger of every call that a signal or an error cuts short, before it raises.
     logging.getLogger().addHandler(logging.NullHandler())
-    try:
-        from barnabas.spark.launcher import session
+    from barnabas.spark.launcher import NOT_INSTALLED, session
 
-        with interruptions(), held_back():
-            spark = session(
-                master, app_name="barnabas sql", bootstrap_servers=bootstrap_servers, short=short
-            )
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            error.name or "pyspark", "is not installed; pip install 'barnabas[spark]'"
-        ) from None
-    # PySpark's own handler talks to Java in the middle of whatever was being said to Java.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield spark
-    except BaseException:
-        # Whatever is said of it stands on a line of its own; with this process Java ends too.
-        stop_progress()
-        raise
-    with suppress(Exception):
-        # A stream that runs when Spark ends dies of it with a page of Java's stack.
-        for query in spark.streams.active:
-            query.stop()
-        spark.stop()
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Java, left alone while it starts, lives on for ever where it has not yet told how to reach it, and otherwise dies
-    with a page of its stack on a terminal already used for other things. So an interruption waits until Spark is
-    up; a second one waits only until Java can be reached, since from then on it ends with this process."""
-    from pyspark import SparkContext
-
-    came = threading.Event()
-
-    def note_first(number: int, frame: FrameType | None) -> None:
-        if came.is_set() and SparkContext._gateway is not None:
-            signal.default_int_handler(number, frame)
-        came.set()
-
-    signal.signal(signal.SIGINT, note_first)
-    yield
-    if came.is_set():
-        raise KeyboardInterrupt
-
-
-@contextmanager
-def interruptions() -> Iterator[None]:
-    """What PySpark does on its way out of a call that was interrupted may fail, and must not hide why."""
-    try:
-        yield
-    except Exception as error:
-        context: BaseException | None = error
-        while context is not None:
-            if isinstance(context, KeyboardInterrupt):
-                raise KeyboardInterrupt from None
-            context = context.__context__
-        raise
+    with tempfile.TemporaryDirectory(
+        prefix="barnabas-warehouse-", ignore_cleanup_errors=True
+    ) as warehouse:
+        try:
+            with interruptions(), held_back():
+                spark = session(
+                    master,
+                    app_name=app_name,
+                    bootstrap_servers=bootstrap_servers,
+                    # Else a table makes one where the command was called, which no later session finds again.
+                    config={"spark.sql.warehouse.dir": warehouse},
+                    short=short,
+                )
+        except ModuleNotFoundError as error:
+            raise ConfigError(error.name or "pyspark", NOT_INSTALLED) from None
+        raise_on_signals()
+        try:
+            yield spark
+        except BaseException:
+            # Whatever is said of it stands on a line of its own; with this process Java ends too.
+            stop_progress()
+            raise
+        with suppress(Exception):
+            # A stream that runs when Spark ends dies of it with a page of Java's stack.
+            for query in spark.streams.active:
+                query.stop()
+            spark.stop()
 
 
 @contextmanager
@@ -332,15 +303,13 @@ def write_batch(
 
 
 def follow(query: StreamingQuery, failures: list[BaseException]) -> None:
-    """Until it ends or somebody interrupts. The signal is noted, not raised: it must not cut a call to Java in two."""
-    interrupted = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    """Until it ends or somebody interrupts."""
+    interrupted = Noted()
     while not interrupted.wait(LOOK_INTERVAL_S) and query.isActive:
         pass
     with suppress(Exception):
         query.stop()
     if failures:
         raise failures[0]
-    if interrupted.is_set():
-        raise KeyboardInterrupt
+    interrupted.raise_if_any()
     query.awaitTermination()

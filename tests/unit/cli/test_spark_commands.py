@@ -10,9 +10,10 @@ import pytest
 from pyspark import SparkContext
 
 from barnabas.cli.failure import explain
+from barnabas.cli.interruption import Noted, Terminated, held_back, interruptions, raise_on_signals
 from barnabas.cli.rows import csv_lines, json_lines, plain, table_text
 from barnabas.cli.spark_failure import QueryFailed, translated
-from barnabas.cli.sql import Form, check_target, held_back, interruptions, lists_tables
+from barnabas.cli.sql import Form, check_target, lists_tables
 from barnabas.errors import ConfigError
 
 STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
@@ -87,10 +88,20 @@ def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() ->
     assert str(failed).strip() == "no such user"
 
 
-def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption() -> None:
-    with pytest.raises(KeyboardInterrupt), interruptions():
+KINDS = pytest.mark.parametrize(
+    ("number", "kind"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)],
+    ids=["int", "term"],
+)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, Terminated])
+def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption(
+    kind: type[BaseException],
+) -> None:
+    with pytest.raises(kind), interruptions():
         try:
-            raise KeyboardInterrupt
+            raise kind
         finally:
             raise RuntimeError("Answer from Java side is empty")
     with pytest.raises(RuntimeError), interruptions():
@@ -99,32 +110,56 @@ def test_an_error_on_the_way_out_of_an_interrupted_call_is_an_interruption() -> 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
+@KINDS
 @pytest.mark.usefixtures("interruptible")
-def test_an_interruption_waits_until_spark_has_started() -> None:
+def test_an_interruption_waits_until_spark_has_started(
+    number: int, kind: type[BaseException]
+) -> None:
     has_started = False
-    with pytest.raises(KeyboardInterrupt), held_back():
-        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(kind), held_back():
+        signal.raise_signal(number)
         has_started = True
     assert has_started
 
 
+@KINDS
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("gateway", [None, object()], ids=["not yet", "already"])
 def test_a_second_one_waits_until_java_can_be_reached(
-    gateway: object, monkeypatch: pytest.MonkeyPatch
+    number: int, kind: type[BaseException], gateway: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkContext, "_gateway", gateway)
     has_started = False
-    with pytest.raises(KeyboardInterrupt), held_back():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(kind), held_back():
+        signal.raise_signal(number)
+        signal.raise_signal(number)
         has_started = True
     assert has_started == (gateway is None)
+
+
+@KINDS
+@pytest.mark.usefixtures("interruptible")
+def test_a_query_is_interrupted_at_once_and_a_stream_when_it_looks(
+    number: int, kind: type[BaseException]
+) -> None:
+    raise_on_signals()
+    with pytest.raises(kind):
+        signal.raise_signal(number)
+    noted = Noted()
+    signal.raise_signal(number)
+    assert noted.wait(0)
+    with pytest.raises(kind):
+        noted.raise_if_any()
+
+
+def test_who_is_terminated_exits_as_a_shell_would_say_it() -> None:
+    assert Terminated().code == 143
 
 
 def test_values_of_spark_become_plain_ones() -> None:
