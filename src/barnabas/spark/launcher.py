@@ -42,6 +42,10 @@ SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = "-XX:TieredStopAtLevel=1"
 SOURCES = "org.apache.spark.sql.execution.datasources"
+NOT_INSTALLED = (
+    "is not installed; pip install '.[spark]' in a checkout of Barnabas, "
+    "or pip install 'barnabas[spark]'"
+)
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 LOGGING = """rootLogger.level = error
@@ -276,7 +280,7 @@ def spark_home() -> Path:
         return Path(home)
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("pyspark", "is not installed; pip install 'barnabas[spark]'")
+        raise ConfigError("pyspark", NOT_INSTALLED)
     return Path(spec.origin).parent
 
 

@@ -14,6 +14,7 @@ from barnabas.spark.launcher import (
     environment,
     local_cores,
     logging_file,
+    spark_home,
 )
 
 
@@ -75,3 +76,14 @@ def test_the_logging_file_is_written_once(tmp_path: Path) -> None:
     path = logging_file(tmp_path)
     assert "rootLogger.level = error" in path.read_text()
     assert logging_file(tmp_path) == path
+
+
+def test_who_has_no_pyspark_is_told_both_ways_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ConfigError) as refused:
+        spark_home()
+    assert "pip install '.[spark]' in a checkout" in str(refused.value)
+    assert "pip install 'barnabas[spark]'" in str(refused.value)
