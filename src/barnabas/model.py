@@ -10,6 +10,7 @@ BrokerId = NewType("BrokerId", int)
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
 ZnodeVersion = NewType("ZnodeVersion", int)
 
 NO_LEADER = BrokerId(-1)

@@ -60,6 +60,7 @@ LAYERS = {
     "config": set(),
     "storage": {"wire", "config"},
     "metadata": {"wire", "config"},
+    "controller": {"metadata", "config"},
     "replication": {"storage", "wire", "config"},
     "broker": {"replication", "storage", "metadata", "wire", "config", "tasks"},
     "client": {"wire"},

@@ -1,0 +1,204 @@
+"""Replicas onto brokers.
+
+Goals: leaders and followers spread evenly; the followers of one broker's partitions spread over all others, so that its
+death loads nobody twice; with racks, the replicas of a partition on as many racks as there are.
+
+Without racks. Brokers b[0..n-1] sorted by id. Partition P has its first replica on b[f], f = (P + start) mod n; the
+others follow at a distance from it that grows by one (`shift`) each time P passes a multiple of n. Five brokers, three
+replicas, start = shift = 0:
+
+    p0  0,1,2    p1  1,2,3    p2  2,3,4    p3  3,4,0    p4  4,0,1
+    p5  0,2,3    p6  1,3,4    p7  2,4,0    p8  3,0,1    p9  4,1,2
+
+With racks. The same over a list in which racks alternate, skipping a candidate whose rack has a replica of P already
+while another rack has none, and a broker that has one while another has none. A distance grows by the number of racks.
+
+`start` and `shift` are random for a new topic. A topic that grows starts where its first partition is, at both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count, zip_longest
+from random import Random
+
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.znodes import ReplicaAssignment
+from barnabas.model import Broker, BrokerId
+
+Replicas = tuple[BrokerId, ...]
+
+
+def assign_replicas(
+    brokers: Sequence[Broker],
+    *,
+    partitions: int,
+    replication_factor: int,
+    start: int,
+    shift: int,
+    first_partition: int = 0,
+) -> tuple[Replicas, ...]:
+    """The replicas of `partitions` partitions numbered from `first_partition`. Counts must have been checked."""
+    racks = {broker.id: broker.rack for broker in brokers}
+    ids = sorted(racks)
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    if not known:
+        placed = assign_without_racks(
+            ids, partitions, replication_factor, start, shift, first_partition
+        )
+    elif len(known) == len(racks):
+        placed = assign_with_racks(
+            known, partitions, replication_factor, start, shift, first_partition
+        )
+    else:
+        without = [broker for broker in ids if broker not in known]
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"not all brokers have a rack: {', '.join(map(str, without))} have none",
+        )
+    return tuple(placed)
+
+
+def assign_at_random(
+    brokers: Sequence[Broker], *, partitions: int, replication_factor: int, random: Random
+) -> tuple[Replicas, ...]:
+    """For a new topic."""
+    return assign_replicas(
+        brokers,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        start=random.randrange(len(brokers)),
+        shift=random.randrange(len(brokers)),
+    )
+
+
+def continue_assignment(
+    brokers: Sequence[Broker], *, first_replicas: Sequence[BrokerId], current: int, total: int
+) -> tuple[Replicas, ...]:
+    """The added partitions of a topic that grows from `current` to `total`; `first_replicas` are partition 0's."""
+    start = start_after(sorted(broker.id for broker in brokers), first_replicas[0])
+    return assign_replicas(
+        brokers,
+        partitions=total - current,
+        replication_factor=len(first_replicas),
+        start=start,
+        shift=start,
+        first_partition=current,
+    )
+
+
+def start_after(ids: Sequence[BrokerId], preferred: BrokerId) -> int:
+    return next((index for index, broker in enumerate(ids) if broker >= preferred), 0)
+
+
+def assign_without_racks(
+    brokers: Sequence[BrokerId],
+    partitions: int,
+    replication_factor: int,
+    start: int,
+    shift: int,
+    first_partition: int,
+) -> list[Replicas]:
+    size = len(brokers)
+    placed = []
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % size == 0:
+            shift += 1
+        first = (partition + start) % size
+        placed.append(
+            (
+                brokers[first],
+                *(
+                    brokers[follower(first, shift + index, size)]
+                    for index in range(replication_factor - 1)
+                ),
+            )
+        )
+    return placed
+
+
+def assign_with_racks(
+    racks: Mapping[BrokerId, str],
+    partitions: int,
+    replication_factor: int,
+    start: int,
+    shift: int,
+    first_partition: int,
+) -> list[Replicas]:
+    brokers = alternate_racks(racks)
+    size = len(brokers)
+    rack_count = len(set(racks.values()))
+    placed = []
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % size == 0:
+            shift += 1
+        first = (partition + start) % size
+        chosen = [brokers[first]]
+        used = {racks[brokers[first]]}
+        candidates = count()
+        while len(chosen) < replication_factor:
+            broker = brokers[follower(first, shift * rack_count + next(candidates), size)]
+            new_rack = racks[broker] not in used or len(used) == rack_count
+            if new_rack and (broker not in chosen or len(set(chosen)) == size):
+                chosen.append(broker)
+                used.add(racks[broker])
+        placed.append(tuple(chosen))
+    return placed
+
+
+def follower(first: int, distance: int, size: int) -> int:
+    """Never `first` itself: the distance is taken within the other `size` - 1."""
+    return (first + 1 + distance % (size - 1)) % size
+
+
+def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
+    """One broker of each rack in turn, racks by name and brokers by id: {0:a 1:a 2:b 3:b} gives 0,2,1,3."""
+    by_rack: dict[str, list[BrokerId]] = {}
+    for broker, rack in sorted(racks.items()):
+        by_rack.setdefault(rack, []).append(broker)
+    turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for turn in turns for broker in turn if broker is not None]
+
+
+# ---- assignments under change -----------------------------------------------------------------------------
+
+
+def origin_replicas(assignment: ReplicaAssignment) -> Replicas:
+    """Where the partition was before its reassignment."""
+    return tuple(each for each in assignment.replicas if each not in assignment.adding)
+
+
+def target_replicas(assignment: ReplicaAssignment) -> Replicas:
+    """Where it will be after it."""
+    return tuple(each for each in assignment.replicas if each not in assignment.removing)
+
+
+def is_being_reassigned(assignment: ReplicaAssignment) -> bool:
+    return bool(assignment.adding or assignment.removing)
+
+
+def reassign_to(assignment: ReplicaAssignment, target: Sequence[BrokerId]) -> ReplicaAssignment:
+    """From 1,2,3 to 4,5,6: replicas 4,5,6,1,2,3, adding 4,5,6, removing 1,2,3."""
+    origin = origin_replicas(assignment)
+    replicas = tuple(dict.fromkeys((*target, *origin)))
+    return ReplicaAssignment(
+        replicas=replicas,
+        adding=tuple(each for each in replicas if each not in origin),
+        removing=tuple(each for each in replicas if each not in target),
+    )
+
+
+def with_replica(assignment: ReplicaAssignment, broker: BrokerId) -> ReplicaAssignment:
+    return ReplicaAssignment(
+        replicas=(*assignment.replicas, broker),
+        adding=assignment.adding,
+        removing=assignment.removing,
+    )
+
+
+def without_replica(assignment: ReplicaAssignment, broker: BrokerId) -> ReplicaAssignment:
+    return ReplicaAssignment(
+        replicas=tuple(each for each in assignment.replicas if each != broker),
+        adding=tuple(each for each in assignment.adding if each != broker),
+        removing=tuple(each for each in assignment.removing if each != broker),
+    )

@@ -1,0 +1,344 @@
+"""Collects what brokers are to be told, and gives it out as one request per broker and kind.
+
+    LeaderAndIsr     to the replicas of a partition: lead, or follow     and with it, always, the metadata to everybody
+    UpdateMetadata   to whom it was addressed: the same partitions for all, and the list of brokers
+    StopReplica      to the holder of a replica
+
+A flush gives them in this order, so that a broker hears of a leader before it is asked about it. The contents are read
+from the context when they are added, as it is then; only who is addressed, and their epochs, are read at the flush.
+
+Adding twice for one broker and partition keeps the later content. Two things stick, because forgetting them would be
+wrong: a replica that is new stays new (else a broker with a broken disk would refuse to create it), and a replica to
+delete stays to delete.
+
+The field names are those of Kafka's messages. The values are not those messages: the bytes are somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from barnabas.controller.context import LEADER_DURING_DELETE, ControllerContext
+from barnabas.controller.decision import (
+    RequestIntent,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from barnabas.model import (
+    ZERO_ID,
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+
+INITIAL_EPOCH_DURING_DELETE = LeaderEpoch(0)
+PARTITION_EPOCH_DURING_DELETE = ZnodeVersion(0)
+
+
+class RequestsLeftOver(RuntimeError):
+    """A batch was begun while another was never sent: some broker may have missed a decision."""
+
+
+# ---- what the requests say --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartitionState:
+    partition_index: int
+    controller_epoch: ControllerEpoch
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: ZnodeVersion
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+    is_new: bool
+    leader_recovery_state: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrTopicState:
+    topic_name: str
+    topic_id: UUID
+    partition_states: tuple[LeaderAndIsrPartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrContent:
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    topic_states: tuple[LeaderAndIsrTopicState, ...]
+    live_leaders: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataPartitionState:
+    partition_index: int
+    controller_epoch: ControllerEpoch
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    zk_version: ZnodeVersion
+    replicas: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataTopicState:
+    topic_name: str
+    topic_id: UUID
+    partition_states: tuple[UpdateMetadataPartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataContent:
+    """Those of one flush share the very same `topic_states` and `live_brokers`: encode them once."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    topic_states: tuple[UpdateMetadataTopicState, ...]
+    live_brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaPartitionState:
+    partition_index: int
+    leader_epoch: LeaderEpoch
+    delete_partition: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaTopicState:
+    topic_name: str
+    partition_states: tuple[StopReplicaPartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaContent:
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    topic_states: tuple[StopReplicaTopicState, ...]
+
+
+Content = LeaderAndIsrContent | UpdateMetadataContent | StopReplicaContent
+
+
+# ---- the batch --------------------------------------------------------------------------------------------
+
+
+class RequestBatch:
+    def __init__(self, controller_id: BrokerId, context: ControllerContext) -> None:
+        self.controller_id = controller_id
+        self.context = context
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was not sent. Only for who resigns: nobody else can make up for it."""
+        self.leader_and_isr: dict[BrokerId, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        self.stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaPartitionState]] = {}
+        self.metadata_to: dict[BrokerId, None] = {}
+        self.metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+
+    def new_batch(self) -> None:
+        left = (
+            ("LeaderAndIsr", self.leader_and_isr),
+            ("UpdateMetadata", self.metadata_to),
+            ("StopReplica", self.stop_replica),
+        )
+        for kind, to in left:
+            if to:
+                brokers = ", ".join(map(str, sorted(to)))
+                raise RequestsLeftOver(f"{kind} to {brokers} was never sent")
+
+    def add(self, intents: Iterable[RequestIntent]) -> None:
+        """What an applied decision wants announced."""
+        for intent in intents:
+            match intent:
+                case SendLeaderAndIsr():
+                    self.add_leader_and_isr(intent.brokers, intent.partition, is_new=intent.is_new)
+                case SendUpdateMetadata():
+                    self.add_update_metadata(intent.brokers, intent.partitions)
+                case SendStopReplica():
+                    self.add_stop_replica(
+                        intent.broker,
+                        intent.partition,
+                        leader_epoch=intent.leader_epoch,
+                        delete_partition=intent.delete_partition,
+                    )
+
+    def add_leader_and_isr(
+        self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool
+    ) -> None:
+        """The partition must have leadership information."""
+        known = self.context.leadership[partition]
+        assignment = self.context.assignment(partition)
+        state = LeaderAndIsrPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=known.controller_epoch,
+            leader=known.leader,
+            leader_epoch=known.leader_epoch,
+            isr=known.isr,
+            partition_epoch=known.partition_epoch,
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+            is_new=is_new,
+            leader_recovery_state=int(known.recovering),
+        )
+        for broker in brokers:
+            if broker < 0:
+                continue
+            to = self.leader_and_isr.setdefault(broker, {})
+            before = to.get(partition)
+            sticks = before is not None and before.is_new and not is_new
+            to[partition] = replace(state, is_new=True) if sticks else state
+        self.add_update_metadata(None, (partition,))
+
+    def add_update_metadata(
+        self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition] = ()
+    ) -> None:
+        """To all registered brokers for None. A partition without leadership information is left out."""
+        to = self.context.brokers if brokers is None else brokers
+        self.metadata_to.update((broker, None) for broker in to if broker >= 0)
+        for partition in partitions:
+            state = metadata_state(self.context, partition)
+            if state is not None:
+                self.metadata[partition] = state
+
+    def add_stop_replica(
+        self,
+        broker: BrokerId,
+        partition: TopicPartition,
+        *,
+        leader_epoch: LeaderEpoch,
+        delete_partition: bool,
+    ) -> None:
+        if broker < 0:
+            return
+        to = self.stop_replica.setdefault(broker, {})
+        before = to.get(partition)
+        to[partition] = StopReplicaPartitionState(
+            partition_index=partition.partition,
+            leader_epoch=leader_epoch,
+            delete_partition=delete_partition or (before is not None and before.delete_partition),
+        )
+
+    def flush(self) -> tuple[tuple[BrokerId, Content], ...]:
+        """Everything, in the order it is to be sent; the batch is empty then. Who is not registered is left out."""
+        sent: list[tuple[BrokerId, Content]] = []
+        registered = self.context.live_or_shutting_down_broker_ids
+        sent += (
+            (broker, self.leader_and_isr_for(broker))
+            for broker in registered
+            if broker in self.leader_and_isr
+        )
+        if self.metadata_to:
+            topics = self.metadata_topics()
+            brokers = tuple(self.context.brokers[broker] for broker in registered)
+            sent += (
+                (broker, self.update_metadata_for(broker, topics, brokers))
+                for broker in registered
+                if broker in self.metadata_to
+            )
+        sent += (
+            (broker, self.stop_replica_for(broker))
+            for broker in registered
+            if broker in self.stop_replica
+        )
+        self.clear()
+        return tuple(sent)
+
+    def leader_and_isr_for(self, broker: BrokerId) -> LeaderAndIsrContent:
+        by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
+        leaders: set[BrokerId] = set()
+        for partition, state in self.leader_and_isr[broker].items():
+            by_topic.setdefault(partition.topic, []).append(state)
+            leaders.add(state.leader)
+        known = self.context.brokers
+        return LeaderAndIsrContent(
+            controller_id=self.controller_id,
+            controller_epoch=self.context.epoch,
+            broker_epoch=self.context.broker_epochs[broker],
+            topic_states=tuple(
+                LeaderAndIsrTopicState(
+                    topic_name=topic,
+                    topic_id=self.context.topic_ids.get(topic, ZERO_ID),
+                    partition_states=tuple(states),
+                )
+                for topic, states in by_topic.items()
+            ),
+            live_leaders=tuple(known[leader] for leader in sorted(leaders) if leader in known),
+        )
+
+    def metadata_topics(self) -> tuple[UpdateMetadataTopicState, ...]:
+        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+        for partition, state in self.metadata.items():
+            by_topic.setdefault(partition.topic, []).append(state)
+        return tuple(
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=self.context.topic_ids.get(topic, ZERO_ID),
+                partition_states=tuple(states),
+            )
+            for topic, states in by_topic.items()
+        )
+
+    def update_metadata_for(
+        self,
+        broker: BrokerId,
+        topics: tuple[UpdateMetadataTopicState, ...],
+        brokers: tuple[Broker, ...],
+    ) -> UpdateMetadataContent:
+        return UpdateMetadataContent(
+            controller_id=self.controller_id,
+            controller_epoch=self.context.epoch,
+            broker_epoch=self.context.broker_epochs[broker],
+            topic_states=topics,
+            live_brokers=brokers,
+        )
+
+    def stop_replica_for(self, broker: BrokerId) -> StopReplicaContent:
+        by_topic: dict[str, list[StopReplicaPartitionState]] = {}
+        for partition, state in self.stop_replica[broker].items():
+            by_topic.setdefault(partition.topic, []).append(state)
+        return StopReplicaContent(
+            controller_id=self.controller_id,
+            controller_epoch=self.context.epoch,
+            broker_epoch=self.context.broker_epochs[broker],
+            topic_states=tuple(
+                StopReplicaTopicState(topic_name=topic, partition_states=tuple(states))
+                for topic, states in by_topic.items()
+            ),
+        )
+
+
+def metadata_state(
+    context: ControllerContext, partition: TopicPartition
+) -> UpdateMetadataPartitionState | None:
+    """A topic queued for deletion has leader -2, by which brokers know to forget it."""
+    known = context.leadership.get(partition)
+    if known is None:
+        return None
+    deleting = context.is_topic_queued_for_deletion(partition.topic)
+    replicas = context.replicas(partition)
+    return UpdateMetadataPartitionState(
+        partition_index=partition.partition,
+        controller_epoch=known.controller_epoch,
+        leader=LEADER_DURING_DELETE if deleting else known.leader,
+        leader_epoch=INITIAL_EPOCH_DURING_DELETE if deleting else known.leader_epoch,
+        isr=known.isr,
+        zk_version=PARTITION_EPOCH_DURING_DELETE if deleting else known.partition_epoch,
+        replicas=replicas,
+        offline_replicas=tuple(b for b in replicas if not context.is_replica_online(b, partition)),
+    )
