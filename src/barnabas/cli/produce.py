@@ -114,6 +114,7 @@ def produce(
         tally = Tally(topic, dry_run, size_of(files))
         try:
             for records in (found for source in sources for found in pieces(source, end)):
+                tally.read += len(records)
                 for record in records:
                     record_key, value = split(record)
                     if dry_run:
@@ -124,8 +125,14 @@ def produce(
                         )
                 tally.sent(producer.flush())
                 tally.progress(sum(map(len, records)) + len(records) * len(end))
-        finally:
-            tally.finish()
+        except BaseException as error:
+            tally.sent(producer.sent)
+            if isinstance(error, KeyboardInterrupt) and not tally.outstanding:
+                tally.finish()
+            else:
+                tally.failed()
+            raise
+        tally.finish()
     if output is not Output.TEXT or dry_run:
         document = tally.document()
         show(output, document, lambda: tally_text(document))
@@ -195,6 +202,7 @@ class Tally:
         self.dry_run = dry_run
         self.bytes_expected = bytes_expected
         self.bytes_read = 0
+        self.read = 0
         self.counts: dict[int, int] = {}
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
@@ -226,6 +234,20 @@ class Tally:
             verb = "would write" if self.dry_run else "wrote"
             said = f"{verb} {plural(self.total, 'record')} to {self.topic}"
             print(f"\r{said:<{BAR_WIDTH + 40}}", file=sys.stderr)
+
+    @property
+    def outstanding(self) -> int:
+        return self.read - self.total
+
+    def failed(self) -> None:
+        """Whoever tries again wants to know where. A batch beside one that was refused, or whose answer was lost, may
+        have been written."""
+        if self.dry_run:
+            return
+        if self.on_terminal:
+            print(f"\r{'':<{BAR_WIDTH + 40}}\r", end="", file=sys.stderr)
+        done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
+        print(f"{done}; {self.outstanding:,} more read, refused or unknown", file=sys.stderr)
 
     def document(self) -> dict[str, Any]:
         return {

@@ -88,6 +88,24 @@ def test_the_tally_tells_offsets_per_partition() -> None:
     assert tally_text(tally.document()).startswith("wrote 8 records to orders")
 
 
+def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tally = Tally("orders", dry_run=False)
+    tally.read = 1_200
+    tally.sent([Sent(TopicPartition("orders", 0), 10, 1_000)])
+    tally.failed()
+    told = capsys.readouterr()
+    assert told.err == "1,000 records acknowledged by orders; 200 more read, refused or unknown\n"
+    assert told.out == ""
+
+
+def test_a_success_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally("orders", dry_run=False)
+    tally.finish()
+    assert capsys.readouterr() == ("", "")
+
+
 def test_progress_is_a_bar_where_the_end_is_known_and_a_count_elsewhere() -> None:
     assert progress_line(12_000, 0, None) == "12,000 records"
     assert progress_line(1, 50, 100) == "[" + "#" * 15 + "·" * 15 + "]  50%  1 record"
