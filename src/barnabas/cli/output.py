@@ -57,20 +57,27 @@ def note(message: str) -> None:
 # ---- tables ---------------------------------------------------------------------------------------------------
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, width: int = WIDTH) -> str:
-    """Columns side by side; a column of numbers is set to the right.
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    width: int | None = WIDTH,
+    null: str = "None",
+) -> str:
+    """Columns side by side; a column of numbers, some of which may be missing, is set to the right.
 
     >>> print(table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
     TOPIC   PARTITIONS
     orders           6
     a               12
     """
-    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    cells = [[null if cell is None else printable(str(cell)) for cell in row] for row in rows]
     lines = [[head.upper() for head in heads], *cells]
-    widths = fit([max(len(line[at]) for line in lines) for at in range(len(heads))], width)
-    to_the_right = [
-        bool(rows) and all(is_number(row[at]) for row in rows) for at in range(len(heads))
-    ]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
+    if width is not None:
+        widths = fit(widths, width)
+    present = [[row[at] for row in rows if row[at] is not None] for at in range(len(heads))]
+    to_the_right = [bool(column) and all(map(is_number, column)) for column in present]
     return "\n".join(
         GAP.join(
             cut(cell, size).rjust(size) if right else cut(cell, size).ljust(size)

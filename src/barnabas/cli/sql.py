@@ -21,8 +21,8 @@ import click
 
 from barnabas.cli.interruption import Noted, held_back, interruptions, raise_on_signals
 from barnabas.cli.options import CLEAR_SCREEN, bootstrap_option, timeout_option
-from barnabas.cli.output import note, write_out
-from barnabas.cli.rows import ROWS_OF_A_TABLE, csv_lines, json_lines, table_text
+from barnabas.cli.output import WIDTH, note, write_out
+from barnabas.cli.rows import ROWS_OF_A_TABLE, csv_lines, instants, json_lines, table_text
 from barnabas.cli.spark_failure import translated
 from barnabas.cli.statement import check_asks, check_belongs, claim, unclaim
 from barnabas.client.cluster import Cluster
@@ -206,7 +206,8 @@ def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
             if names:
                 found = rows.limit(ROWS_OF_A_TABLE + 1).collect()
                 more = len(found) > ROWS_OF_A_TABLE
-                print_out(table_text(names, found[:ROWS_OF_A_TABLE], more=more))
+                shown = found[:ROWS_OF_A_TABLE]
+                print_out(table_text(names, shown, more=more, width=table_width()))
                 if more:
                     with progress_paused():
                         note(f"there are more; add a limit, or use -o {Form.JSON} for all of them")
@@ -220,8 +221,18 @@ def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
 def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> None:
     """A result of any size: Spark hands over one partition after the other."""
     iterator = rows.toLocalIterator(prefetchPartitions=True)
+    kinds = types_of(rows)
     while piece := list(islice(iterator, ROWS_AT_A_TIME)):
-        print_out(lines(piece))
+        print_out(lines(instants(kinds, piece)))
+
+
+def types_of(rows: DataFrame) -> list[Any]:
+    return [field.dataType for field in rows.schema.fields]
+
+
+def table_width() -> int | None:
+    """What is read later, by whomever, is whole."""
+    return WIDTH if sys.stdout.isatty() else None
 
 
 # ---- as a stream ----------------------------------------------------------------------------------------------
@@ -291,12 +302,12 @@ def write_batch(
             return
         match form:
             case Form.JSON:
-                print_out(json_lines(names, found))
+                print_out(json_lines(names, instants(types_of(batch), found)))
             case Form.CSV:
-                print_out(csv_lines(found))
+                print_out(csv_lines(instants(types_of(batch), found)))
             case _:
                 in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
-                print_out(in_place + table_text(names, found))
+                print_out(in_place + table_text(names, found, width=table_width()))
     except OSError as error:
         failures.append(error)
         raise

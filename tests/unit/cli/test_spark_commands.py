@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -8,10 +9,18 @@ from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql.types import (
+    ArrayType,
+    Row,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from barnabas.cli.failure import explain
 from barnabas.cli.interruption import Noted, Terminated, held_back, interruptions, raise_on_signals
-from barnabas.cli.rows import csv_lines, json_lines, plain, table_text
+from barnabas.cli.rows import csv_lines, instants, json_lines, plain, table_text
 from barnabas.cli.spark_failure import QueryFailed, translated
 from barnabas.cli.sql import Form, check_target, lists_tables
 from barnabas.errors import ConfigError
@@ -179,6 +188,36 @@ def test_a_row_is_one_line_of_json_or_csv() -> None:
 def test_a_table_says_how_many_rows_it_has() -> None:
     assert table_text(["key", "n"], [(b"k0", 334)]) == b"KEY    N\nk0   334\n(1 row)\n"
     assert table_text(["n"], [(1,), (2,)], more=True).endswith(b"(the first 2 rows)\n")
+
+
+def test_a_null_is_told_from_an_empty_text_and_leaves_numbers_to_the_right() -> None:
+    rows = [("", 334), (None, None)]
+    assert table_text(["key", "n"], rows) == b"KEY      N\n       334\nNULL  NULL\n(2 rows)\n"
+
+
+def test_a_table_is_cut_only_to_a_width_that_is_given() -> None:
+    long = "x" * 500
+    assert long.encode() in table_text(["key"], [(long,)], width=None)
+    assert long.encode() not in table_text(["key"], [(long,)], width=100)
+
+
+def test_an_instant_carries_its_offset_and_a_time_without_a_zone_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        moment = datetime(2024, 5, 1, 12)  # noqa: DTZ001 - as Spark hands it over
+        nested = StructType([StructField("at", TimestampType())])
+        kinds = [TimestampType(), TimestampNTZType(), ArrayType(nested), TimestampType()]
+        found = instants(kinds, [(moment, moment, [Row(at=moment)], None)])
+        assert json_lines(["a", "b", "c", "d"], found) == (
+            b'{"a": "2024-05-01T12:00:00+05:30", "b": "2024-05-01T12:00:00", '
+            b'"c": [{"at": "2024-05-01T12:00:00+05:30"}], "d": null}\n'
+        )
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_files_need_a_place_that_is_free(tmp_path: Path) -> None:
