@@ -228,9 +228,9 @@ def test_what_has_no_effect_is_said_once_for_each_query(servers: str, tmp_path: 
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stdout) >= 2
     assert done.stderr.splitlines() == [
-        "kafka.group.id has no effect: no consumer group is used",
-        "kafka.linger.ms has no effect here",
-        "kafka.linger.ms has no effect here",
+        "barnabas: kafka.group.id has no effect: no consumer group is used",
+        "barnabas: kafka.linger.ms has no effect here",
+        "barnabas: kafka.linger.ms has no effect here",
     ]
 
 

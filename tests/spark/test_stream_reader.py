@@ -157,7 +157,8 @@ def test_a_new_partition_that_lost_its_beginning_is_data_loss(
     with caplog.at_level(logging.WARNING, logger="barnabas.spark"):
         assert lenient.next_batch(start) == numbered(5)[3:]
     assert [record.message for record in caplog.records] == [
-        f"offsets 0 to 2 of {new}-0 are gone: they were deleted before this query saw the new partition"
+        f"barnabas: offsets 0 to 2 of {new}-0 are gone: they were deleted before this query saw the"
+        " new partition; going on with what there is, because failOnDataLoss is false"
     ]
 
 
@@ -303,6 +304,9 @@ def test_a_record_larger_than_the_topic_allows_is_told_with_what_to_change(here:
         written(here, rows, topic=topic)
     message = written(here, rows, topic=topic, kafka__batch__size=1500)
     assert sum(part.count for part in message.ranges) == 100
+    large: dict[str, list[object]] = {"value": ["x" * 3000]}
+    with pytest.raises(ConfigError, match=rf"max.message.bytes: {topic}-0: .*; a record is larger"):
+        written(here, large, topic=topic, kafka__batch__size=1500)
 
 
 # ---- another Python ---------------------------------------------------------------------------------------------

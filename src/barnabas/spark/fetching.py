@@ -297,7 +297,7 @@ class RangeReader:
         self.abandon()
         if self.settings.fail_on_data_loss:
             raise loss
-        logger.warning("%s; going on, because failOnDataLoss is false", loss)
+        logger.warning("barnabas: %s; going on, because failOnDataLoss is false", loss)
         self.moved_to(loss.end)
 
 

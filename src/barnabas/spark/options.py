@@ -40,6 +40,7 @@ from barnabas.spark.planning import (
     AtTimes,
     Bound,
     Everywhere,
+    have,
     offsets_of_json,
     shortened,
 )
@@ -434,7 +435,7 @@ def read_warnings(
     found = settings_warnings(settings, READ_WITH)
     groups = [name for name in ("groupIdPrefix", "kafka.group.id") if name.lower() in given]
     if groups:
-        found.append(f"{' and '.join(groups)} has no effect: no consumer group is used")
+        found.append(f"{' and '.join(groups)} {have(groups)} no effect: no consumer group is used")
     if "kafkaconsumer.polltimeoutms" in given:
         found.append("kafkaConsumer.pollTimeoutMs has no effect; use kafka.default.api.timeout.ms")
     if "partition.metadata.cache.ttl.ms" in given:
@@ -442,10 +443,10 @@ def read_warnings(
     if not streaming:
         idle = [name for name in (*PER_TRIGGER, TOPIC_IDS) if name.lower() in given]
         if idle:
-            found.append(f"{', '.join(idle)} has no effect in a batch query")
+            found.append(f"{', '.join(idle)} {have(idle)} no effect in a batch query")
     return tuple(found)
 
 
 def settings_warnings(settings: Mapping[str, str], honoured: frozenset[str]) -> list[str]:
     names = [PREFIX + name for name in without_effect(settings, honoured)]
-    return [f"{', '.join(names)} has no effect here"] if names else []
+    return [f"{', '.join(names)} {have(names)} no effect here"] if names else []

@@ -178,7 +178,9 @@ def check_matched(bound: AtTime | AtTimes, found: Offsets) -> None:
     unmatched = [partition for partition, offset in sorted(found.items()) if offset == LATEST]
     if unmatched:
         asked = timestamps_of(bound, unmatched)
-        why = f"{listed(unmatched)} has no record at or after {asked[unmatched[0]]} (milliseconds)"
+        time = asked[unmatched[0]]
+        who = f"{listed(unmatched)} {have(unmatched)}"
+        why = f"{who} no record at or after {time} (milliseconds)"
         hint = "ask for an earlier time, or set startingOffsetsByTimestampStrategy to latest"
         raise ConfigError(bound.option, f"{why}; {hint}")
 
@@ -194,11 +196,14 @@ def clamp(
         if inside[partition] != offset:
             why = (
                 f"offset {offset} of {partition} is out of range, it has {span.earliest} to"
-                f" {span.latest}; ask for one of these, or set failOnDataLoss to false to read"
-                " what there is"
+                f" {span.latest}"
             )
             moved.append(ConfigError(option, why))
     return inside, moved
+
+
+def have(names: Sequence[object]) -> str:
+    return "has" if len(names) == 1 else "have"
 
 
 def listed(partitions: Sequence[TopicPartition]) -> str:

@@ -121,7 +121,7 @@ def warn(warnings: Sequence[str], options: object) -> None:
         with suppress(OSError):
             if shared and not made_first(Path(shared, f"barnabas-said-{mark}")):
                 continue
-        log.warning("%s", warning)
+        log.warning("barnabas: %s", warning)
 
 
 def made_first(path: Path) -> bool:
@@ -180,13 +180,19 @@ class RangeReader:
         for problem in problems:
             if self.options.fail_on_data_loss:
                 raise with_hint(problem)
-            log.warning("%s", problem)
+            log.warning(
+                "barnabas: %s; going on with what there is, because failOnDataLoss is false",
+                problem,
+            )
 
 
 def with_hint(problem: BarnabasError) -> BarnabasError:
     if isinstance(problem, DataLoss):
         why = f"{problem.why}; set failOnDataLoss to false to go on with what there is"
         return DataLoss(problem.topic, problem.partition, problem.start, problem.end, why)
+    if isinstance(problem, ConfigError):
+        hint = "ask for one of these, or set failOnDataLoss to false to read what there is"
+        return ConfigError(problem.key, f"{problem.why}; {hint}")
     return problem
 
 
@@ -250,7 +256,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         """Made when first used: the reader is also sent to tasks, which need none."""
         if self.known_lookup is None:
             for warning in self.options.warnings:
-                log.warning("%s", warning)
+                log.warning("barnabas: %s", warning)
             self.known_lookup = Lookup(self.options)
         return self.known_lookup
 

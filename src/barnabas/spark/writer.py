@@ -83,7 +83,7 @@ class TopicWriter:
                     sink.add(pa.RecordBatch.from_arrays(batch.columns, names=list(self.columns)))
                 sink.send()
             except ApiError as error:
-                raise too_large(error) or explained(error) from None
+                raise too_large(error, sink.sending) or explained(error) from None
             producer_id, epoch = sink.producer.identity or (-1, -1)
             return Written(
                 producer_id=producer_id,
@@ -130,6 +130,7 @@ class Sink:
         self.buffer_bytes = min(BUFFER_BYTES, number(options.client, "buffer.memory", BUFFER_BYTES))
         self.gathered: list[pa.RecordBatch] = []
         self.gathered_bytes = 0
+        self.sending: dict[TopicPartition, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
@@ -159,6 +160,7 @@ class Sink:
                 build = body.builder(timestamp, self.options.compression)
                 batches[partition] = Unsent(body.count, build)
             if batches:
+                self.sending = {partition: batch.count for partition, batch in batches.items()}
                 self.producer.send_batches(batches)
 
     def by_partition(self, table: pa.Table) -> Iterator[tuple[TopicPartition, Columns]]:
@@ -284,11 +286,17 @@ def check_topic_exists(options: WriteOptions, topic: str) -> None:
             raise unknown_topic(error, topic, cluster, options) from None
 
 
-def too_large(error: ApiError) -> ConfigError | None:
+def too_large(error: ApiError, sending: Mapping[TopicPartition, int]) -> ConfigError | None:
+    """`sending` has the records in the batch for each partition; the message begins with the one that was refused."""
     if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
         return None
-    hint = "lower it, or raise max.message.bytes of the topic if a single record is too large"
-    return ConfigError("kafka.batch.size", f"{error.message}; {hint}")
+    message = error.message or ""
+    counts = [count for found, count in sending.items() if message.startswith(f"{found}:")]
+    if counts == [1]:
+        hint = "a record is larger than the topic allows; raise its max.message.bytes"
+        return ConfigError("max.message.bytes", f"{message}; {hint}")
+    hint = "lower it, or raise max.message.bytes of the topic"
+    return ConfigError("kafka.batch.size", f"{message}; {hint}")
 
 
 def unknown_topic(

@@ -201,8 +201,8 @@ def test_settings_without_effect_are_told_once_each() -> None:
         maxOffsetsPerTrigger="5",
     )
     assert options.warnings == (
-        "kafka.acks, kafka.ssl.protocol has no effect here",
-        "groupIdPrefix and kafka.group.id has no effect: no consumer group is used",
+        "kafka.acks, kafka.ssl.protocol have no effect here",
+        "groupIdPrefix and kafka.group.id have no effect: no consumer group is used",
         "maxOffsetsPerTrigger has no effect in a batch query",
     )
 

@@ -78,6 +78,8 @@ def test_times_become_the_offsets_found_for_them() -> None:
     assert resolve(bound, spans, found, no_match_is_error=False) == {A0: 20, A1: 7}
     with pytest.raises(ConfigError, match="startingTimestamp: a-1 has no record at or after 9"):
         resolve(bound, spans, found, no_match_is_error=True)
+    with pytest.raises(ConfigError, match="a-0, a-1 have no record at or after 9"):
+        resolve(bound, spans, {A0: -1, A1: -1}, no_match_is_error=True)
 
 
 def test_offsets_must_name_every_partition_that_is_read_and_no_other() -> None:
@@ -99,8 +101,7 @@ def test_offsets_out_of_range_are_told_and_moved() -> None:
     })  # fmt: skip
     assert inside == {A0: 5, A1: 7, B0: 2}
     assert [str(word) for word in moved] == [
-        f"startingOffsets: offset {asked} is out of range, it has {span}; ask for one of these,"
-        " or set failOnDataLoss to false to read what there is"
+        f"startingOffsets: offset {asked} is out of range, it has {span}"
         for asked, span in (("4 of a-0", "5 to 50"), ("8 of a-1", "0 to 7"))
     ]
 
