@@ -119,9 +119,7 @@ class DriverProcess:
 
     def left(self) -> list[psutil.Process]:
         """Processes of this life that outlived it."""
-        return [
-            process for process in self.known if process.is_running() and not is_zombie(process)
-        ]
+        return [process for process in self.known if not has_ended(process)]
 
     def end(self) -> None:
         """Whatever is left of it, at once."""
@@ -135,8 +133,9 @@ class DriverProcess:
             self.reap()
 
 
-def is_zombie(process: psutil.Process) -> bool:
+def has_ended(process: psutil.Process) -> bool:
+    """Also one that nobody has asked for its exit code yet. Between two questions it may go altogether."""
     try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True

@@ -19,12 +19,11 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-import psutil
 import pytest
 
 from tests.broker_process import BrokerProcess, chosen_seed, eventually
 from tests.faults.raw_client import RawClient
-from tests.spark_faults.driver_process import DriverProcess
+from tests.spark_faults.driver_process import DriverProcess, has_ended
 from tests.spark_faults.followed import Moment, Stream, TopicStream
 from tests.spark_faults.load import Load
 
@@ -165,7 +164,7 @@ class Run:
             name = self.chance.choice(list(at_work))
         victim = self.chance.choice(at_work[name])
         victim.kill()
-        eventually(lambda: not is_alive(victim), f"the end of {name}")
+        eventually(lambda: has_ended(victim), f"the end of {name}")
         self.tally.workers[name] += 1
         self.wait_for_progress()
 
@@ -193,10 +192,6 @@ class Run:
             return condition()
 
         eventually(is_over, what, STEP_SECONDS)
-
-
-def is_alive(process: psutil.Process) -> bool:
-    return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
 
 
 @contextmanager
