@@ -1,0 +1,366 @@
+"""A cluster on paper: the state znodes as a registry would keep them, and a controller that follows its plans at once.
+
+What the driven controller does over a registry and connections is done here over two dicts and a list, in the same
+order: decide, commit, apply, announce, and again for whoever lost a race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from barnabas.controller import partition_machine, plans, replica_machine
+from barnabas.controller.assignment import reassign_to
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.decision import (
+    CreateState,
+    PartitionFailure,
+    PartitionMove,
+    ReplicaFailure,
+    ReplicaMove,
+    SendUpdateMetadata,
+    StateRead,
+    Write,
+    WriteRefused,
+    WriteResult,
+)
+from barnabas.controller.elections import Strategy
+from barnabas.controller.plans import MovePartitions, MoveReplicas, Plan, Registration, Step
+from barnabas.controller.request_batch import (
+    Content,
+    LeaderAndIsrContent,
+    LeaderAndIsrPartitionState,
+    RequestBatch,
+    StopReplicaContent,
+    UpdateMetadataContent,
+)
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
+from barnabas.model import (
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+
+CAUSE = "Test#1"
+
+
+def broker(number: int, rack: str | None = None) -> Broker:
+    endpoint = Endpoint(listener="PLAINTEXT", host=f"host{number}", port=9092)
+    return Broker(id=BrokerId(number), endpoints=(endpoint,), rack=rack)
+
+
+def ids(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(number) for number in numbers)
+
+
+def held(
+    *replicas: int, adding: Iterable[int] = (), removing: Iterable[int] = ()
+) -> ReplicaAssignment:
+    return ReplicaAssignment(replicas=ids(*replicas), adding=ids(*adding), removing=ids(*removing))
+
+
+def state(
+    leader: int,
+    isr: Sequence[int],
+    *,
+    epoch: int = 0,
+    controller_epoch: int = 1,
+    version: int = 0,
+    recovering: bool = False,
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        leader=BrokerId(leader),
+        isr=ids(*isr),
+        leader_epoch=LeaderEpoch(epoch),
+        controller_epoch=ControllerEpoch(controller_epoch),
+        partition_epoch=ZnodeVersion(version),
+        recovering=recovering,
+    )
+
+
+def replica(partition: TopicPartition, on: int) -> Replica:
+    return Replica(partition, BrokerId(on))
+
+
+class Znodes:
+    """The states of all partitions, with their versions."""
+
+    def __init__(self) -> None:
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.before_commit: list[Callable[[], None]] = []
+        """What somebody else does between our read and our next write; each is done once."""
+        self.written: list[Write] = []
+
+    def commit(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
+        while self.before_commit:
+            self.before_commit.pop(0)()
+        return {write.partition: self.write(write) for write in writes}
+
+    def write(self, write: Write) -> WriteResult:
+        before = self.states.get(write.partition)
+        if isinstance(write, CreateState):
+            if before is not None:
+                return WriteRefused.NODE_EXISTS
+            version = ZnodeVersion(0)
+        elif before is None:
+            return WriteRefused.NO_NODE
+        elif before.partition_epoch != write.expected_version:
+            return WriteRefused.BAD_VERSION
+        else:
+            version = ZnodeVersion(before.partition_epoch + 1)
+        self.states[write.partition] = replace(write.state, partition_epoch=version)
+        self.written.append(write)
+        return version
+
+    def change_isr(self, partition: TopicPartition, *isr: int) -> None:
+        """As a leader does: the version moves, the epoch does not."""
+        before = self.states[partition]
+        version = ZnodeVersion(before.partition_epoch + 1)
+        self.states[partition] = replace(before, isr=ids(*isr), partition_epoch=version)
+
+
+class Cluster:
+    def __init__(self, *brokers: int, controller: int | None = None) -> None:
+        self.znodes = Znodes()
+        self.topics: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.marked_for_deletion: list[str] = []
+        self.unclean: dict[str, bool] = {}
+        self.zxid = 100
+        self.epoch = 0
+        self.registered: dict[BrokerId, Registration] = {}
+        for number in brokers:
+            self.register(number)
+        self.sent: list[tuple[BrokerId, Content]] = []
+        self.steps: list[Step] = []
+        self.moves: list[PartitionMove | ReplicaMove] = []
+        self.failures: list[PartitionFailure | ReplicaFailure] = []
+        self.fail_over(BrokerId(controller or brokers[0]))
+
+    def register(self, number: int) -> None:
+        self.zxid += 1
+        self.registered[BrokerId(number)] = Registration(broker(number), BrokerEpoch(self.zxid))
+
+    # ---- what happens to it
+
+    def fail_over(self, controller: BrokerId) -> None:
+        self.epoch += 1
+        self.context = ControllerContext()
+        self.context.epoch = ControllerEpoch(self.epoch)
+        self.batch = RequestBatch(controller, self.context)
+        plans.load(
+            self.context,
+            brokers=self.registered,
+            topics={
+                name: TopicAssignment(topic_id=UUID(int=len(name) + 1), partitions=partitions)
+                for name, partitions in self.topics.items()
+            },
+            states=self.znodes.states,
+        )
+        plans.queue_deletions_in_progress(self.context, self.marked_for_deletion)
+        self.follow(plans.failover(self.context))
+
+    def kill(self, *numbers: int) -> None:
+        for number in numbers:
+            del self.registered[BrokerId(number)]
+        self.notice()
+
+    def start(self, *numbers: int) -> None:
+        for number in numbers:
+            self.register(number)
+        self.notice()
+
+    def notice(self) -> None:
+        self.follow(plans.brokers_changed(self.context, self.registered))
+
+    def create(self, topic: str, *replicas: Sequence[int]) -> tuple[TopicPartition, ...]:
+        self.topics[topic] = {index: held(*each) for index, each in enumerate(replicas)}
+        self.context.add_topic(topic, UUID(int=len(topic) + 1))
+        partitions = tuple(TopicPartition(topic, index) for index in self.topics[topic])
+        for partition in partitions:
+            self.context.set_assignment(partition, self.topics[topic][partition.partition])
+        self.follow(plans.new_partitions(self.context, partitions))
+        return partitions
+
+    def catch_up(self, partition: TopicPartition, *isr: int) -> None:
+        """The leader has its followers in sync again, and the controller has written it."""
+        self.znodes.change_isr(partition, *isr)
+        self.context.set_leadership(partition, self.znodes.states[partition])
+
+    def prefer(self, *partitions: TopicPartition) -> None:
+        self.move_partitions(partitions, PartitionState.ONLINE, Strategy.PREFERRED)
+
+    def shut_down(self, number: int) -> None:
+        leaving = BrokerId(number)
+        self.context.shutting_down_broker_ids.add(leaving)
+        led = self.context.partition_leaders_on_broker(leaving)
+        followed = tuple(
+            Replica(each, leaving)
+            for each in self.context.partitions_on_broker(leaving)
+            if each not in led and len(self.context.replicas(each)) > 1
+        )
+        self.move_partitions(led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
+        self.move_replicas(followed, ReplicaState.OFFLINE)
+
+    def begin_reassignment(self, partition: TopicPartition, *target: int) -> None:
+        """Phases U and A."""
+        before = self.context.assignment(partition)
+        self.context.set_assignment(partition, reassign_to(before, ids(*target)))
+        self.context.partitions_being_reassigned[partition] = None
+        self.bump_epoch(partition)
+        added = tuple(
+            Replica(partition, each) for each in self.context.assignment(partition).adding
+        )
+        self.move_replicas(added, ReplicaState.NEW)
+
+    def finish_reassignment(self, partition: TopicPartition) -> None:
+        """Phase B."""
+        before = self.context.assignment(partition)
+        added = tuple(Replica(partition, each) for each in before.adding)
+        leaving = tuple(Replica(partition, each) for each in before.removing)
+        self.move_replicas(added, ReplicaState.ONLINE)
+        self.context.set_assignment(
+            partition, replace(before, replicas=before.adding, adding=(), removing=())
+        )
+        self.move_partitions((partition,), PartitionState.ONLINE, Strategy.REASSIGN)
+        for target in (
+            ReplicaState.OFFLINE,
+            ReplicaState.DELETION_STARTED,
+            ReplicaState.DELETION_SUCCESSFUL,
+            ReplicaState.NON_EXISTENT,
+        ):
+            self.move_replicas(leaving, target)
+
+    def bump_epoch(self, partition: TopicPartition) -> None:
+        before = self.znodes.states[partition]
+        self.znodes.states[partition] = replace(
+            before,
+            leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+            partition_epoch=ZnodeVersion(before.partition_epoch + 1),
+        )
+        self.context.set_leadership(partition, self.znodes.states[partition])
+
+    # ---- decide, commit, apply, announce
+
+    def follow(self, plan: Plan) -> None:
+        elected: int | None = None
+        while (step := plans.next_step(plan, elected)) is not None:
+            self.steps.append(step)
+            elected = self.do(step)
+
+    def do(self, step: Step) -> int:
+        if isinstance(step, MovePartitions):
+            return self.move_partitions(step.partitions, step.target, step.strategy)
+        if isinstance(step, MoveReplicas):
+            self.move_replicas(step.replicas, step.target)
+        elif isinstance(step, SendUpdateMetadata):
+            self.batch.new_batch()
+            self.batch.add([step])
+            self.sent += self.batch.flush()
+        return 0
+
+    def move_partitions(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        target: PartitionState,
+        strategy: Strategy | None = None,
+    ) -> int:
+        self.batch.new_batch()
+        elected = 0
+        while partitions:
+            asked = partition_machine.states_to_read(self.context, partitions, target)
+            states = self.read(asked)
+            topics = partition_machine.configs_to_read(self.context, states)
+            decision = partition_machine.move(
+                self.context,
+                partitions,
+                target,
+                cause=CAUSE,
+                strategy=strategy,
+                states=states,
+                unclean={topic: self.unclean.get(topic, False) for topic in topics},
+            )
+            outcome = decision.committed(self.znodes.commit(decision.writes))
+            partition_machine.apply(self.context, outcome.won)
+            self.batch.add(outcome.won.requests)
+            self.moves += outcome.won.moves
+            self.failures += outcome.failures
+            elected += sum(
+                move.write is not None and move.before is not PartitionState.NEW
+                for move in outcome.won.moves
+            )
+            partitions = outcome.again
+        self.sent += self.batch.flush()
+        return elected
+
+    def move_replicas(self, replicas: tuple[Replica, ...], target: ReplicaState) -> None:
+        self.batch.new_batch()
+        while replicas:
+            asked = replica_machine.states_to_read(self.context, replicas, target)
+            decision = replica_machine.move(
+                self.context, replicas, target, cause=CAUSE, states=self.read(asked)
+            )
+            outcome = decision.committed(self.znodes.commit(decision.writes))
+            replica_machine.apply(self.context, outcome.won)
+            self.batch.add(outcome.won.requests)
+            self.moves += outcome.won.moves
+            self.failures += outcome.failures
+            replicas = outcome.again
+        self.sent += self.batch.flush()
+
+    def read(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, StateRead]:
+        return {
+            partition: self.znodes.states[partition]
+            for partition in partitions
+            if partition in self.znodes.states
+        }
+
+    # ---- what is seen of it
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        return self.znodes.states[partition].leader_epoch
+
+    def take_sent(self) -> list[tuple[BrokerId, Content]]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+def brief(sent: Iterable[tuple[BrokerId, Content]]) -> list[str]:
+    """`LAI 2 orders-0 leader=2 epoch=0 isr=2,3 new`, `UM 1 orders-0 leader=2`, `UM 1` and `SR 3 orders-0 epoch=0`."""
+    return [line for to, content in sent for line in lines(to, content)]
+
+
+def lines(to: BrokerId, content: Content) -> list[str]:
+    if isinstance(content, LeaderAndIsrContent):
+        return [
+            f"LAI {to} {topic.topic_name}-{each.partition_index} {told(each)}"
+            for topic in content.topic_states
+            for each in topic.partition_states
+        ]
+    if isinstance(content, UpdateMetadataContent):
+        partitions = [
+            f"{topic.topic_name}-{each.partition_index} leader={each.leader}"
+            for topic in content.topic_states
+            for each in topic.partition_states
+        ]
+        return [" ".join((f"UM {to}", *partitions))]
+    assert isinstance(content, StopReplicaContent)
+    return [
+        f"SR {to} {topic.topic_name}-{each.partition_index} epoch={each.leader_epoch}"
+        + (" delete" if each.delete_partition else "")
+        for topic in content.topic_states
+        for each in topic.partition_states
+    ]
+
+
+def told(each: LeaderAndIsrPartitionState) -> str:
+    isr = ",".join(map(str, each.isr))
+    new = " new" if each.is_new else ""
+    return f"leader={each.leader} epoch={each.leader_epoch} isr={isr}{new}"

@@ -1,0 +1,136 @@
+"""Every move there is, legal or not, against the tables of the specification."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from barnabas.controller import partition_machine, replica_machine
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.decision import FailureReason
+from barnabas.controller.elections import Strategy
+from barnabas.controller.states import (
+    VALID_PREVIOUS_PARTITION_STATES,
+    VALID_PREVIOUS_REPLICA_STATES,
+    PartitionState,
+    ReplicaState,
+)
+from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
+from tests.unit.controller.cluster import CAUSE, broker, held, replica, state
+
+TP = TopicPartition("t", 0)
+
+P = PartitionState
+LEGAL_FOR_PARTITIONS = {
+    (P.NON_EXISTENT, P.NEW),
+    (P.NEW, P.ONLINE),
+    (P.ONLINE, P.ONLINE),
+    (P.OFFLINE, P.ONLINE),
+    (P.NEW, P.OFFLINE),
+    (P.ONLINE, P.OFFLINE),
+    (P.OFFLINE, P.OFFLINE),
+    (P.OFFLINE, P.NON_EXISTENT),
+}
+
+R = ReplicaState
+LEGAL_FOR_REPLICAS = {
+    (R.NON_EXISTENT, R.NEW),
+    (R.NEW, R.ONLINE),
+    (R.ONLINE, R.ONLINE),
+    (R.OFFLINE, R.ONLINE),
+    (R.DELETION_INELIGIBLE, R.ONLINE),
+    (R.NEW, R.OFFLINE),
+    (R.ONLINE, R.OFFLINE),
+    (R.OFFLINE, R.OFFLINE),
+    (R.DELETION_INELIGIBLE, R.OFFLINE),
+    (R.OFFLINE, R.DELETION_STARTED),
+    (R.DELETION_STARTED, R.DELETION_SUCCESSFUL),
+    (R.DELETION_STARTED, R.DELETION_INELIGIBLE),
+    (R.OFFLINE, R.DELETION_INELIGIBLE),
+    (R.DELETION_SUCCESSFUL, R.NON_EXISTENT),
+}
+
+
+def context() -> ControllerContext:
+    made = ControllerContext()
+    for number in (1, 2):
+        made.set_broker(broker(number), BrokerEpoch(number))
+    made.add_topic("t")
+    made.set_assignment(TP, held(1, 2))
+    return made
+
+
+def test_there_are_four_and_seven_states_by_the_names_of_kafka() -> None:
+    assert {each.value for each in PartitionState} == {
+        "NonExistentPartition",
+        "NewPartition",
+        "OnlinePartition",
+        "OfflinePartition",
+    }
+    assert {each.value for each in ReplicaState} == {
+        "NonExistentReplica",
+        "NewReplica",
+        "OnlineReplica",
+        "OfflineReplica",
+        "ReplicaDeletionStarted",
+        "ReplicaDeletionSuccessful",
+        "ReplicaDeletionIneligible",
+    }
+    assert VALID_PREVIOUS_PARTITION_STATES.keys() == set(PartitionState)
+    assert VALID_PREVIOUS_REPLICA_STATES.keys() == set(ReplicaState)
+
+
+@pytest.mark.parametrize(("before", "target"), list(product(PartitionState, PartitionState)))
+def test_a_partition_makes_the_legal_moves_and_no_others(
+    before: PartitionState, target: PartitionState
+) -> None:
+    known = context()
+    known.set_partition_state(TP, before)
+    known_state = state(1, [1, 2], controller_epoch=0)
+    decision = partition_machine.move(
+        known, [TP], target, cause=CAUSE, strategy=Strategy.OFFLINE, states={TP: known_state}
+    )
+    if (before, target) in LEGAL_FOR_PARTITIONS:
+        assert [(move.before, move.after) for move in decision.moves] == [(before, target)]
+        assert decision.failures == ()
+        assert bool(decision.writes) == (target is PartitionState.ONLINE)
+        assert bool(decision.requests) == (target is PartitionState.ONLINE)
+    else:
+        assert decision.moves == ()
+        (failure,) = decision.failures
+        assert failure.reason is FailureReason.ILLEGAL_MOVE
+        assert before.value in failure.why
+    assert known.partition_state(TP) is before
+
+
+@pytest.mark.parametrize(("before", "target"), list(product(ReplicaState, ReplicaState)))
+@pytest.mark.parametrize("led", [True, False])
+def test_a_replica_makes_the_legal_moves_and_no_others(
+    before: ReplicaState, target: ReplicaState, led: bool
+) -> None:
+    known = context()
+    if led:
+        known.set_leadership(TP, state(1, [1, 2], controller_epoch=0))
+    two = replica(TP, 2)
+    known.set_replica_state(two, before)
+    states = dict(known.leadership)
+    decision = replica_machine.move(known, [two], target, cause=CAUSE, states=states)
+    if (before, target) in LEGAL_FOR_REPLICAS:
+        assert [(move.before, move.after) for move in decision.moves] == [(before, target)]
+        assert decision.failures == ()
+    else:
+        assert (decision.moves, decision.requests) == ((), ())
+        (failure,) = decision.failures
+        assert failure.reason is FailureReason.ILLEGAL_MOVE
+        assert before.value in failure.why
+    assert known.replica_state(two) is before
+
+
+def test_what_is_unknown_does_not_exist() -> None:
+    assert ControllerContext().partition_state(TP) is PartitionState.NON_EXISTENT
+    assert ControllerContext().replica_state(replica(TP, 1)) is ReplicaState.NON_EXISTENT
+
+
+def test_a_replica_reads_as_words() -> None:
+    assert str(replica(TP, BrokerId(3))) == "t-0 on 3"
