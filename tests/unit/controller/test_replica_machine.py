@@ -1,0 +1,226 @@
+"""Replicas come, go, leave the ISR and are deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.controller import replica_machine
+from barnabas.controller.decision import FailureReason, Unreadable
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from tests.unit.controller.cluster import CAUSE, Cluster, brief, ids, replica, state
+
+TP = TopicPartition("t", 0)
+
+
+def led(*replicas: int) -> Cluster:
+    """A partition led by the first of `replicas`, all in sync, of brokers 1, 2 and 3."""
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", replicas)
+    cluster.take_sent()
+    cluster.znodes.written.clear()
+    return cluster
+
+
+def test_a_new_replica_is_told_of_the_leader_there_is() -> None:
+    cluster = led(1)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.NEW)
+    assert brief(cluster.sent)[0] == "LAI 2 t-0 leader=1 epoch=0 isr=1 new"
+    assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.NEW
+
+
+def test_a_new_replica_of_a_partition_without_leader_is_noted_alone() -> None:
+    cluster = Cluster(1)
+    cluster.create("t", (7,))
+    before = len(cluster.sent)
+    cluster.move_replicas((replica(TP, 1),), ReplicaState.NEW)
+    assert len(cluster.sent) == before
+
+
+def test_the_leader_cannot_be_a_new_replica() -> None:
+    cluster = led(1)
+    cluster.context.set_replica_state(replica(TP, 1), ReplicaState.NON_EXISTENT)
+    cluster.move_replicas((replica(TP, 1),), ReplicaState.NEW)
+    assert [each.reason for each in cluster.failures] == [FailureReason.REPLICA_IS_LEADER]
+    assert cluster.context.replica_state(replica(TP, 1)) is ReplicaState.NON_EXISTENT
+
+
+def test_from_new_to_online_is_silent_and_joins_the_assignment() -> None:
+    cluster = led(1)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.NEW)
+    cluster.take_sent()
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
+    assert cluster.sent == []
+    assert cluster.context.replicas(TP) == ids(1, 2)
+
+
+@pytest.mark.parametrize(
+    "before", [ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE]
+)
+def test_who_comes_online_again_is_told_what_is_known(before: ReplicaState) -> None:
+    cluster = led(1, 2)
+    cluster.context.set_replica_state(replica(TP, 2), before)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
+    assert brief(cluster.sent) == [
+        "LAI 2 t-0 leader=1 epoch=0 isr=1,2",
+        "UM 1 t-0 leader=1",
+        "UM 2 t-0 leader=1",
+        "UM 3 t-0 leader=1",
+    ]
+
+
+def test_who_comes_online_before_there_is_a_leader_is_told_nothing() -> None:
+    cluster = led(1, 2)
+    cluster.context.remove_leadership(TP)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.ONLINE)
+    assert cluster.sent == []
+
+
+def test_a_follower_leaves_the_isr_and_the_others_are_told() -> None:
+    cluster = led(1, 2, 3)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
+    assert cluster.znodes.states[TP] == state(1, [1, 3], epoch=1, version=1)
+    assert cluster.context.leadership[TP] == state(1, [1, 3], epoch=1, version=1)
+    assert brief(cluster.sent) == [
+        "LAI 1 t-0 leader=1 epoch=1 isr=1,3",
+        "LAI 3 t-0 leader=1 epoch=1 isr=1,3",
+        "UM 1 t-0 leader=1",
+        "UM 2 t-0 leader=1",
+        "UM 3 t-0 leader=1",
+        "SR 2 t-0 epoch=0",
+    ]
+
+
+def test_the_leader_leaves_the_isr_and_nobody_leads() -> None:
+    cluster = led(1, 2)
+    cluster.move_replicas((replica(TP, 1),), ReplicaState.OFFLINE)
+    assert cluster.znodes.states[TP] == state(-1, [2], epoch=1, version=1)
+
+
+def test_the_last_in_sync_stays_in_the_isr() -> None:
+    cluster = led(1)
+    cluster.move_replicas((replica(TP, 1),), ReplicaState.OFFLINE)
+    assert cluster.znodes.states[TP] == state(-1, [1], epoch=1, version=1)
+
+
+def test_who_was_not_in_sync_leaves_no_trace_in_the_registry() -> None:
+    cluster = led(1, 2)
+    cluster.znodes.change_isr(TP, 1)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
+    assert cluster.znodes.written == []
+    assert cluster.context.leadership[TP] == state(1, [1], version=1)
+    assert brief(cluster.sent)[0] == "LAI 1 t-0 leader=1 epoch=0 isr=1"
+    assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.OFFLINE
+
+
+def test_what_was_read_and_kept_counts_as_ours() -> None:
+    cluster = led(1, 2)
+    cluster.znodes.change_isr(TP, 1)
+    cluster.context.epoch = type(cluster.context.epoch)(5)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
+    assert cluster.context.leadership[TP].controller_epoch == 5
+    assert cluster.znodes.states[TP].controller_epoch == 1
+
+
+def test_a_lost_race_is_read_and_decided_again() -> None:
+    cluster = led(1, 2, 3)
+    cluster.znodes.before_commit.append(lambda: cluster.znodes.change_isr(TP, 1, 2))
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
+    assert cluster.znodes.states[TP] == state(1, [1], epoch=1, version=2)
+    assert brief(cluster.sent).count("SR 2 t-0 epoch=0") == 1
+
+
+def test_two_replicas_of_one_partition_leave_one_after_the_other() -> None:
+    cluster = led(1, 2, 3)
+    both = (replica(TP, 3), replica(TP, 2))
+    cluster.move_replicas(both, ReplicaState.OFFLINE)
+    assert cluster.znodes.states[TP] == state(1, [1], epoch=2, version=2)
+    assert [write.state.isr for write in cluster.znodes.written] == [ids(1, 3), ids(1)]
+    said = brief(cluster.sent)
+    assert "LAI 1 t-0 leader=1 epoch=2 isr=1" in said
+    assert not any("epoch=1 isr=1,3" in line for line in said if line.startswith("LAI 1"))
+
+
+def test_a_deleting_topic_loses_its_replica_without_telling_the_others() -> None:
+    cluster = led(1, 2)
+    cluster.context.queue_topic_deletion(["t"])
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
+    assert cluster.znodes.states[TP] == state(1, [1], epoch=1, version=1)
+    assert brief(cluster.sent) == ["SR 2 t-0 epoch=-2"]
+
+
+def test_without_a_leader_there_is_only_metadata_to_send() -> None:
+    cluster = led(1, 2)
+    cluster.context.remove_leadership(TP)
+    cluster.move_replicas((replica(TP, 2),), ReplicaState.OFFLINE)
+    assert brief(cluster.sent) == ["UM 1", "UM 2", "UM 3", "SR 2 t-0 epoch=-1"]
+    assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.OFFLINE
+
+
+@pytest.mark.parametrize(
+    ("read", "deleting", "reason"),
+    [
+        (None, False, FailureReason.STATE_MISSING),
+        (None, True, None),
+        (Unreadable(why="not JSON"), False, FailureReason.STATE_UNREADABLE),
+        (state(1, [1, 2], controller_epoch=2), False, FailureReason.CONTROLLER_MOVED),
+    ],
+)
+def test_who_cannot_leave_the_isr_is_told_to_stop_and_stays_what_it_was(
+    read: LeaderAndIsr | Unreadable | None, deleting: bool, reason: FailureReason | None
+) -> None:
+    cluster = led(1, 2)
+    if deleting:
+        cluster.context.queue_topic_deletion(["t"])
+    decision = replica_machine.move(
+        cluster.context,
+        [replica(TP, 2)],
+        ReplicaState.OFFLINE,
+        cause=CAUSE,
+        states={} if read is None else {TP: read},
+    )
+    assert decision.moves == ()
+    assert [each.reason for each in decision.failures] == ([] if reason is None else [reason])
+    outcome = decision.committed({})
+    assert [each.broker for each in outcome.won.stops] == [2]
+    assert outcome.moved == (reason is FailureReason.CONTROLLER_MOVED)
+
+
+def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
+    cluster = led(1, 2)
+    gone = replica(TP, 2)
+    cluster.move_replicas((gone,), ReplicaState.OFFLINE)
+    cluster.take_sent()
+    cluster.move_replicas((gone,), ReplicaState.DELETION_STARTED)
+    assert brief(cluster.take_sent()) == ["SR 2 t-0 epoch=1 delete"]
+    cluster.move_replicas((gone,), ReplicaState.DELETION_SUCCESSFUL)
+    cluster.move_replicas((gone,), ReplicaState.NON_EXISTENT)
+    assert cluster.sent == []
+    assert cluster.context.replicas(TP) == ids(1)
+    assert cluster.context.partitions_on_broker(BrokerId(2)) == ()
+    assert TP in cluster.context.replica_states
+    assert BrokerId(2) not in cluster.context.replica_states[TP]
+
+
+def test_a_failed_deletion_is_noted_and_can_come_back() -> None:
+    cluster = led(1, 2)
+    kept = replica(TP, 2)
+    for target in (
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_STARTED,
+        ReplicaState.DELETION_INELIGIBLE,
+        ReplicaState.OFFLINE,
+    ):
+        cluster.move_replicas((kept,), target)
+        assert cluster.context.replica_state(kept) is target
+
+
+def test_only_replicas_that_leave_an_isr_need_a_read() -> None:
+    cluster = led(1, 2)
+    both = (replica(TP, 1), replica(TP, 2))
+    asked = replica_machine.states_to_read
+    assert asked(cluster.context, both, ReplicaState.OFFLINE) == (TP,)
+    assert asked(cluster.context, both, ReplicaState.ONLINE) == ()
+    cluster.context.remove_leadership(TP)
+    assert asked(cluster.context, both, ReplicaState.OFFLINE) == ()
+    assert cluster.context.partition_state(TP) is PartitionState.ONLINE

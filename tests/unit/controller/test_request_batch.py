@@ -1,0 +1,364 @@
+"""What a batch gives out: to whom, in which order, with what in it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.decision import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from barnabas.controller.request_batch import (
+    Content,
+    LeaderAndIsrContent,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrTopicState,
+    RequestBatch,
+    RequestsLeftOver,
+    StopReplicaContent,
+    StopReplicaPartitionState,
+    StopReplicaTopicState,
+    UpdateMetadataContent,
+    UpdateMetadataPartitionState,
+    UpdateMetadataTopicState,
+)
+from barnabas.model import (
+    ZERO_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+from tests.unit.controller.cluster import brief, broker, held, ids, state
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+OTHER = TopicPartition("u", 0)
+ME = BrokerId(1)
+TOPIC_ID = UUID(int=7)
+
+
+def batch() -> RequestBatch:
+    context = ControllerContext()
+    context.epoch = ControllerEpoch(5)
+    for number in (1, 2, 3):
+        context.set_broker(broker(number), BrokerEpoch(100 + number))
+    context.add_topic("t", TOPIC_ID)
+    context.add_topic("u")
+    context.set_assignment(A, held(3, 2, 1, adding=(3,), removing=(1,)))
+    context.set_leadership(
+        A, state(2, [2, 1], epoch=4, controller_epoch=5, version=9, recovering=True)
+    )
+    context.set_assignment(B, held(1, 2))
+    context.set_assignment(OTHER, held(2, 3))
+    context.set_leadership(OTHER, state(2, [2, 3], controller_epoch=5))
+    return RequestBatch(ME, context)
+
+
+def test_a_leader_is_told_everything_there_is_to_know() -> None:
+    made = batch()
+    made.add_leader_and_isr(ids(2), A, is_new=True)
+    (to, content), *_ = made.flush()
+    assert to == 2
+    assert content == LeaderAndIsrContent(
+        controller_id=ME,
+        controller_epoch=ControllerEpoch(5),
+        broker_epoch=BrokerEpoch(102),
+        topic_states=(
+            LeaderAndIsrTopicState(
+                topic_name="t",
+                topic_id=TOPIC_ID,
+                partition_states=(
+                    LeaderAndIsrPartitionState(
+                        partition_index=0,
+                        controller_epoch=ControllerEpoch(5),
+                        leader=BrokerId(2),
+                        leader_epoch=LeaderEpoch(4),
+                        isr=ids(2, 1),
+                        partition_epoch=ZnodeVersion(9),
+                        replicas=ids(3, 2, 1),
+                        adding_replicas=ids(3),
+                        removing_replicas=ids(1),
+                        is_new=True,
+                        leader_recovery_state=1,
+                    ),
+                ),
+            ),
+        ),
+        live_leaders=(broker(2),),
+    )
+
+
+def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
+    made = batch()
+    made.context.shutting_down_broker_ids.add(BrokerId(3))
+    made.add_leader_and_isr(ids(2), A, is_new=False)
+    sent = made.flush()
+    assert [(to, type(content)) for to, content in sent] == [
+        (2, LeaderAndIsrContent),
+        (1, UpdateMetadataContent),
+        (2, UpdateMetadataContent),
+        (3, UpdateMetadataContent),
+    ]
+    last = sent[-1][1]
+    assert last == UpdateMetadataContent(
+        controller_id=ME,
+        controller_epoch=ControllerEpoch(5),
+        broker_epoch=BrokerEpoch(103),
+        topic_states=(
+            UpdateMetadataTopicState(
+                topic_name="t",
+                topic_id=TOPIC_ID,
+                partition_states=(
+                    UpdateMetadataPartitionState(
+                        partition_index=0,
+                        controller_epoch=ControllerEpoch(5),
+                        leader=BrokerId(2),
+                        leader_epoch=LeaderEpoch(4),
+                        isr=ids(2, 1),
+                        zk_version=ZnodeVersion(9),
+                        replicas=ids(3, 2, 1),
+                        offline_replicas=ids(3),
+                    ),
+                ),
+            ),
+        ),
+        live_brokers=(broker(1), broker(2), broker(3)),
+    )
+
+
+def test_those_of_one_flush_share_what_is_the_same() -> None:
+    made = batch()
+    made.add_update_metadata(None, [A, OTHER])
+    first, second, third = (content for _, content in made.flush())
+    assert isinstance(first, UpdateMetadataContent)
+    assert isinstance(second, UpdateMetadataContent)
+    assert isinstance(third, UpdateMetadataContent)
+    assert first.topic_states is second.topic_states is third.topic_states
+    assert first.live_brokers is second.live_brokers
+
+
+def test_a_replica_is_stopped_with_the_epoch_it_was_given() -> None:
+    made = batch()
+    made.add_stop_replica(BrokerId(3), A, leader_epoch=LeaderEpoch(4), delete_partition=False)
+    assert made.flush() == (
+        (
+            3,
+            StopReplicaContent(
+                controller_id=ME,
+                controller_epoch=ControllerEpoch(5),
+                broker_epoch=BrokerEpoch(103),
+                topic_states=(
+                    StopReplicaTopicState(
+                        topic_name="t",
+                        partition_states=(
+                            StopReplicaPartitionState(
+                                partition_index=0,
+                                leader_epoch=LeaderEpoch(4),
+                                delete_partition=False,
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+def test_leaders_come_first_then_metadata_then_stops() -> None:
+    made = batch()
+    made.add_stop_replica(BrokerId(1), A, leader_epoch=LeaderEpoch(4), delete_partition=True)
+    made.add_update_metadata(ids(3), [OTHER])
+    made.add_leader_and_isr(ids(3, 1), A, is_new=False)
+    assert brief(made.flush()) == [
+        "LAI 1 t-0 leader=2 epoch=4 isr=2,1",
+        "LAI 3 t-0 leader=2 epoch=4 isr=2,1",
+        "UM 1 u-0 leader=2 t-0 leader=2",
+        "UM 2 u-0 leader=2 t-0 leader=2",
+        "UM 3 u-0 leader=2 t-0 leader=2",
+        "SR 1 t-0 epoch=4 delete",
+    ]
+
+
+def test_partitions_stand_under_their_topic_and_a_topic_without_id_has_the_zero_id() -> None:
+    made = batch()
+    made.context.set_leadership(B, state(1, [1, 2]))
+    for tp in (A, OTHER, B):
+        made.add_leader_and_isr(ids(2), tp, is_new=False)
+    content = made.flush()[0][1]
+    assert isinstance(content, LeaderAndIsrContent)
+    assert [
+        (each.topic_name, each.topic_id, [state.partition_index for state in each.partition_states])
+        for each in content.topic_states
+    ] == [("t", TOPIC_ID, [0, 1]), ("u", ZERO_ID, [0])]
+    assert content.live_leaders == (broker(1), broker(2))
+
+
+def test_new_and_to_delete_stick() -> None:
+    made = batch()
+    made.add_leader_and_isr(ids(2), A, is_new=True)
+    made.context.set_leadership(A, state(1, [1], epoch=5))
+    made.add_leader_and_isr(ids(2, 3), A, is_new=False)
+    for delete in (True, False):
+        made.add_stop_replica(BrokerId(3), A, leader_epoch=LeaderEpoch(5), delete_partition=delete)
+    said = brief(made.flush())
+    assert said[:2] == ["LAI 2 t-0 leader=1 epoch=5 isr=1 new", "LAI 3 t-0 leader=1 epoch=5 isr=1"]
+    assert said[-1] == "SR 3 t-0 epoch=5 delete"
+
+
+def test_what_is_said_is_what_was_known_when_it_was_added() -> None:
+    made = batch()
+    made.add_leader_and_isr(ids(2), A, is_new=False)
+    made.context.set_leadership(A, state(1, [1], epoch=5))
+    assert brief(made.flush())[:2] == ["LAI 2 t-0 leader=2 epoch=4 isr=2,1", "UM 1 t-0 leader=2"]
+
+
+def test_a_topic_queued_for_deletion_is_shown_without_a_leader() -> None:
+    made = batch()
+    made.context.queue_topic_deletion(["t"])
+    made.add_update_metadata(ids(1), [A])
+    content = made.flush()[0][1]
+    assert isinstance(content, UpdateMetadataContent)
+    (shown,) = content.topic_states[0].partition_states
+    assert (shown.leader, shown.leader_epoch, shown.zk_version) == (-2, 0, 0)
+    assert shown.isr == ids(2, 1)
+
+
+def test_a_partition_without_leader_is_left_out_but_the_brokers_are_told() -> None:
+    made = batch()
+    made.add_update_metadata(None, [B])
+    assert brief(made.flush()) == ["UM 1", "UM 2", "UM 3"]
+
+
+def test_nobody_and_the_unregistered_are_not_addressed() -> None:
+    made = batch()
+    made.add_leader_and_isr(ids(-1, 9), A, is_new=False)
+    made.add_update_metadata(ids(-1, 9))
+    made.add_stop_replica(BrokerId(-1), A, leader_epoch=LeaderEpoch(0), delete_partition=True)
+    made.add_stop_replica(BrokerId(9), A, leader_epoch=LeaderEpoch(0), delete_partition=True)
+    assert {to for to, _ in made.flush()} == {1, 2, 3}
+    made.new_batch()
+
+
+def test_a_leader_nobody_knows_has_no_endpoint_to_tell() -> None:
+    made = batch()
+    made.context.set_leadership(A, state(-1, [9]))
+    made.add_leader_and_isr(ids(2), A, is_new=False)
+    content = made.flush()[0][1]
+    assert isinstance(content, LeaderAndIsrContent)
+    assert content.live_leaders == ()
+
+
+@pytest.mark.parametrize(
+    ("intent", "kind"),
+    [
+        (SendLeaderAndIsr(brokers=ids(2), partition=A, is_new=False), "LeaderAndIsr to 2"),
+        (SendUpdateMetadata(brokers=ids(1, 3)), "UpdateMetadata to 1, 3"),
+        (
+            SendStopReplica(
+                broker=BrokerId(3),
+                partition=A,
+                leader_epoch=LeaderEpoch(0),
+                delete_partition=False,
+            ),
+            "StopReplica to 3",
+        ),
+    ],
+)
+def test_a_batch_that_was_never_sent_is_noticed(
+    intent: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica, kind: str
+) -> None:
+    made = batch()
+    made.new_batch()
+    made.add([intent])
+    with pytest.raises(RequestsLeftOver, match=kind):
+        made.new_batch()
+    made.clear()
+    made.new_batch()
+    assert made.flush() == ()
+
+
+intents = st.one_of(
+    st.builds(
+        SendLeaderAndIsr,
+        brokers=st.lists(st.sampled_from(ids(1, 2, 3)), unique=True).map(tuple),
+        partition=st.sampled_from([A, OTHER]),
+        is_new=st.booleans(),
+    ),
+    st.builds(
+        SendUpdateMetadata,
+        brokers=st.none() | st.lists(st.sampled_from(ids(1, 2, 3)), unique=True).map(tuple),
+        partitions=st.lists(st.sampled_from([A, OTHER]), unique=True).map(tuple),
+    ),
+    st.builds(
+        SendStopReplica,
+        broker=st.sampled_from(ids(1, 2, 3)),
+        partition=st.sampled_from([A, B, OTHER]),
+        leader_epoch=st.integers(-2, 3).map(LeaderEpoch),
+        delete_partition=st.booleans(),
+    ),
+)
+
+
+@given(st.lists(intents, max_size=12))
+def test_no_intent_is_lost(
+    wanted: list[SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica],
+) -> None:
+    made = batch()
+    made.add(wanted)
+    sent = made.flush()
+    kinds = [type(content) for _, content in sent]
+    order = [LeaderAndIsrContent, UpdateMetadataContent, StopReplicaContent]
+    assert kinds == sorted(kinds, key=order.index)
+    assert len({(to, type(content)) for to, content in sent}) == len(sent)
+    for intent in wanted:
+        match intent:
+            case SendLeaderAndIsr():
+                for to in intent.brokers:
+                    told = leading(sent, to)[intent.partition]
+                    assert told.is_new or not intent.is_new
+                assert all(intent.partition in shown(sent, to) for to in ids(1, 2, 3))
+            case SendUpdateMetadata():
+                for to in ids(1, 2, 3) if intent.brokers is None else intent.brokers:
+                    assert set(intent.partitions) <= shown(sent, to)
+            case SendStopReplica():
+                deleted = stopped(sent, intent.broker)[intent.partition]
+                assert deleted or not intent.delete_partition
+
+
+def leading(
+    sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId
+) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
+    return {
+        TopicPartition(topic.topic_name, each.partition_index): each
+        for broker_id, content in sent
+        if broker_id == to and isinstance(content, LeaderAndIsrContent)
+        for topic in content.topic_states
+        for each in topic.partition_states
+    }
+
+
+def shown(sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId) -> set[TopicPartition]:
+    (content,) = (
+        content
+        for broker_id, content in sent
+        if broker_id == to and isinstance(content, UpdateMetadataContent)
+    )
+    return {
+        TopicPartition(topic.topic_name, each.partition_index)
+        for topic in content.topic_states
+        for each in topic.partition_states
+    }
+
+
+def stopped(sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId) -> dict[TopicPartition, bool]:
+    return {
+        TopicPartition(topic.topic_name, each.partition_index): each.delete_partition
+        for broker_id, content in sent
+        if broker_id == to and isinstance(content, StopReplicaContent)
+        for topic in content.topic_states
+        for each in topic.partition_states
+    }
