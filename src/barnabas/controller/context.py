@@ -17,7 +17,8 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
-from barnabas.metadata.znodes import ReplicaAssignment
+from barnabas.errors import RegistryError
+from barnabas.metadata.znodes import ReplicaAssignment, topic_path
 from barnabas.model import (
     NO_EPOCH,
     Broker,
@@ -119,12 +120,17 @@ class ControllerContext:
     # ---- topics and assignments
 
     def add_topic(self, topic: str, topic_id: UUID | None = None) -> None:
-        self.all_topics[topic] = None
+        """RegistryError if the id contradicts what is known: somebody has edited a znode."""
         if topic_id is not None:
-            assert self.topic_ids.get(topic, topic_id) == topic_id, f"{topic} has another id"
-            assert self.topic_names.get(topic_id, topic) == topic, f"{topic_id} has another name"
+            if self.topic_ids.get(topic, topic_id) != topic_id:
+                raise RegistryError(topic_path(topic), f"its id was {self.topic_ids[topic]} before")
+            if self.topic_names.get(topic_id, topic) != topic:
+                raise RegistryError(
+                    topic_path(topic), f"has the id of {self.topic_names[topic_id]}"
+                )
             self.topic_ids[topic] = topic_id
             self.topic_names[topic_id] = topic
+        self.all_topics[topic] = None
 
     def remove_topic(self, topic: str) -> None:
         """Forget all about it, its states too: a topic of the same name starts from nothing."""
@@ -202,7 +208,9 @@ class ControllerContext:
     # ---- leadership
 
     def set_leadership(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
-        self.remove_leadership(partition)
+        before = self.leadership.get(partition)
+        if before is not None and before.leader != state.leader:
+            discard(self.led_by, before.leader, partition)
         self.leadership[partition] = state
         self.led_by.setdefault(state.leader, {})[partition] = None
 

@@ -24,6 +24,7 @@ from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import Broker, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
@@ -119,12 +120,20 @@ def load(
     brokers: Mapping[BrokerId, Registration],
     topics: Mapping[str, TopicAssignment],
     states: Mapping[TopicPartition, LeaderAndIsr],
-) -> None:
-    """Fill a fresh context with what the registry says. Who was shutting down is not in it, and is forgotten."""
+) -> tuple[RegistryError, ...]:
+    """Fill a fresh context with what the registry says. Who was shutting down is not in it, and is forgotten.
+
+    Returns what was wrong with the topics it had to leave out.
+    """
+    wrong: list[RegistryError] = []
     for _, registration in sorted(brokers.items()):
         context.set_broker(registration.broker, registration.epoch)
     for topic, assignment in sorted(topics.items()):
-        context.add_topic(topic, assignment.topic_id)
+        try:
+            context.add_topic(topic, assignment.topic_id)
+        except RegistryError as error:
+            wrong.append(error)
+            continue
         for index, replicas in sorted(assignment.partitions.items()):
             partition = TopicPartition(topic, index)
             context.set_assignment(partition, replicas)
@@ -133,6 +142,7 @@ def load(
             state = states.get(partition)
             if state is not None:
                 context.set_leadership(partition, state)
+    return tuple(wrong)
 
 
 def queue_deletions_in_progress(context: ControllerContext, marked: Iterable[str]) -> None:

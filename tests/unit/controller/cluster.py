@@ -86,6 +86,10 @@ def state(
     )
 
 
+def topic_id(topic: str) -> UUID:
+    return UUID(int=int.from_bytes(topic.encode()))
+
+
 def replica(partition: TopicPartition, on: int) -> Replica:
     return Replica(partition, BrokerId(on))
 
@@ -159,7 +163,7 @@ class Cluster:
             self.context,
             brokers=self.registered,
             topics={
-                name: TopicAssignment(topic_id=UUID(int=len(name) + 1), partitions=partitions)
+                name: TopicAssignment(topic_id=topic_id(name), partitions=partitions)
                 for name, partitions in self.topics.items()
             },
             states=self.znodes.states,
@@ -182,7 +186,7 @@ class Cluster:
 
     def create(self, topic: str, *replicas: Sequence[int]) -> tuple[TopicPartition, ...]:
         self.topics[topic] = {index: held(*each) for index, each in enumerate(replicas)}
-        self.context.add_topic(topic, UUID(int=len(topic) + 1))
+        self.context.add_topic(topic, topic_id(topic))
         partitions = tuple(TopicPartition(topic, index) for index in self.topics[topic])
         for partition in partitions:
             self.context.set_assignment(partition, self.topics[topic][partition.partition])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
 from tests.unit.controller.cluster import broker, held, ids, replica, state
@@ -171,10 +172,11 @@ def test_a_topic_has_one_id_and_an_id_one_topic() -> None:
     made = context()
     made.add_topic("t", UUID(int=1))
     made.add_topic("t", UUID(int=1))
-    with pytest.raises(AssertionError):
+    with pytest.raises(RegistryError, match="/brokers/topics/t"):
         made.add_topic("t", UUID(int=2))
-    with pytest.raises(AssertionError):
+    with pytest.raises(RegistryError, match="the id of t"):
         made.add_topic("u", UUID(int=1))
+    assert made.all_topics == {"t": None}
 
 
 partitions = st.sampled_from([A, B, C, D])

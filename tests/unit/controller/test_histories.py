@@ -1,0 +1,188 @@
+"""Whatever happens to a cluster, in whatever order, some things stay true."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.controller.elections import Strategy
+from barnabas.controller.request_batch import LeaderAndIsrContent, StopReplicaContent
+from barnabas.controller.states import (
+    VALID_PREVIOUS_PARTITION_STATES,
+    VALID_PREVIOUS_REPLICA_STATES,
+    PartitionState,
+    ReplicaState,
+)
+from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from tests.unit.controller.cluster import Cluster
+
+BROKERS = (1, 2, 3, 4)
+
+
+class WatchedCluster(Cluster):
+    """Checks each call of the machines on the spot, since who is online may change before the event is over."""
+
+    def move_partitions(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        target: PartitionState,
+        strategy: Strategy | None = None,
+    ) -> int:
+        before = len(self.moves)
+        elected = super().move_partitions(partitions, target, strategy)
+        for move in self.moves[before:]:
+            assert move.after in PartitionState
+            if move.write is not None:
+                leader = move.write.state.leader
+                partition = move.write.partition
+                assert leader in self.context.replicas(partition)
+                assert self.context.is_replica_online(leader, partition)
+                assert leader in move.write.state.isr
+        return elected
+
+
+class Witness:
+    """Remembers what it has seen of every partition, and of what every broker was told."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.seen: dict[TopicPartition, LeaderAndIsr] = {}
+        self.leaders: dict[tuple[TopicPartition, int], int] = {}
+        self.told: dict[tuple[BrokerId, TopicPartition], int] = defaultdict(lambda: -1)
+
+    def look(self) -> None:
+        self.look_at_moves()
+        for partition, state in self.cluster.znodes.states.items():
+            self.look_at_state(partition, state)
+        self.look_at_context()
+        self.look_at_requests()
+
+    def look_at_moves(self) -> None:
+        for move in self.cluster.moves:
+            if isinstance(move.after, PartitionState):
+                assert move.before in VALID_PREVIOUS_PARTITION_STATES[move.after]
+            else:
+                assert move.before in VALID_PREVIOUS_REPLICA_STATES[move.after]
+        self.cluster.moves.clear()
+
+    def look_at_state(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
+        assert state.isr
+        assert set(state.isr) <= set(self.cluster.context.replicas(partition))
+        assert state.leader == -1 or state.leader in state.isr
+        before = self.seen.get(partition)
+        if before is not None:
+            assert state.leader_epoch >= before.leader_epoch
+            assert state.controller_epoch >= before.controller_epoch
+            assert state.partition_epoch >= before.partition_epoch
+        self.seen[partition] = state
+        if state.leader != -1:
+            first = self.leaders.setdefault((partition, state.leader_epoch), state.leader)
+            assert first == state.leader
+
+    def look_at_context(self) -> None:
+        context = self.cluster.context
+        for partition, known in context.leadership.items():
+            written = self.cluster.znodes.states[partition]
+            assert known.leader_epoch <= written.leader_epoch
+            if context.partition_state(partition) is PartitionState.ONLINE:
+                assert known.leader in context.brokers
+        for partition in context.partitions_in_states(PartitionState.NEW):
+            assert not context.online_replicas(partition) or partition in self.cluster.znodes.states
+
+    def look_at_requests(self) -> None:
+        for to, content in self.cluster.take_sent():
+            assert to in self.cluster.context.broker_epochs or to not in self.cluster.registered
+            assert content.controller_epoch == self.cluster.context.epoch
+            if isinstance(content, LeaderAndIsrContent):
+                for topic in content.topic_states:
+                    for state in topic.partition_states:
+                        partition = TopicPartition(topic.topic_name, state.partition_index)
+                        assert to in state.replicas
+                        assert state.leader_epoch >= self.told[to, partition]
+                        self.told[to, partition] = state.leader_epoch
+            elif isinstance(content, StopReplicaContent):
+                assert content.topic_states
+
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("create", "kill", "start", "bounce", "fail over", "shut down", "prefer", "race", "isr")
+        ),
+        st.integers(0, 2**16),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(happenings, st.booleans())
+def test_epochs_never_fall_leaders_are_in_sync_and_no_move_is_illegal(
+    history: list[tuple[str, int]], unclean: bool
+) -> None:
+    cluster = WatchedCluster(*BROKERS)
+    witness = Witness(cluster)
+    witness.look()
+    for number, (what, seed) in enumerate(history):
+        cluster.unclean = dict.fromkeys(cluster.topics, unclean)
+        happen(cluster, what, Random(seed), number)
+        witness.look()
+    cluster.start(*(each for each in BROKERS if each not in cluster.registered))
+    witness.look()
+    cluster.fail_over(BrokerId(1))
+    witness.look()
+    states = {cluster.context.partition_state(each) for each in cluster.context.all_partitions}
+    assert states <= {PartitionState.ONLINE}, "all brokers are back, and not all have a leader"
+    for partition in cluster.context.all_partitions:
+        for each in cluster.context.replicas_of([partition]):
+            assert cluster.context.replica_state(each) is ReplicaState.ONLINE
+
+
+def happen(cluster: Cluster, what: str, random: Random, number: int) -> None:
+    up = sorted(cluster.registered)
+    down = [each for each in BROKERS if each not in cluster.registered]
+    led = [tp for tp, state in sorted(cluster.znodes.states.items()) if state.leader != -1]
+    if what == "create":
+        replicas = [
+            random.sample(BROKERS, random.randint(1, 3)) for _ in range(random.randint(1, 3))
+        ]
+        cluster.create(f"t{number}", *replicas)
+    elif what == "kill" and len(up) > 1:
+        cluster.kill(*random.sample(up, random.randint(1, len(up) - 1)))
+    elif what == "start" and down:
+        cluster.start(*random.sample(down, random.randint(1, len(down))))
+    elif what == "bounce":
+        cluster.register(random.choice(up))
+        if down and random.random() < 0.5:
+            cluster.register(random.choice(down))
+        cluster.notice()
+    elif what == "fail over":
+        if len(up) > 1 and random.random() < 0.7:
+            del cluster.registered[random.choice(up)]
+        cluster.fail_over(random.choice(sorted(cluster.registered)))
+    elif what == "shut down":
+        cluster.shut_down(random.choice(up))
+    elif what == "prefer" and led:
+        cluster.prefer(*led)
+    elif what == "isr" and led:
+        change_isr(cluster, random.choice(led), random)
+    elif what == "race" and led:
+        partition, dying = random.choice(led), random.choice(up)
+        cluster.znodes.before_commit.append(lambda: change_isr(cluster, partition, random))
+        if len(up) > 1:
+            cluster.kill(dying)
+        else:
+            cluster.prefer(partition)
+
+
+def change_isr(cluster: Cluster, partition: TopicPartition, random: Random) -> None:
+    """As its leader may at any time, unnoticed by the controller."""
+    leader = cluster.znodes.states[partition].leader
+    if leader != -1:
+        others = [each for each in cluster.context.replicas(partition) if each != leader]
+        cluster.znodes.change_isr(
+            partition, leader, *random.sample(others, random.randint(0, len(others)))
+        )

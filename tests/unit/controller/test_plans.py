@@ -1,0 +1,337 @@
+"""What is done in which order when a controller takes over, and when brokers and partitions come and go."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.controller import plans
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.decision import SendUpdateMetadata
+from barnabas.controller.elections import Strategy
+from barnabas.controller.plans import (
+    FailReplicaDeletion,
+    MovePartitions,
+    MoveReplicas,
+    Registration,
+    ResumeDeletions,
+    ResumeReassignments,
+    StartSenders,
+    StopSenders,
+    UnwatchBrokers,
+    WatchBrokers,
+)
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.metadata.znodes import TopicAssignment
+from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
+from tests.unit.controller.cluster import Cluster, brief, broker, held, ids, replica, state
+
+TP = TopicPartition("t", 0)
+OFFLINE_ELECTION = Strategy.OFFLINE
+
+
+def quiet(cluster: Cluster) -> Cluster:
+    cluster.steps.clear()
+    cluster.take_sent()
+    return cluster
+
+
+def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
+    cluster = quiet(Cluster(1, 2, 3))
+    p0, p1 = cluster.create("t", (1, 2), (2, 3))
+    replicas = (replica(p0, 1), replica(p0, 2), replica(p1, 2), replica(p1, 3))
+    assert cluster.steps == [
+        MovePartitions(partitions=(p0, p1), target=PartitionState.NEW),
+        MoveReplicas(replicas=replicas, target=ReplicaState.NEW),
+        MovePartitions(
+            partitions=(p0, p1), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION
+        ),
+        MoveReplicas(replicas=replicas, target=ReplicaState.ONLINE),
+    ]
+    both = "t-0 leader=1 t-1 leader=2"
+    assert brief(cluster.sent) == [
+        "LAI 1 t-0 leader=1 epoch=0 isr=1,2 new",
+        "LAI 2 t-0 leader=1 epoch=0 isr=1,2 new",
+        "LAI 2 t-1 leader=2 epoch=0 isr=2,3 new",
+        "LAI 3 t-1 leader=2 epoch=0 isr=2,3 new",
+        f"UM 1 {both}",
+        f"UM 2 {both}",
+        f"UM 3 {both}",
+    ]
+
+
+def test_a_topic_without_partitions_needs_nothing() -> None:
+    cluster = quiet(Cluster(1))
+    cluster.follow(plans.new_partitions(cluster.context, ()))
+    assert cluster.steps == []
+
+
+def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
+    cluster = Cluster(1, 2, 3)
+    p0, p1 = cluster.create("t", (1, 2), (2, 3))
+    quiet(cluster).kill(2)
+    assert cluster.steps == [
+        StopSenders(brokers=ids(2)),
+        MovePartitions(partitions=(p1,), target=PartitionState.OFFLINE),
+        MovePartitions(partitions=(p1,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
+        MoveReplicas(replicas=(replica(p0, 2), replica(p1, 2)), target=ReplicaState.OFFLINE),
+        UnwatchBrokers(brokers=ids(2)),
+    ]
+    assert brief(cluster.sent) == [
+        "LAI 3 t-1 leader=3 epoch=1 isr=3",
+        "UM 1 t-1 leader=3",
+        "UM 3 t-1 leader=3",
+        "LAI 1 t-0 leader=1 epoch=1 isr=1",
+        "LAI 3 t-1 leader=3 epoch=1 isr=3",
+        "UM 1 t-0 leader=1 t-1 leader=3",
+        "UM 3 t-0 leader=1 t-1 leader=3",
+    ]
+    assert cluster.znodes.states[p1].partition_epoch == 1
+
+
+def test_a_broker_that_comes_back_hears_of_all_partitions_and_follows() -> None:
+    cluster = Cluster(1, 2, 3)
+    p0, p1 = cluster.create("t", (1, 2), (2, 3))
+    cluster.kill(2)
+    quiet(cluster).start(2)
+    assert cluster.steps == [
+        StartSenders(brokers=ids(2)),
+        SendUpdateMetadata(brokers=ids(1, 3)),
+        SendUpdateMetadata(brokers=ids(2), partitions=(p0, p1)),
+        MoveReplicas(replicas=(replica(p0, 2), replica(p1, 2)), target=ReplicaState.ONLINE),
+        WatchBrokers(brokers=ids(2)),
+    ]
+    said = brief(cluster.sent)
+    assert said[:2] == ["UM 1", "UM 3"]
+    assert said[3:5] == [
+        "LAI 2 t-0 leader=1 epoch=1 isr=1",
+        "LAI 2 t-1 leader=3 epoch=1 isr=3",
+    ]
+
+
+def test_the_first_broker_of_all_has_nobody_to_be_told_of_it() -> None:
+    context = ControllerContext()
+    plan = plans.brokers_changed(context, {BrokerId(1): Registration(broker(1), BrokerEpoch(5))})
+    assert list(plan) == [
+        StartSenders(brokers=ids(1)),
+        SendUpdateMetadata(brokers=ids(1)),
+        WatchBrokers(brokers=ids(1)),
+    ]
+    assert context.broker_epochs == {1: 5}
+
+
+def test_new_ones_start_then_the_bounced_fail_and_start_then_the_dead_fail() -> None:
+    cluster = Cluster(1, 2, 3)
+    quiet(cluster)
+    del cluster.registered[BrokerId(3)]
+    cluster.register(2)
+    cluster.register(4)
+    cluster.notice()
+    assert cluster.steps == [
+        StartSenders(brokers=ids(4)),
+        StopSenders(brokers=ids(2)),
+        StartSenders(brokers=ids(2)),
+        StopSenders(brokers=ids(3)),
+        SendUpdateMetadata(brokers=ids(1, 2, 3)),
+        SendUpdateMetadata(brokers=ids(4)),
+        WatchBrokers(brokers=ids(4)),
+        SendUpdateMetadata(),
+        UnwatchBrokers(brokers=ids(2)),
+        SendUpdateMetadata(brokers=ids(1, 3, 4)),
+        SendUpdateMetadata(brokers=ids(2)),
+        WatchBrokers(brokers=ids(2)),
+        SendUpdateMetadata(),
+        UnwatchBrokers(brokers=ids(3)),
+    ]
+    assert cluster.context.broker_epochs.keys() == {1, 2, 4}
+
+
+def test_an_older_epoch_is_old_news() -> None:
+    cluster = quiet(Cluster(1, 2))
+    cluster.registered[BrokerId(2)] = Registration(broker(2), BrokerEpoch(1))
+    cluster.notice()
+    assert cluster.steps == []
+
+
+def test_a_dead_broker_is_no_longer_shutting_down_and_its_disks_are_forgotten() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("t", (1, 2))
+    cluster.context.shutting_down_broker_ids.add(BrokerId(2))
+    cluster.context.set_replica_dir_offline(replica(TP, 2), offline=True)
+    cluster.kill(2)
+    assert cluster.context.shutting_down_broker_ids == set()
+    assert cluster.context.replicas_on_offline_dirs == {}
+
+
+def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
+    cluster = Cluster(1, 2)
+    moving, deleting, new = (TopicPartition(name, 0) for name in ("m", "d", "n"))
+    cluster.create("m", (1,))
+    cluster.create("d", (1, 3))
+    cluster.create("n", (3,))
+    cluster.begin_reassignment(moving, 3)
+    cluster.context.queue_topic_deletion(["d"])
+    quiet(cluster).start(3)
+    assert cluster.steps[-4:] == [
+        MovePartitions(partitions=(new,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
+        ResumeReassignments(partitions=(moving,)),
+        ResumeDeletions(topics=("d",)),
+        WatchBrokers(brokers=ids(3)),
+    ]
+    assert deleting not in cluster.context.partitions_with_leaders
+
+
+def test_a_death_that_changes_nothing_else_is_told_to_everybody() -> None:
+    cluster = quiet(Cluster(1, 2, 3))
+    cluster.kill(3)
+    assert cluster.steps[1:] == [SendUpdateMetadata(), UnwatchBrokers(brokers=ids(3))]
+    assert brief(cluster.sent) == ["UM 1", "UM 2"]
+
+
+def test_a_death_that_only_hits_deleting_topics_fails_their_deletion() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", (3, 1))
+    cluster.context.queue_topic_deletion(["t"])
+    quiet(cluster).kill(3)
+    assert cluster.steps[1:] == [
+        FailReplicaDeletion(replicas=(replica(TP, 3),)),
+        SendUpdateMetadata(),
+        UnwatchBrokers(brokers=ids(3)),
+    ]
+
+
+def test_elections_won_make_the_broker_list_unnecessary() -> None:
+    context = Cluster(1, 2).context
+    context.set_assignment(TP, held(1))
+    context.set_leadership(TP, state(1, [1]))
+    context.set_partition_state(TP, PartitionState.OFFLINE)
+    for elected, expected in ((1, []), (0, [SendUpdateMetadata()])):
+        plan = plans.replicas_become_offline(context, ())
+        online = plans.next_step(plan, None)
+        assert isinstance(online, MovePartitions)
+        rest = []
+        step = plans.next_step(plan, elected)
+        while step is not None:
+            rest.append(step)
+            step = plans.next_step(plan, None)
+        assert rest == expected
+
+
+def test_a_new_controller_sends_the_brokers_then_starts_replicas_then_partitions() -> None:
+    cluster = Cluster(1, 2, 3)
+    led, orphaned = cluster.create("t", (2, 3), (1, 2))
+    (unborn,) = cluster.create("u", (9,))
+    del cluster.registered[BrokerId(1)]
+    quiet(cluster).fail_over(BrokerId(2))
+    assert cluster.steps == [
+        SendUpdateMetadata(),
+        MoveReplicas(
+            replicas=(replica(led, 2), replica(orphaned, 2), replica(led, 3)),
+            target=ReplicaState.ONLINE,
+        ),
+        MoveReplicas(
+            replicas=(replica(orphaned, 1), replica(unborn, 9)), target=ReplicaState.OFFLINE
+        ),
+        MovePartitions(
+            partitions=(unborn, orphaned),
+            target=PartitionState.ONLINE,
+            strategy=OFFLINE_ELECTION,
+        ),
+    ]
+    assert brief(cluster.sent)[:2] == ["UM 2", "UM 3"]
+    state_of = cluster.context.partition_state
+    assert state_of(led) is PartitionState.ONLINE
+    assert state_of(orphaned) is PartitionState.ONLINE
+    assert state_of(unborn) is PartitionState.NEW
+
+
+def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
+    cluster = Cluster(1, 2)
+    (tp,) = cluster.create("t", (2, 1))
+    del cluster.registered[BrokerId(2)]
+    context = ControllerContext()
+    context.epoch = type(context.epoch)(2)
+    plans.load(
+        context,
+        brokers=cluster.registered,
+        topics={"t": TopicAssignment(topic_id=UUID(int=2), partitions=cluster.topics["t"])},
+        states=cluster.znodes.states,
+    )
+    plan = plans.failover(context)
+    assert plans.next_step(plan, None) == SendUpdateMetadata()
+    plans.next_step(plan, 0)
+    assert context.replica_state(replica(tp, 1)) is ReplicaState.ONLINE
+    assert context.replica_state(replica(tp, 2)) is ReplicaState.DELETION_INELIGIBLE
+    assert context.partition_state(tp) is PartitionState.NON_EXISTENT
+    plans.next_step(plan, 0)
+    plans.next_step(plan, 0)
+    assert context.partition_state(tp) is PartitionState.OFFLINE
+
+
+def test_an_interrupted_creation_is_finished_by_the_next_controller() -> None:
+    cluster = Cluster(1, 2)
+    cluster.topics["t"] = {0: held(1, 2), 1: held(2, 1)}
+    cluster.znodes.states[TP] = state(1, [1, 2])
+    cluster.fail_over(BrokerId(1))
+    assert cluster.znodes.states[TP].leader_epoch == 0
+    assert cluster.znodes.states[TopicPartition("t", 1)] == state(2, [2, 1], controller_epoch=2)
+    assert cluster.failures == []
+
+
+def test_partitions_under_reassignment_are_recognised() -> None:
+    context = ControllerContext()
+    plans.load(
+        context,
+        brokers={},
+        topics={
+            "t": TopicAssignment(topic_id=None, partitions={0: held(1, 2, adding=(2,)), 1: held(1)})
+        },
+        states={},
+    )
+    assert context.partitions_being_reassigned == {TP: None}
+    assert context.all_topics == {"t": None}
+
+
+def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:
+    context = ControllerContext()
+    same = TopicAssignment(topic_id=UUID(int=1), partitions={0: held(1)})
+    wrong = plans.load(context, brokers={}, topics={"a": same, "b": same}, states={})
+    assert [error.path for error in wrong] == ["/brokers/topics/b"]
+    assert context.all_topics == {"a": None}
+    assert context.all_partitions == (TopicPartition("a", 0),)
+
+
+def test_deletions_in_progress_wait_for_offline_replicas_and_reassignments() -> None:
+    cluster = Cluster(1, 2)
+    for topic, replicas in (("ready", (1, 2)), ("dead", (1, 3)), ("kept", (3,))):
+        cluster.create(topic, replicas)
+    cluster.create("moving", (1,))
+    cluster.begin_reassignment(TopicPartition("moving", 0), 2)
+    plans.queue_deletions_in_progress(cluster.context, ["moving", "ready", "dead", "gone"])
+    assert list(cluster.context.topics_to_be_deleted) == ["dead", "gone", "moving", "ready"]
+    assert set(cluster.context.topics_ineligible_for_deletion) == {"dead", "moving"}
+
+
+def test_a_topic_being_deleted_is_not_elected_by_a_new_controller() -> None:
+    cluster = Cluster(1, 2, 3)
+    (tp,) = cluster.create("t", (1, 2, 3))
+    cluster.marked_for_deletion = ["t"]
+    del cluster.registered[BrokerId(1)]
+    del cluster.registered[BrokerId(3)]
+    quiet(cluster).fail_over(BrokerId(2))
+    assert cluster.context.partition_state(tp) is PartitionState.OFFLINE
+    assert not any(isinstance(step, MovePartitions) for step in cluster.steps)
+    assert brief(cluster.sent)[1:] == [
+        "LAI 2 t-0 leader=1 epoch=0 isr=1,2,3",
+        "UM 2 t-0 leader=-2",
+    ]
+    assert cluster.context.topics_ineligible_for_deletion == {"t": None}
+
+
+def test_one_topic_alone_can_be_brought_online() -> None:
+    cluster = Cluster(1)
+    cluster.create("t", (2,))
+    cluster.create("u", (2,))
+    steps = list(plans.bring_online(cluster.context, topic="u"))
+    assert [step.partitions for step in steps if isinstance(step, MovePartitions)] == [
+        (TopicPartition("u", 0),)
+    ]
