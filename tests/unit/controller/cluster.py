@@ -106,7 +106,9 @@ class Znodes:
     def commit(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
         while self.before_commit:
             self.before_commit.pop(0)()
-        return {write.partition: self.write(write) for write in writes}
+        results = {write.partition: self.write(write) for write in writes}
+        assert len(results) == len(writes), "two writes for one partition: which result is whose?"
+        return results
 
     def write(self, write: Write) -> WriteResult:
         before = self.states.get(write.partition)

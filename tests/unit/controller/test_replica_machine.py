@@ -141,6 +141,16 @@ def test_two_replicas_of_one_partition_leave_one_after_the_other() -> None:
     assert not any("epoch=1 isr=1,3" in line for line in said if line.startswith("LAI 1"))
 
 
+def test_the_second_replica_of_a_partition_waits_for_the_first() -> None:
+    cluster = led(1, 2, 3)
+    both = (replica(TP, 3), replica(TP, 2))
+    decision = replica_machine.move(
+        cluster.context, both, ReplicaState.OFFLINE, cause=CAUSE, states=cluster.read((TP,))
+    )
+    assert [move.item for move in decision.moves] == [replica(TP, 2)]
+    assert decision.deferred == (replica(TP, 3),)
+
+
 def test_a_deleting_topic_loses_its_replica_without_telling_the_others() -> None:
     cluster = led(1, 2)
     cluster.context.queue_topic_deletion(["t"])
