@@ -140,9 +140,9 @@ class Failure(Generic[Item, State]):
 class Move(Generic[Item, State]):
     """One item from one state to the next, with everything that hangs on it.
 
-    `leadership` goes into the context with the new state: what `write` wrote, or what was read where nothing had to be
-    written. `requests` are sent if the move is made, `stops` even if its write fails: a replica that is to stop must
-    hear of it whether or not the ISR could be changed.
+    `leadership` goes into the context with the new state: what `write` wrote, from then on with the version it was
+    written with, or what was read where nothing had to be written. `requests` are sent if the move is made, `stops`
+    even if its write fails: a replica that is to stop must hear of it whether or not the ISR could be changed.
     """
 
     item: Item
@@ -231,8 +231,9 @@ ReplicaOutcome = Outcome[Replica, ReplicaState]
 
 
 def with_version(move: Move[Item, State], write: Write, version: ZnodeVersion) -> Move[Item, State]:
-    state = replace(write.state, partition_epoch=version)
-    return replace(move, write=replace(write, state=state), leadership=state)
+    if write.state.partition_epoch == version:
+        return move
+    return replace(move, leadership=replace(write.state, partition_epoch=version))
 
 
 REASONS: Mapping[WriteRefused, FailureReason] = {

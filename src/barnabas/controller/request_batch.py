@@ -4,8 +4,8 @@
     UpdateMetadata   to whom it was addressed: the same partitions for all, and the list of brokers
     StopReplica      to the holder of a replica
 
-A flush gives them in this order, so that a broker hears of a leader before it is asked about it. The contents are read
-from the context when they are added, as it is then; only who is addressed, and their epochs, are read at the flush.
+A flush gives them in this order, so that a broker hears of a leader before it is asked about it. What a LeaderAndIsr
+says is read from the context when it is added. The metadata, one for all, and who is addressed are read at the flush.
 
 Adding twice for one broker and partition keeps the later content. Two things stick, because forgetting them would be
 wrong: a replica that is new stays new (else a broker with a broken disk would refuse to create it), and a replica to
@@ -148,7 +148,7 @@ class RequestBatch:
         self.leader_and_isr: dict[BrokerId, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self.stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self.metadata_to: dict[BrokerId, None] = {}
-        self.metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+        self.metadata: dict[TopicPartition, None] = {}
 
     def new_batch(self) -> None:
         left = (
@@ -208,13 +208,10 @@ class RequestBatch:
     def add_update_metadata(
         self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """To all registered brokers for None. A partition without leadership information is left out."""
+        """To all registered brokers for None. A partition that has no leadership information then is left out."""
         to = self.context.brokers if brokers is None else brokers
         self.metadata_to.update((broker, None) for broker in to if broker >= 0)
-        for partition in partitions:
-            state = metadata_state(self.context, partition)
-            if state is not None:
-                self.metadata[partition] = state
+        self.metadata.update((partition, None) for partition in partitions)
 
     def add_stop_replica(
         self,
@@ -283,8 +280,10 @@ class RequestBatch:
 
     def metadata_topics(self) -> tuple[UpdateMetadataTopicState, ...]:
         by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for partition, state in self.metadata.items():
-            by_topic.setdefault(partition.topic, []).append(state)
+        for partition in self.metadata:
+            state = metadata_state(self.context, partition)
+            if state is not None:
+                by_topic.setdefault(partition.topic, []).append(state)
         return tuple(
             UpdateMetadataTopicState(
                 topic_name=topic,

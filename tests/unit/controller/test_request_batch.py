@@ -209,11 +209,16 @@ def test_new_and_to_delete_stick() -> None:
     assert said[-1] == "SR 3 t-0 epoch=5 delete"
 
 
-def test_what_is_said_is_what_was_known_when_it_was_added() -> None:
+def test_a_leader_is_told_what_was_decided_and_the_rest_what_is_known_in_the_end() -> None:
     made = batch()
-    made.add_leader_and_isr(ids(2), A, is_new=False)
+    made.add_leader_and_isr(ids(2, 3), A, is_new=False)
     made.context.set_leadership(A, state(1, [1], epoch=5))
-    assert brief(made.flush())[:2] == ["LAI 2 t-0 leader=2 epoch=4 isr=2,1", "UM 1 t-0 leader=2"]
+    made.add_leader_and_isr(ids(3), A, is_new=False)
+    assert brief(made.flush())[:3] == [
+        "LAI 2 t-0 leader=2 epoch=4 isr=2,1",
+        "LAI 3 t-0 leader=1 epoch=5 isr=1",
+        "UM 1 t-0 leader=1",
+    ]
 
 
 def test_a_topic_queued_for_deletion_is_shown_without_a_leader() -> None:
