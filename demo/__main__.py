@@ -35,9 +35,9 @@ DEADLINE_SECONDS = 60
 LAST_WORDS = """
 Every acknowledged record survived, once, and every count is right. To try it yourself:
 
-   .venv/bin/barnabas up                 # a cluster, and lines to paste for your client
-   .venv/bin/barnabas topics --help      # in another shell
-   .venv/bin/barnabas sql "select key, count(*) from orders group by key"
+   .venv/bin/barnabas up --topic orders:6:1    # a cluster, and lines to paste for your client
+   seq 1000 | .venv/bin/barnabas produce orders      # in another shell
+   .venv/bin/barnabas sql "select partition, count(*) from orders group by partition"
 """
 
 

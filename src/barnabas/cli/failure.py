@@ -11,8 +11,8 @@ from barnabas.errors import ApiError, BarnabasError, ErrorCode
 
 NEXT_STEPS = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "there must be as many brokers as copies; `barnabas topics describe` "
-    "shows the brokers in use",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there must be as many brokers as copies "
+    "(--replication-factor, or the third part of --topic)",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "begin with `--offset beginning`, `--offset end` or an offset in that range",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -23,6 +24,7 @@ from barnabas.client.admin import Admin, ConfigEntry, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import PartitionView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 
 
@@ -95,13 +97,18 @@ def create(
     show(output, document, lambda: created_text(document))
 
 
+def shown_id(topic_id: UUID) -> str | None:
+    """As Kafka's tools show it; clusters of before 2.8 have none."""
+    return None if topic_id == ZERO_ID else encode_uuid(topic_id)
+
+
 def created_document(outcome: TopicOutcome, *, existed: bool, dry_run: bool) -> dict[str, Any]:
     return {
         "topic": outcome.name,
         "created": not existed and not dry_run,
         "existed": existed,
         "dry_run": dry_run,
-        "topic_id": None if outcome.topic_id == ZERO_ID else str(outcome.topic_id),
+        "topic_id": shown_id(outcome.topic_id),
         "partitions": outcome.partitions if outcome.partitions >= 0 else None,
         "replication_factor": outcome.replication_factor
         if outcome.replication_factor >= 0
@@ -254,7 +261,7 @@ def described_document(
 ) -> dict[str, Any]:
     return {
         **summary(view),
-        "topic_id": None if view.id == ZERO_ID else str(view.id),
+        "topic_id": shown_id(view.id),
         "configs": {
             config.name: config.value
             for config in sorted(configs, key=lambda config: config.name)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from barnabas.cli.topics import (
@@ -66,6 +69,12 @@ def test_a_description_names_missing_replicas_and_own_settings_only() -> None:
     everything = described_document(ORDERS, CONFIGS, all_configs=True)
     assert everything["configs"] == {"cleanup.policy": "delete", "retention.ms": "1000"}
     assert everything["partition_list"][1]["leader"] is None
+
+
+def test_ids_are_written_as_kafka_writes_them() -> None:
+    known = replace(ORDERS, id=UUID("98061ffd-e3fd-4846-9a59-94b6ac2f1c0e"))
+    assert described_document(known, [], all_configs=False)["topic_id"] == "mAYf_eP9SEaaWZS2rC8cDg"
+    assert described_document(ORDERS, [], all_configs=False)["topic_id"] is None
 
 
 def test_what_was_created_is_told_with_its_shape() -> None:
