@@ -6,11 +6,12 @@ around. Sizes are kept in memory and writes go to a position: a write that faile
 fails the next write covers it.
 
 fsync runs in a few threads of its own, on duplicates of the descriptors, so that closing one here does not pull it from
-under a thread. These threads are the only ones of the storage, and nothing but descriptors goes to them.
+under a thread; so does the last close of a large file that was removed. These threads are the only ones of the storage,
+and nothing but descriptors goes to them.
 """
 
 # Paths are strings here, as the port says: thousands of Path objects a second would be felt.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
+# ruff: noqa: PTH103, PTH105, PTH106, PTH108, PTH110, PTH112, PTH116, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -19,10 +20,9 @@ import errno
 import fcntl
 import os
 import resource
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
 from barnabas.world.ports import Buffer, DirectoryLock, File
@@ -30,7 +30,8 @@ from barnabas.world.ports import Buffer, DirectoryLock, File
 NO_DESCRIPTOR = -1
 CLOSED = -2
 DESCRIPTORS = 2048
-SYNC_THREADS = 4
+THREADS = 4
+LARGE_BYTES = 1 << 20
 PARTS_MAX = 512  # below IOV_MAX everywhere
 
 sync_data = getattr(os, "fdatasync", os.fsync)
@@ -246,18 +247,28 @@ class RealDisk:
             os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        with translating(path):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                return
+        with translating(path), suppress(FileNotFoundError):
+            self.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        with translating(path):
-            try:
-                shutil.rmtree(path)
-            except FileNotFoundError:
-                return
+        for directory, _, names in os.walk(path, topdown=False):
+            for name in names:
+                self.remove(f"{directory}/{name}")
+            with translating(directory), suppress(FileNotFoundError):
+                os.rmdir(directory)
+
+    def unlink(self, path: str) -> None:
+        """The name goes at once. What takes long with a large file is to give back its blocks and cached pages, which
+        the kernel does when the last descriptor is closed: a thread closes it."""
+        descriptor = NO_DESCRIPTOR
+        if os.lstat(path).st_size >= LARGE_BYTES:
+            with suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.unlink(path)
+        finally:
+            if descriptor != NO_DESCRIPTOR:
+                self.pool().submit(os.close, descriptor)
 
     def lock(self, path: str) -> DirectoryLock:
         with translating(path):
@@ -289,8 +300,6 @@ class RealDisk:
                 sync_directory(directory)
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        if self.threads is None:
-            self.threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="barnabas-sync")
         duplicates: list[tuple[str, int]] = []
         try:
             for file in files:
@@ -301,10 +310,15 @@ class RealDisk:
                 os.close(descriptor)
             raise
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.threads, sync_in_thread, duplicates, tuple(directories))
+        await loop.run_in_executor(self.pool(), sync_in_thread, duplicates, tuple(directories))
+
+    def pool(self) -> ThreadPoolExecutor:
+        if self.threads is None:
+            self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="barnabas-disk")
+        return self.threads
 
     def close(self) -> None:
-        """Wait for running syncs and give all descriptors back."""
+        """Wait for the threads and give all descriptors back."""
         if self.threads is not None:
             self.threads.shutdown()
             self.threads = None

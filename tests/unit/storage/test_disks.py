@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ import pytest
 
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
 from barnabas.world import disk as real
-from barnabas.world.disk import RealDisk
+from barnabas.world.disk import LARGE_BYTES, THREADS, RealDisk
 from barnabas.world.ports import Disk
 from simulator.disk import ForgetfulDisk
 
@@ -281,3 +282,35 @@ def test_a_truncation_that_was_not_synced_may_be_undone() -> None:
     assert disk.crash().read_bytes("/d/file") == b"0123456789"
     disk.sync_now([file])
     assert disk.crash().read_bytes("/d/file") == b"0123new"
+
+
+def deleted_but_open(path: Path) -> bool:
+    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
+    return any(str(link.readlink()) == f"{path} (deleted)" for link in links if link.is_symlink())
+
+
+@pytest.mark.parametrize("in_tree", [False, True], ids=["a file", "a tree"])
+def test_the_blocks_of_a_large_file_are_given_back_by_a_thread(
+    tmp_path: Path, in_tree: bool
+) -> None:
+    disk = RealDisk()
+    may_close = threading.Event()
+    for _ in range(THREADS):
+        disk.pool().submit(may_close.wait, 10)
+    directory = tmp_path / "log"
+    directory.mkdir()
+    large, small = directory / "large", directory / "small"
+    large.write_bytes(bytes(LARGE_BYTES))
+    small.write_bytes(b"x")
+    if in_tree:
+        disk.remove_tree(str(directory))
+        assert not directory.exists()
+    else:
+        disk.remove(str(large))
+        disk.remove(str(small))
+        assert list(directory.iterdir()) == []
+    assert deleted_but_open(large)
+    assert not deleted_but_open(small)
+    may_close.set()
+    disk.close()
+    assert not deleted_but_open(large)
