@@ -1,0 +1,9 @@
+"""What holds for every test."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell that starts this run in the background has it ignore interruptions, and every process started here would too;
+# some of them are to be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
