@@ -38,7 +38,7 @@ class Cluster:
         registry_in_memory: bool = False,
     ) -> None:
         if brokers != 1:
-            raise ConfigError("brokers", f"{brokers} is not possible yet; leave it at 1")
+            raise ConfigError("brokers", f"{brokers} is not possible yet: a cluster has one broker")
         self.data = data
         self.registry = EmbeddedRegistry(
             None if registry_in_memory else str(data / "registry"), SystemClock()
