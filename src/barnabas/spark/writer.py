@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from barnabas.client.blocking import now_ms
+from barnabas.client.blocking import Deadline, now_ms, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, Sent, Unsent, available
 from barnabas.client.view import TopicView
@@ -45,6 +45,7 @@ Placement = np.ndarray[Any, np.dtype[np.int64]]
 BATCH_BYTES = 512 << 10
 """Well below message.max.bytes, and large enough that a round trip per batch does not matter."""
 BUFFER_BYTES = 16 << 20
+LOOK_AGAIN_S = 0.1
 """Rows are gathered up to this size, so that many partitions still get large batches."""
 
 
@@ -215,10 +216,17 @@ class Sink:
         return chosen[np.arange(count) * pieces // count]
 
     def topic(self, name: str) -> TopicView:
-        try:
-            return self.cluster.topic(name)
-        except ApiError as error:
-            raise unknown_topic(error, name, self.cluster, self.options) from None
+        """The driver found the cluster before it gave out tasks: a broker that does not answer now is away for a
+        while."""
+        deadline = Deadline(self.cluster.timeout_s)
+        while True:
+            try:
+                return self.cluster.topic(name)
+            except ApiError as error:
+                is_away = error.code is ErrorCode.NETWORK_EXCEPTION
+                if not is_away or deadline.passed:
+                    raise unknown_topic(error, name, self.cluster, self.options) from None
+            pause(LOOK_AGAIN_S)
 
 
 def written_ranges(batches: Iterable[Sent]) -> tuple[WrittenRange, ...]:

@@ -1,0 +1,50 @@
+"""What a task of the Spark sink does when the cluster is not there, without Spark."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ConfigError
+from barnabas.spark.lookup import connect
+from barnabas.spark.options import parse_write
+from barnabas.spark.writer import Sink, timeouts
+from tests.broker_process import BrokerProcess
+from tests.faults.raw_client import RawClient
+
+TOPIC = "orders"
+
+
+def test_a_task_that_begins_while_the_broker_is_away_waits_for_it(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        with RawClient(broker.address) as client:
+            assert client.create_topic(TOPIC) == 0
+        options = parse_write({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": TOPIC})
+        broker.kill()
+        with (
+            connect(options.bootstrap_servers, timeouts(options.client)) as cluster,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            found = pool.submit(Sink(cluster, options).topic, TOPIC)
+            with pytest.raises(TimeoutError):
+                found.result(1.5)
+            broker.start()
+            assert len(found.result(30).partitions) == 1
+
+
+def test_but_not_for_longer_than_it_may_take_to_deliver(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        pass
+    options = parse_write(
+        {
+            "kafka.bootstrap.servers": broker.bootstrap_servers,
+            "topic": TOPIC,
+            "kafka.delivery.timeout.ms": "1000",
+        }
+    )
+    with connect(options.bootstrap_servers, timeouts(options.client)) as cluster:
+        sink = Sink(cluster, options)
+        with pytest.raises(ConfigError, match="no broker reached"):
+            sink.topic(TOPIC)
