@@ -92,7 +92,7 @@ def session(
     `bootstrap_servers` is what tables.py takes for topics where nothing else is said. `catalog` is a directory for
     tables that outlive the session. `python` is the Python of the workers: that of this process unless given, or
     PYSPARK_PYTHON for a remote master. `archive=False` neither uses nor makes a class-data archive. `short` is for jobs
-    of seconds: Java compiles quickly rather than well, which halves the time to the first row and costs long jobs.
+    of seconds: Java compiles quickly rather than well, which shortens the time to the first row and costs long jobs.
     """
     from pyspark.sql import SparkSession
 
