@@ -107,6 +107,7 @@ class Connection:
         "client_software",
         "data",
         "end",
+        "frame_bytes_last",
         "frame_bytes_max",
         "is_closed",
         "is_draining",
@@ -117,6 +118,7 @@ class Connection:
         "produces",
         "reserved_at",
         "reserved_bytes",
+        "room",
         "serve",
         "start",
         "stream",
@@ -148,6 +150,8 @@ class Connection:
         self.view = memoryview(self.data)
         self.start = 0
         self.end = 0
+        self.room = 0
+        self.frame_bytes_last = 4
         self.reserved_bytes = 0
         self.reserved_at = 0.0
         self.client_software = ("", "")
@@ -161,12 +165,19 @@ class Connection:
     # ---- Receiver
 
     def buffer(self) -> memoryview:
-        return self.view[self.end :]
+        """Room for as many whole frames as fit, taking them to be as large as the last one: a producer's often are, and
+        what was read of a frame that does not fit has to be moved."""
+        last = self.frame_bytes_last
+        stop = self.start + (self.capacity - self.start) // last * last
+        if stop <= self.end:
+            stop = self.capacity
+        self.room = stop - self.end
+        return self.view[self.end : stop]
 
     def received(self, size: int) -> None:
         self.active_at = self.loop.time()
         self.end += size
-        self.was_filled = self.end == self.capacity
+        self.was_filled = size == self.room
         if self.answering is None and not self.is_draining:
             self.work()
         elif self.was_filled:
@@ -232,6 +243,7 @@ class Connection:
                 self.require_produce(start + 4, size)
             self.make_room(4 + size)
             return None
+        self.frame_bytes_last = 4 + size
         self.start = start + 4 + size
         return self.view[start + 4 : start + 4 + size]
 
@@ -258,7 +270,7 @@ class Connection:
         if (self.was_filled or self.end == self.capacity) and larger > self.capacity:
             self.replace_buffer(larger)
         elif self.start and self.start + wanted > self.capacity:
-            self.data[:have] = self.data[self.start : self.end]
+            self.view[:have] = self.view[self.start : self.end]
             self.start, self.end = 0, have
 
     def replace_buffer(self, capacity: int) -> None:

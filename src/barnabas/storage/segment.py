@@ -229,10 +229,10 @@ class Segment:
         return self.scan_to(offset, self.floor_position(offset))
 
     def scan_to(self, offset: int, start: int) -> Found | None:
-        if start and offset < read_header(self.log.read(start, HEADER_SIZE)).base_offset:
-            raise CorruptBatch(self.log.path, "the index points behind the offset", start)
         for position, header in self.headers(start):
             if header.base_offset + header.last_offset_delta >= offset:
+                if position == start > 0 and offset < header.base_offset:
+                    raise CorruptBatch(self.log.path, "the index points behind the offset", start)
                 return Found(position, header)
         return None
 

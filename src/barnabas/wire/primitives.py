@@ -173,7 +173,13 @@ def read_uuid(data: memoryview, at: int) -> tuple[UUID, int]:
     raw = bytes(data[at : at + 16])
     if len(raw) < 16:
         raise RemoteWireError(f"no room for a UUID at {at}")
-    return UUID(bytes=raw) if any(raw) else ZERO_ID, at + 16
+    return uuid_of(raw), at + 16
+
+
+@lru_cache(maxsize=4096)
+def uuid_of(raw: bytes) -> UUID:
+    """Topic ids come again and again, and making one takes longer than finding it."""
+    return UUID(bytes=raw) if any(raw) else ZERO_ID
 
 
 def write_uuid(value: UUID, append: Append) -> None:
