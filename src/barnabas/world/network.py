@@ -8,8 +8,8 @@ And a slice of a file that is not in the page cache is read by a thread first, s
 whole loop for as long as the disk takes.
 
 A client that sends ahead of its answers is served in one turn as long as there is more to read, and gets the answers
-together at its end: waking it up costs as much as serving it. Whether there is more is tried now and then, and tried
-again as long as it succeeds.
+together at its end: waking it up costs as much as serving it. A read that filled its buffer says that there is more;
+otherwise it is tried now and then, and tried again as long as it succeeds.
 """
 
 from __future__ import annotations
@@ -113,13 +113,17 @@ class SocketStream:
         reads = 0
         try:
             while True:
-                size = self.sock.recv_into(receiver.buffer())
+                buffer = receiver.buffer()
+                size = self.sock.recv_into(buffer)
                 if not size:
                     self.close("closed by peer")
                     return
                 receiver.received(size)
                 reads += 1
-                if not (self.expects_more and self.is_reading) or reads == READS_PER_TURN:
+                is_filled = size == len(buffer)
+                if not (
+                    self.is_reading and (is_filled or self.expects_more) and reads < READS_PER_TURN
+                ):
                     break
         except (BlockingIOError, InterruptedError):
             self.expects_more = False
