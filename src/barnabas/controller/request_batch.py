@@ -11,14 +11,12 @@ Adding twice for one broker and partition keeps the later content. Two things st
 wrong: a replica that is new stays new (else a broker with a broken disk would refuse to create it), and a replica to
 delete stays to delete.
 
-The field names are those of Kafka's messages. The values are not those messages: the bytes are somebody else's.
+What comes out are the messages themselves. Those UpdateMetadata of one flush share their topics and brokers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from uuid import UUID
 
 from barnabas.controller.context import LEADER_DURING_DELETE, ControllerContext
 from barnabas.controller.decision import (
@@ -30,117 +28,55 @@ from barnabas.controller.decision import (
 from barnabas.model import (
     ZERO_ID,
     Broker,
-    BrokerEpoch,
     BrokerId,
-    ControllerEpoch,
+    Endpoint,
     LeaderEpoch,
     TopicPartition,
     ZnodeVersion,
 )
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 INITIAL_EPOCH_DURING_DELETE = LeaderEpoch(0)
 PARTITION_EPOCH_DURING_DELETE = ZnodeVersion(0)
+PLAINTEXT = "PLAINTEXT"
+PLAINTEXT_PROTOCOL = 0
 
 
 class RequestsLeftOver(RuntimeError):
     """A batch was begun while another was never sent: some broker may have missed a decision."""
 
 
-# ---- what the requests say --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrPartitionState:
-    partition_index: int
-    controller_epoch: ControllerEpoch
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-    partition_epoch: ZnodeVersion
-    replicas: tuple[BrokerId, ...]
-    adding_replicas: tuple[BrokerId, ...]
-    removing_replicas: tuple[BrokerId, ...]
-    is_new: bool
-    leader_recovery_state: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrTopicState:
-    topic_name: str
-    topic_id: UUID
-    partition_states: tuple[LeaderAndIsrPartitionState, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrContent:
-    controller_id: BrokerId
-    controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    topic_states: tuple[LeaderAndIsrTopicState, ...]
-    live_leaders: tuple[Broker, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataPartitionState:
-    partition_index: int
-    controller_epoch: ControllerEpoch
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-    zk_version: ZnodeVersion
-    replicas: tuple[BrokerId, ...]
-    offline_replicas: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataTopicState:
-    topic_name: str
-    topic_id: UUID
-    partition_states: tuple[UpdateMetadataPartitionState, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataContent:
-    """Those of one flush share the very same `topic_states` and `live_brokers`: encode them once."""
-
-    controller_id: BrokerId
-    controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    topic_states: tuple[UpdateMetadataTopicState, ...]
-    live_brokers: tuple[Broker, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaPartitionState:
-    partition_index: int
-    leader_epoch: LeaderEpoch
-    delete_partition: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaTopicState:
-    topic_name: str
-    partition_states: tuple[StopReplicaPartitionState, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaContent:
-    controller_id: BrokerId
-    controller_epoch: ControllerEpoch
-    broker_epoch: BrokerEpoch
-    topic_states: tuple[StopReplicaTopicState, ...]
-
-
-Content = LeaderAndIsrContent | UpdateMetadataContent | StopReplicaContent
+Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 # ---- the batch --------------------------------------------------------------------------------------------
 
 
 class RequestBatch:
-    def __init__(self, controller_id: BrokerId, context: ControllerContext) -> None:
+    def __init__(
+        self, controller_id: BrokerId, context: ControllerContext, listener: str = PLAINTEXT
+    ) -> None:
+        """`listener` is the one by which brokers reach each other."""
         self.controller_id = controller_id
         self.context = context
+        self.listener = listener
         self.clear()
 
     def clear(self) -> None:
@@ -202,7 +138,7 @@ class RequestBatch:
             to = self.leader_and_isr.setdefault(broker, {})
             before = to.get(partition)
             sticks = before is not None and before.is_new and not is_new
-            to[partition] = replace(state, is_new=True) if sticks else state
+            to[partition] = state._replace(is_new=True) if sticks else state
         self.add_update_metadata(None, (partition,))
 
     def add_update_metadata(
@@ -231,9 +167,9 @@ class RequestBatch:
             delete_partition=delete_partition or (before is not None and before.delete_partition),
         )
 
-    def flush(self) -> tuple[tuple[BrokerId, Content], ...]:
+    def flush(self) -> tuple[tuple[BrokerId, Request], ...]:
         """Everything, in the order it is to be sent; the batch is empty then. Who is not registered is left out."""
-        sent: list[tuple[BrokerId, Content]] = []
+        sent: list[tuple[BrokerId, Request]] = []
         registered = self.context.live_or_shutting_down_broker_ids
         sent += (
             (broker, self.leader_and_isr_for(broker))
@@ -242,7 +178,7 @@ class RequestBatch:
         )
         if self.metadata_to:
             topics = self.metadata_topics()
-            brokers = tuple(self.context.brokers[broker] for broker in registered)
+            brokers = tuple(live_broker(self.context.brokers[broker]) for broker in registered)
             sent += (
                 (broker, self.update_metadata_for(broker, topics, brokers))
                 for broker in registered
@@ -256,14 +192,14 @@ class RequestBatch:
         self.clear()
         return tuple(sent)
 
-    def leader_and_isr_for(self, broker: BrokerId) -> LeaderAndIsrContent:
+    def leader_and_isr_for(self, broker: BrokerId) -> LeaderAndIsrRequest:
         by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
         leaders: set[BrokerId] = set()
         for partition, state in self.leader_and_isr[broker].items():
             by_topic.setdefault(partition.topic, []).append(state)
             leaders.add(state.leader)
         known = self.context.brokers
-        return LeaderAndIsrContent(
+        return LeaderAndIsrRequest(
             controller_id=self.controller_id,
             controller_epoch=self.context.epoch,
             broker_epoch=self.context.broker_epochs[broker],
@@ -275,8 +211,14 @@ class RequestBatch:
                 )
                 for topic, states in by_topic.items()
             ),
-            live_leaders=tuple(known[leader] for leader in sorted(leaders) if leader in known),
+            live_leaders=tuple(
+                self.live_leader(known[leader]) for leader in sorted(leaders) if leader in known
+            ),
         )
+
+    def live_leader(self, broker: Broker) -> LeaderAndIsrLiveLeader:
+        endpoint = endpoint_of(broker, self.listener)
+        return LeaderAndIsrLiveLeader(broker.id, endpoint.host, endpoint.port)
 
     def metadata_topics(self) -> tuple[UpdateMetadataTopicState, ...]:
         by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
@@ -297,9 +239,9 @@ class RequestBatch:
         self,
         broker: BrokerId,
         topics: tuple[UpdateMetadataTopicState, ...],
-        brokers: tuple[Broker, ...],
-    ) -> UpdateMetadataContent:
-        return UpdateMetadataContent(
+        brokers: tuple[UpdateMetadataBroker, ...],
+    ) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
             controller_id=self.controller_id,
             controller_epoch=self.context.epoch,
             broker_epoch=self.context.broker_epochs[broker],
@@ -307,11 +249,11 @@ class RequestBatch:
             live_brokers=brokers,
         )
 
-    def stop_replica_for(self, broker: BrokerId) -> StopReplicaContent:
+    def stop_replica_for(self, broker: BrokerId) -> StopReplicaRequest:
         by_topic: dict[str, list[StopReplicaPartitionState]] = {}
         for partition, state in self.stop_replica[broker].items():
             by_topic.setdefault(partition.topic, []).append(state)
-        return StopReplicaContent(
+        return StopReplicaRequest(
             controller_id=self.controller_id,
             controller_epoch=self.context.epoch,
             broker_epoch=self.context.broker_epochs[broker],
@@ -320,6 +262,27 @@ class RequestBatch:
                 for topic, states in by_topic.items()
             ),
         )
+
+
+def endpoint_of(broker: Broker, listener: str) -> Endpoint:
+    """The address of this listener; the first one there is, for a broker that does not have it."""
+    return next((e for e in broker.endpoints if e.listener == listener), broker.endpoints[0])
+
+
+def live_broker(broker: Broker) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.id,
+        endpoints=tuple(
+            UpdateMetadataEndpoint(
+                port=each.port,
+                host=each.host,
+                listener=each.listener,
+                security_protocol=PLAINTEXT_PROTOCOL,
+            )
+            for each in broker.endpoints
+        ),
+        rack=broker.rack,
+    )
 
 
 def metadata_state(

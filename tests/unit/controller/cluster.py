@@ -27,14 +27,7 @@ from barnabas.controller.decision import (
 )
 from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import MovePartitions, MoveReplicas, Plan, Registration, Step
-from barnabas.controller.request_batch import (
-    Content,
-    LeaderAndIsrContent,
-    LeaderAndIsrPartitionState,
-    RequestBatch,
-    StopReplicaContent,
-    UpdateMetadataContent,
-)
+from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import (
@@ -48,6 +41,9 @@ from barnabas.model import (
     TopicPartition,
     ZnodeVersion,
 )
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from barnabas.wire.messages.stop_replica import StopReplicaRequest
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 
 CAUSE = "Test#1"
 
@@ -144,7 +140,7 @@ class Cluster:
         self.registered: dict[BrokerId, Registration] = {}
         for number in brokers:
             self.register(number)
-        self.sent: list[tuple[BrokerId, Content]] = []
+        self.sent: list[tuple[BrokerId, Request]] = []
         self.steps: list[Step] = []
         self.moves: list[PartitionMove | ReplicaMove] = []
         self.failures: list[PartitionFailure | ReplicaFailure] = []
@@ -333,31 +329,31 @@ class Cluster:
     def leader_epoch(self, partition: TopicPartition) -> int:
         return self.znodes.states[partition].leader_epoch
 
-    def take_sent(self) -> list[tuple[BrokerId, Content]]:
+    def take_sent(self) -> list[tuple[BrokerId, Request]]:
         sent, self.sent = self.sent, []
         return sent
 
 
-def brief(sent: Iterable[tuple[BrokerId, Content]]) -> list[str]:
+def brief(sent: Iterable[tuple[BrokerId, Request]]) -> list[str]:
     """`LAI 2 orders-0 leader=2 epoch=0 isr=2,3 new`, `UM 1 orders-0 leader=2`, `UM 1` and `SR 3 orders-0 epoch=0`."""
     return [line for to, content in sent for line in lines(to, content)]
 
 
-def lines(to: BrokerId, content: Content) -> list[str]:
-    if isinstance(content, LeaderAndIsrContent):
+def lines(to: BrokerId, content: Request) -> list[str]:
+    if isinstance(content, LeaderAndIsrRequest):
         return [
             f"LAI {to} {topic.topic_name}-{each.partition_index} {told(each)}"
             for topic in content.topic_states
             for each in topic.partition_states
         ]
-    if isinstance(content, UpdateMetadataContent):
+    if isinstance(content, UpdateMetadataRequest):
         partitions = [
             f"{topic.topic_name}-{each.partition_index} leader={each.leader}"
             for topic in content.topic_states
             for each in topic.partition_states
         ]
         return [" ".join((f"UM {to}", *partitions))]
-    assert isinstance(content, StopReplicaContent)
+    assert isinstance(content, StopReplicaRequest)
     return [
         f"SR {to} {topic.topic_name}-{each.partition_index} epoch={each.leader_epoch}"
         + (" delete" if each.delete_partition else "")

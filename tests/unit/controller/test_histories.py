@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.controller.elections import Strategy
-from barnabas.controller.request_batch import LeaderAndIsrContent, StopReplicaContent
 from barnabas.controller.states import (
     VALID_PREVIOUS_PARTITION_STATES,
     VALID_PREVIOUS_REPLICA_STATES,
@@ -17,6 +16,8 @@ from barnabas.controller.states import (
     ReplicaState,
 )
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.messages.stop_replica import StopReplicaRequest
 from tests.unit.controller.cluster import Cluster
 
 BROKERS = (1, 2, 3, 4)
@@ -96,14 +97,14 @@ class Witness:
         for to, content in self.cluster.take_sent():
             assert to in self.cluster.context.broker_epochs or to not in self.cluster.registered
             assert content.controller_epoch == self.cluster.context.epoch
-            if isinstance(content, LeaderAndIsrContent):
+            if isinstance(content, LeaderAndIsrRequest):
                 for topic in content.topic_states:
                     for state in topic.partition_states:
                         partition = TopicPartition(topic.topic_name, state.partition_index)
                         assert to in state.replicas
                         assert state.leader_epoch >= self.told[to, partition]
                         self.told[to, partition] = state.leader_epoch
-            elif isinstance(content, StopReplicaContent):
+            elif isinstance(content, StopReplicaRequest):
                 assert content.topic_states
 
 

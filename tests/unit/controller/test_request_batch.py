@@ -10,20 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from barnabas.controller.request_batch import (
-    Content,
-    LeaderAndIsrContent,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrTopicState,
-    RequestBatch,
-    RequestsLeftOver,
-    StopReplicaContent,
-    StopReplicaPartitionState,
-    StopReplicaTopicState,
-    UpdateMetadataContent,
-    UpdateMetadataPartitionState,
-    UpdateMetadataTopicState,
-)
+from barnabas.controller.request_batch import Request, RequestBatch, RequestsLeftOver, live_broker
 from barnabas.model import (
     ZERO_ID,
     BrokerEpoch,
@@ -32,6 +19,22 @@ from barnabas.model import (
     LeaderEpoch,
     TopicPartition,
     ZnodeVersion,
+)
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 from tests.unit.controller.cluster import brief, broker, held, ids, state
 
@@ -63,7 +66,7 @@ def test_a_leader_is_told_everything_there_is_to_know() -> None:
     made.add_leader_and_isr(ids(2), A, is_new=True)
     (to, content), *_ = made.flush()
     assert to == 2
-    assert content == LeaderAndIsrContent(
+    assert content == LeaderAndIsrRequest(
         controller_id=ME,
         controller_epoch=ControllerEpoch(5),
         broker_epoch=BrokerEpoch(102),
@@ -88,7 +91,7 @@ def test_a_leader_is_told_everything_there_is_to_know() -> None:
                 ),
             ),
         ),
-        live_leaders=(broker(2),),
+        live_leaders=(LeaderAndIsrLiveLeader(2, "host2", 9092),),
     )
 
 
@@ -98,13 +101,13 @@ def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
     made.add_leader_and_isr(ids(2), A, is_new=False)
     sent = made.flush()
     assert [(to, type(content)) for to, content in sent] == [
-        (2, LeaderAndIsrContent),
-        (1, UpdateMetadataContent),
-        (2, UpdateMetadataContent),
-        (3, UpdateMetadataContent),
+        (2, LeaderAndIsrRequest),
+        (1, UpdateMetadataRequest),
+        (2, UpdateMetadataRequest),
+        (3, UpdateMetadataRequest),
     ]
     last = sent[-1][1]
-    assert last == UpdateMetadataContent(
+    assert last == UpdateMetadataRequest(
         controller_id=ME,
         controller_epoch=ControllerEpoch(5),
         broker_epoch=BrokerEpoch(103),
@@ -126,7 +129,7 @@ def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
                 ),
             ),
         ),
-        live_brokers=(broker(1), broker(2), broker(3)),
+        live_brokers=tuple(live_broker(broker(each)) for each in (1, 2, 3)),
     )
 
 
@@ -134,9 +137,9 @@ def test_those_of_one_flush_share_what_is_the_same() -> None:
     made = batch()
     made.add_update_metadata(None, [A, OTHER])
     first, second, third = (content for _, content in made.flush())
-    assert isinstance(first, UpdateMetadataContent)
-    assert isinstance(second, UpdateMetadataContent)
-    assert isinstance(third, UpdateMetadataContent)
+    assert isinstance(first, UpdateMetadataRequest)
+    assert isinstance(second, UpdateMetadataRequest)
+    assert isinstance(third, UpdateMetadataRequest)
     assert first.topic_states is second.topic_states is third.topic_states
     assert first.live_brokers is second.live_brokers
 
@@ -147,7 +150,7 @@ def test_a_replica_is_stopped_with_the_epoch_it_was_given() -> None:
     assert made.flush() == (
         (
             3,
-            StopReplicaContent(
+            StopReplicaRequest(
                 controller_id=ME,
                 controller_epoch=ControllerEpoch(5),
                 broker_epoch=BrokerEpoch(103),
@@ -189,12 +192,12 @@ def test_partitions_stand_under_their_topic_and_a_topic_without_id_has_the_zero_
     for tp in (A, OTHER, B):
         made.add_leader_and_isr(ids(2), tp, is_new=False)
     content = made.flush()[0][1]
-    assert isinstance(content, LeaderAndIsrContent)
+    assert isinstance(content, LeaderAndIsrRequest)
     assert [
         (each.topic_name, each.topic_id, [state.partition_index for state in each.partition_states])
         for each in content.topic_states
     ] == [("t", TOPIC_ID, [0, 1]), ("u", ZERO_ID, [0])]
-    assert content.live_leaders == (broker(1), broker(2))
+    assert [leader.broker_id for leader in content.live_leaders] == [1, 2]
 
 
 def test_new_and_to_delete_stick() -> None:
@@ -226,7 +229,7 @@ def test_a_topic_queued_for_deletion_is_shown_without_a_leader() -> None:
     made.context.queue_topic_deletion(["t"])
     made.add_update_metadata(ids(1), [A])
     content = made.flush()[0][1]
-    assert isinstance(content, UpdateMetadataContent)
+    assert isinstance(content, UpdateMetadataRequest)
     (shown,) = content.topic_states[0].partition_states
     assert (shown.leader, shown.leader_epoch, shown.zk_version) == (-2, 0, 0)
     assert shown.isr == ids(2, 1)
@@ -253,7 +256,7 @@ def test_a_leader_nobody_knows_has_no_endpoint_to_tell() -> None:
     made.context.set_leadership(A, state(-1, [9]))
     made.add_leader_and_isr(ids(2), A, is_new=False)
     content = made.flush()[0][1]
-    assert isinstance(content, LeaderAndIsrContent)
+    assert isinstance(content, LeaderAndIsrRequest)
     assert content.live_leaders == ()
 
 
@@ -316,7 +319,7 @@ def test_no_intent_is_lost(
     made.add(wanted)
     sent = made.flush()
     kinds = [type(content) for _, content in sent]
-    order = [LeaderAndIsrContent, UpdateMetadataContent, StopReplicaContent]
+    order = [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest]
     assert kinds == sorted(kinds, key=order.index)
     assert len({(to, type(content)) for to, content in sent}) == len(sent)
     for intent in wanted:
@@ -335,22 +338,22 @@ def test_no_intent_is_lost(
 
 
 def leading(
-    sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId
+    sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId
 ) -> dict[TopicPartition, LeaderAndIsrPartitionState]:
     return {
         TopicPartition(topic.topic_name, each.partition_index): each
         for broker_id, content in sent
-        if broker_id == to and isinstance(content, LeaderAndIsrContent)
+        if broker_id == to and isinstance(content, LeaderAndIsrRequest)
         for topic in content.topic_states
         for each in topic.partition_states
     }
 
 
-def shown(sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId) -> set[TopicPartition]:
+def shown(sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId) -> set[TopicPartition]:
     (content,) = (
         content
         for broker_id, content in sent
-        if broker_id == to and isinstance(content, UpdateMetadataContent)
+        if broker_id == to and isinstance(content, UpdateMetadataRequest)
     )
     return {
         TopicPartition(topic.topic_name, each.partition_index)
@@ -359,11 +362,11 @@ def shown(sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId) -> set[Topic
     }
 
 
-def stopped(sent: tuple[tuple[BrokerId, Content], ...], to: BrokerId) -> dict[TopicPartition, bool]:
+def stopped(sent: tuple[tuple[BrokerId, Request], ...], to: BrokerId) -> dict[TopicPartition, bool]:
     return {
         TopicPartition(topic.topic_name, each.partition_index): each.delete_partition
         for broker_id, content in sent
-        if broker_id == to and isinstance(content, StopReplicaContent)
+        if broker_id == to and isinstance(content, StopReplicaRequest)
         for topic in content.topic_states
         for each in topic.partition_states
     }
