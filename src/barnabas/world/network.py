@@ -268,7 +268,7 @@ class SocketStream:
             self.loop.remove_writer(self.descriptor)
         self.pending.clear()
         self.sock.close()
-        self.network.streams_open -= 1
+        del self.network.streams[self]
         if self.receiver is not None:
             self.receiver.closed(reason)
 
@@ -288,6 +288,7 @@ class SocketListener:
         self.loop = asyncio.get_running_loop()
         host, port = sock.getsockname()[:2]
         self.address: tuple[str, int] = (host, port)
+        self.network.listeners[self] = None
         self.loop.add_reader(sock.fileno(), self.on_acceptable)
 
     def on_acceptable(self) -> None:
@@ -320,9 +321,13 @@ class SocketListener:
             self.loop.add_reader(self.sock.fileno(), self.on_acceptable)
 
     async def close(self) -> None:
+        self.close_now()
+
+    def close_now(self) -> None:
         if self.sock.fileno() >= 0:
             self.loop.remove_reader(self.sock.fileno())
             self.sock.close()
+            del self.network.listeners[self]
 
 
 class SocketNetwork:
@@ -336,7 +341,10 @@ class SocketNetwork:
         self.streams_max = max(self.descriptors // 2 - OTHER_DESCRIPTORS, 1)
         if self.descriptors == resource.RLIM_INFINITY:
             self.streams_max = sys.maxsize
-        self.streams_open = 0
+        # What is open now, oldest first.
+        self.listeners: dict[SocketListener, None] = {}
+        self.streams: dict[SocketStream, None] = {}
+        self.is_dropped = False
         self.streams_refused = 0
         self.refusal_logged_at = -1.0
 
@@ -347,6 +355,15 @@ class SocketNetwork:
         """All streams are closed: let the threads go."""
         self.warmers.shutdown()
 
+    def drop(self) -> None:
+        """Close every socket at once, as the kernel does for a process that died: nothing that waits to be sent leaves,
+        and nobody gets in or out any more."""
+        self.is_dropped = True
+        for listener in list(self.listeners):
+            listener.close_now()
+        for stream in list(self.streams):
+            stream.close("this broker was killed")
+
     def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -354,12 +371,13 @@ class SocketNetwork:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.send_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
-        self.streams_open += 1
-        return SocketStream(asyncio.get_running_loop(), sock, peer, self)
+        stream = SocketStream(asyncio.get_running_loop(), sock, peer, self)
+        self.streams[stream] = None
+        return stream
 
     def is_full(self) -> bool:
         """As many connections as there may be without taking descriptors from the files, which have the other half."""
-        return self.streams_open >= self.streams_max
+        return len(self.streams) >= self.streams_max
 
     def refused(self, host: str) -> None:
         self.streams_refused += 1
@@ -408,6 +426,8 @@ class SocketNetwork:
     async def connect(
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver]
     ) -> SocketStream:
+        if self.is_dropped:
+            raise ConnectionError("this broker was killed")
         loop = asyncio.get_running_loop()
         try:
             infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -421,6 +441,12 @@ class SocketNetwork:
         except OSError as error:
             sock.close()
             raise ConnectionError(f"{host}:{port}: {describe(error)}") from error
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+        if self.is_dropped:
+            sock.close()
+            raise ConnectionError("this broker was killed")
         stream = self.stream(sock, (host, port))
         stream.start(accept(stream))
         return stream
