@@ -440,6 +440,10 @@ class SessionExpired(RegistryError):
     """The session is over: its ephemeral nodes and watches are gone."""
 
 
+class ControllerMoved(RegistryError):
+    """Another broker is in charge by now: whatever was about to be done must not be."""
+
+
 class MultiFailed(RegistryError):
     """A transaction was refused as a whole because of one operation."""
 

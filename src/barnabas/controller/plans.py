@@ -1,12 +1,5 @@
 """What the controller does, in which order, when it takes over and when brokers or partitions come and go.
 
-A plan is a generator of steps. Whoever follows it does one step entirely, moves committed, applied and sent, before it
-asks for the next, which is decided on the context as it is by then:
-
-    elected = None
-    while (step := next_step(plan, elected)) is not None:
-        elected = do(step)                                  the number of elections won, for MovePartitions to Online
-
 The orders are the point. Metadata goes out before LeaderAndIsr, since a broker refuses to follow a leader it has never
 heard of. Elections come before replicas leave the ISR, so that the death of a leader costs one epoch and not two. Only
 a new controller has to go the other way round: it brings replicas in order first, and a leader that died together with
@@ -16,95 +9,28 @@ the old controller costs two.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.controller.assignment import is_being_reassigned, target_replicas
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
+from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.steps import (
+    MovePartitions,
+    Plan,
+    ResumeReassignments,
+    StartSenders,
+    Step,
+    StopSenders,
+    UnwatchBrokers,
+    WatchBrokers,
+    replicas_to,
+)
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import Broker, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
-
-# ---- steps ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovePartitions:
-    partitions: tuple[TopicPartition, ...]
-    target: PartitionState
-    strategy: Strategy | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveReplicas:
-    replicas: tuple[Replica, ...]
-    target: ReplicaState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailReplicaDeletion:
-    """These replicas cannot be deleted now, and their topics wait."""
-
-    replicas: tuple[Replica, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeReassignments:
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeDeletions:
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSenders:
-    brokers: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopSenders:
-    brokers: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchBrokers:
-    """Notice when their registrations change."""
-
-    brokers: tuple[BrokerId, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnwatchBrokers:
-    brokers: tuple[BrokerId, ...]
-
-
-Step = (
-    MovePartitions
-    | MoveReplicas
-    | SendUpdateMetadata
-    | FailReplicaDeletion
-    | ResumeReassignments
-    | ResumeDeletions
-    | StartSenders
-    | StopSenders
-    | WatchBrokers
-    | UnwatchBrokers
-)
-Plan = Generator[Step, int | None, None]
-
-
-def next_step(plan: Plan, elected: int | None) -> Step | None:
-    """None at the end. `elected` is what the step before came to, and None at the beginning."""
-    try:
-        return plan.send(elected)
-    except StopIteration:
-        return None
-
 
 # ---- taking over ------------------------------------------------------------------------------------------
 
@@ -163,7 +89,7 @@ def has_offline_replica(context: ControllerContext, topic: str) -> bool:
 
 
 def failover(context: ControllerContext) -> Plan:
-    """From the full context to both state machines running."""
+    """From the full context to both state machines running, and what the controller before left unfinished resumed."""
     yield SendUpdateMetadata()
     online, offline = context.online_and_offline_replicas()
     # Set directly, since nobody has asked for it: states are not kept, and this is only where they are taken up again.
@@ -176,6 +102,10 @@ def failover(context: ControllerContext) -> Plan:
     for partition in context.all_partitions:
         context.set_partition_state(partition, first_partition_state(context, partition))
     yield from bring_online(context)
+    moving = tuple(context.partitions_being_reassigned)
+    if moving:
+        yield ResumeReassignments(partitions=moving)
+    yield from resume_deletions(context)
 
 
 def first_partition_state(context: ControllerContext, partition: TopicPartition) -> PartitionState:
@@ -242,7 +172,7 @@ def broker_startup(
         yield ResumeReassignments(partitions=arriving)
     deleting = {replica.partition.topic for replica in held} & context.topics_to_be_deleted.keys()
     if deleting:
-        yield ResumeDeletions(topics=tuple(sorted(deleting)))
+        yield from resume_deletions(context, sorted(deleting))
     yield WatchBrokers(brokers=brokers)
 
 
@@ -268,8 +198,7 @@ def replicas_become_offline(context: ControllerContext, replicas: tuple[Replica,
         yield MovePartitions(partitions=leaderless, target=PartitionState.OFFLINE)
     elected = yield from bring_online(context)
     yield from replicas_to(staying, ReplicaState.OFFLINE)
-    if deleting:
-        yield FailReplicaDeletion(replicas=deleting)
+    yield from fail_replica_deletion(context, deleting)
     if not staying and not elected:
         # Nothing above has sent anything, and the brokers must hear that somebody is gone.
         yield SendUpdateMetadata()
@@ -302,8 +231,3 @@ def bring_online(
         partitions=waiting, target=PartitionState.ONLINE, strategy=Strategy.OFFLINE
     )
     return elected or 0
-
-
-def replicas_to(replicas: tuple[Replica, ...], target: ReplicaState) -> Plan:
-    if replicas:
-        yield MoveReplicas(replicas=replicas, target=target)

@@ -1,0 +1,148 @@
+"""The controller's voice: to every broker one connection, one request at a time, in the order they were decided.
+
+A request that cannot be delivered is tried again until it is, or until nobody wants it delivered: the broker is gone
+from the registry, or this controller resigned. So a broker never hears the second decision before the first, and never
+misses one while it is registered. An error in an answer is an answer: it is handed over, not tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from barnabas.client.connection import BrokerConnection
+from barnabas.controller.request_batch import Request, endpoint_of
+from barnabas.errors import WireError
+from barnabas.model import Broker, BrokerId
+from barnabas.tasks import Tasks
+from barnabas.wire.codec import Message
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.world.ports import Network
+
+logger = logging.getLogger("barnabas.controller")
+
+RETRY_SECONDS = 0.1
+COMPLAINT_ATTEMPTS = 50
+
+OnAnswer = Callable[[BrokerId, Request, Message], None]
+RESPONSES: dict[type[Message], type[Message]] = {
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+    StopReplicaRequest: StopReplicaResponse,
+}
+
+
+class Sender:
+    """What one broker is still to be told."""
+
+    def __init__(self, broker: Broker, channels: Channels) -> None:
+        self.broker = broker
+        self.channels = channels
+        self.requests: deque[Request] = deque()
+        self.woken = asyncio.Event()
+        self.connection: BrokerConnection | None = None
+
+    def send(self, request: Request) -> None:
+        self.requests.append(request)
+        self.woken.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                while not self.requests:
+                    self.woken.clear()
+                    await self.woken.wait()
+                request = self.requests[0]
+                response = await self.deliver(request)
+                self.requests.popleft()
+                self.channels.on_answer(self.broker.id, request, response)
+        finally:
+            if self.connection is not None:
+                self.connection.close("the controller is done")
+
+    async def deliver(self, request: Request) -> Message:
+        attempts = 0
+        while True:
+            try:
+                return await self.exchange(request)
+            except (OSError, TimeoutError, WireError) as error:
+                if attempts % COMPLAINT_ATTEMPTS == 0:
+                    logger.warning(
+                        "cannot reach broker=%d request=%s error=%s; trying on",
+                        *(self.broker.id, type(request).__name__, error),
+                    )
+                attempts += 1
+                if self.connection is not None:
+                    self.connection.close("lost")
+                    self.connection = None
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def exchange(self, request: Request) -> Message:
+        channels = self.channels
+        if self.connection is None or not self.connection.is_open:
+            endpoint = endpoint_of(self.broker, channels.listener)
+            self.connection = await BrokerConnection.open(
+                channels.network,
+                endpoint.host,
+                endpoint.port,
+                client_id=str(channels.controller_id),
+                timeout_s=channels.timeout_s,
+            )
+        return await self.connection.exchange(
+            request, RESPONSES[type(request)], timeout_s=channels.timeout_s
+        )
+
+
+class Channels:
+    """A sender for every registered broker, this one included."""
+
+    def __init__(
+        self,
+        network: Network,
+        controller_id: BrokerId,
+        *,
+        listener: str,
+        timeout_s: float,
+        on_answer: OnAnswer,
+    ) -> None:
+        self.network = network
+        self.controller_id = controller_id
+        self.listener = listener
+        self.timeout_s = timeout_s
+        self.on_answer = on_answer
+        self.senders: dict[BrokerId, tuple[Sender, Tasks]] = {}
+
+    def start(self, brokers: Iterable[Broker]) -> None:
+        for broker in brokers:
+            if broker.id not in self.senders:
+                sender, tasks = Sender(broker, self), Tasks()
+                tasks.start(f"sender-{broker.id}", sender.run())
+                self.senders[broker.id] = (sender, tasks)
+
+    async def stop(self, brokers: Iterable[BrokerId]) -> None:
+        """What they had not been told yet is dropped."""
+        for broker in brokers:
+            found = self.senders.pop(broker, None)
+            if found is not None:
+                await found[1].stop()
+
+    async def stop_all(self) -> None:
+        await self.stop(tuple(self.senders))
+
+    def send(self, broker: BrokerId, request: Request) -> None:
+        found = self.senders.get(broker)
+        if found is None:
+            logger.warning(
+                "not sent, the broker is gone broker=%d request=%s", broker, type(request).__name__
+            )
+            return
+        found[0].send(request)
+
+    def owes(self, broker: BrokerId) -> bool:
+        """Whether something is still on its way to this broker."""
+        found = self.senders.get(broker)
+        return found is not None and bool(found[0].requests)

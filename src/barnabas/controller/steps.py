@@ -1,0 +1,104 @@
+"""What plans are made of.
+
+A plan is a generator of steps. Whoever follows it does one step entirely, moves committed, applied and sent, before it
+asks for the next, which is decided on the context as it is by then:
+
+    elected = None
+    while (step := next_step(plan, elected)) is not None:
+        elected = do(step)                                  the number of elections won, for MovePartitions to Online
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from barnabas.controller.decision import SendUpdateMetadata
+from barnabas.controller.elections import Strategy
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.model import BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovePartitions:
+    partitions: tuple[TopicPartition, ...]
+    target: PartitionState
+    strategy: Strategy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReplicas:
+    replicas: tuple[Replica, ...]
+    target: ReplicaState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeReassignments:
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSenders:
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopSenders:
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchBrokers:
+    """Notice when their registrations change."""
+
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnwatchBrokers:
+    brokers: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnwatchTopic:
+    """Its znode will go; its end is no change of its partitions."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicZnodes:
+    """Its partitions, children first, then its own znode, then its config, and the delete marker last.
+
+    What is gone already is no error. Each delete is under the check of the controller's epoch.
+    """
+
+    topic: str
+
+
+Step = (
+    MovePartitions
+    | MoveReplicas
+    | SendUpdateMetadata
+    | ResumeReassignments
+    | StartSenders
+    | StopSenders
+    | WatchBrokers
+    | UnwatchBrokers
+    | UnwatchTopic
+    | DeleteTopicZnodes
+)
+Plan = Generator[Step, int | None, None]
+
+
+def next_step(plan: Plan, elected: int | None) -> Step | None:
+    """None at the end. `elected` is what the step before came to, and None at the beginning."""
+    try:
+        return plan.send(elected)
+    except StopIteration:
+        return None
+
+
+def replicas_to(replicas: tuple[Replica, ...], target: ReplicaState) -> Plan:
+    if replicas:
+        yield MoveReplicas(replicas=replicas, target=target)

@@ -1,0 +1,408 @@
+"""The controller's hand in the registry. Every write carries the check that nobody else is in charge by now.
+
+    check /controller_epoch is at our version
+    create /brokers/topics/t/partitions/0/state …
+    set /brokers/topics/t/partitions/1/state …         many in one transaction, all or none
+
+A transaction that fails on the check raises ControllerMoved. One that fails on anything else is done again write by
+write, so that one bad partition never fails its neighbours. What cannot be understood is reported with its path and
+left out: a znode somebody edited by hand must not stop a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from barnabas.controller.decision import (
+    CreateState,
+    StateRead,
+    Unreadable,
+    Write,
+    WriteRefused,
+    WriteResult,
+)
+from barnabas.controller.plans import Registration
+from barnabas.errors import (
+    BadVersion,
+    ControllerMoved,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    RegistryError,
+    SessionExpired,
+)
+from barnabas.metadata import znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+from barnabas.world.ports import Check, Create, Delete, Op, SetData, Watch, ZnodeStat
+
+logger = logging.getLogger("barnabas.controller")
+
+BATCH_BYTES_MAX = (
+    400 * 1024
+)  # ZooKeeper takes no packet above 1 MB, and a state may be longer than its estimate
+OP_OVERHEAD_BYTES = 64
+READS_AT_ONCE = 2000
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Won:
+    """An election: the epoch that is ours, and the version by which every write of ours is fenced."""
+
+    epoch: ControllerEpoch
+    version: ZnodeVersion
+
+
+class ControllerStore:
+    def __init__(self, registry: RegistryClient, broker_id: BrokerId, random: Random) -> None:
+        self.registry = registry
+        self.broker_id = broker_id
+        self.random = random
+        self.version = ZnodeVersion(0)
+        self.parents: set[str] = set()
+        """Topics whose `partitions` znode stands."""
+
+    def take_over(self, won: Won) -> None:
+        self.version = won.version
+        self.parents.clear()
+
+    # ---- who is in charge
+
+    async def controller_id(self, watch: Watch) -> BrokerId | None:
+        """Who is in charge, if anybody; the watch is set either way."""
+        if await self.registry.exists(znodes.CONTROLLER, watch) is None:
+            return None
+        try:
+            data, _ = await self.registry.get(znodes.CONTROLLER)
+            return znodes.decode_controller(data)
+        except NoNode:
+            return None
+
+    async def elect(self, now_ms: int) -> Won:
+        """Become the controller, or ControllerMoved: somebody else was quicker."""
+        epoch, version = await self.read_epoch()
+        following = ControllerEpoch(epoch + 1)
+        ops: list[Op] = [
+            Create(
+                path=znodes.CONTROLLER,
+                data=znodes.encode_controller(self.broker_id, timestamp_ms=now_ms),
+                ephemeral=True,
+            ),
+            SetData(
+                path=znodes.CONTROLLER_EPOCH,
+                data=znodes.encode_controller_epoch(following),
+                version=version,
+            ),
+        ]
+        try:
+            _, stat = await self.registry.multi(ops)
+        except MultiFailed as error:
+            if not isinstance(error.error, NodeExists | BadVersion):
+                raise
+            return await self.won_after_all(following, version)
+        assert isinstance(stat, ZnodeStat)
+        return Won(epoch=following, version=ZnodeVersion(stat.version))
+
+    async def won_after_all(self, epoch: ControllerEpoch, version: int) -> Won:
+        """The answer to our own successful transaction may have been lost with a connection."""
+        try:
+            data, stat = await self.registry.get(znodes.CONTROLLER)
+            now, _ = await self.read_epoch()
+        except NoNode:
+            raise ControllerMoved(znodes.CONTROLLER, "came and went") from None
+        ours = znodes.decode_controller(data) == self.broker_id
+        if ours and now == epoch and stat.ephemeral_owner == self.registry.id:
+            return Won(epoch=epoch, version=ZnodeVersion(version + 1))
+        raise ControllerMoved(znodes.CONTROLLER, "another broker was quicker")
+
+    async def read_epoch(self) -> tuple[ControllerEpoch, int]:
+        while True:
+            try:
+                data, stat = await self.registry.get(znodes.CONTROLLER_EPOCH)
+                return znodes.decode_controller_epoch(data), stat.version
+            except NoNode:
+                first = znodes.encode_controller_epoch(0)
+                try:
+                    await self.registry.create(znodes.CONTROLLER_EPOCH, first)
+                except NodeExists:
+                    continue
+
+    async def resign(self) -> None:
+        """Give /controller up, if it is still ours."""
+        try:
+            await self.fenced([Delete(path=znodes.CONTROLLER)])
+        except RegistryError as error:
+            logger.info("nothing to give up reason=%s", error)
+
+    # ---- writing
+
+    async def fenced(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+        """These, if we are in charge: ControllerMoved if not, MultiFailed with an index into `ops` otherwise."""
+        check = Check(path=znodes.CONTROLLER_EPOCH, version=self.version)
+        try:
+            return (await self.registry.multi([check, *ops]))[1:]
+        except MultiFailed as error:
+            if error.index == 0:
+                raise ControllerMoved(znodes.CONTROLLER_EPOCH, str(error.error)) from None
+            raise MultiFailed(error.index - 1, error.error) from None
+
+    async def commit(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
+        """All of them, in as few transactions as they fit into."""
+        results: dict[TopicPartition, WriteResult] = {}
+        batches = list(batched(writes, self.ops_of))
+        for done in await gathered(self.commit_batch, batches):
+            results.update(done)
+        return results
+
+    def ops_of(self, write: Write) -> list[Op]:
+        path, data = znodes.state_path(write.partition), znodes.encode_state(write.state)
+        if not isinstance(write, CreateState):
+            return [SetData(path=path, data=data, version=write.expected_version)]
+        ops: list[Op] = []
+        topic = write.partition.topic
+        if topic not in self.parents:
+            self.parents.add(topic)
+            ops.append(Create(path=znodes.partitions_path(topic)))
+        ops.append(Create(path=znodes.partition_path(write.partition)))
+        ops.append(Create(path=path, data=data))
+        return ops
+
+    async def commit_batch(
+        self, batch: list[tuple[Write, list[Op]]]
+    ) -> dict[TopicPartition, WriteResult]:
+        try:
+            answers = await self.fenced([op for _, ops in batch for op in ops])
+        except MultiFailed:
+            return await self.commit_one_by_one([write for write, _ in batch])
+        results: dict[TopicPartition, WriteResult] = {}
+        at = 0
+        for write, ops in batch:
+            at += len(ops)
+            results[write.partition] = version_of(answers[at - 1])
+        return results
+
+    async def commit_one_by_one(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
+        for topic in dict.fromkeys(w.partition.topic for w in writes if isinstance(w, CreateState)):
+            await self.create_if_missing(znodes.partitions_path(topic))
+        results = await gathered(self.commit_alone, writes)
+        return {write.partition: result for write, result in zip(writes, results, strict=True)}
+
+    async def commit_alone(self, write: Write) -> WriteResult:
+        if isinstance(write, CreateState):
+            await self.create_if_missing(znodes.partition_path(write.partition))
+        state = self.ops_of(write)[-1]
+        try:
+            return version_of((await self.fenced([state]))[0])
+        except MultiFailed as error:
+            match error.error:
+                case BadVersion():
+                    return WriteRefused.BAD_VERSION
+                case NodeExists():
+                    return WriteRefused.NODE_EXISTS
+                case NoNode():
+                    return WriteRefused.NO_NODE
+            logger.error("cannot write partition=%s error=%s", write.partition, error)
+            return WriteRefused.FAILED
+
+    async def create_if_missing(self, path: str) -> None:
+        """A missing parent is told by the write below it."""
+        try:
+            await self.fenced([Create(path=path)])
+        except MultiFailed as error:
+            if not isinstance(error.error, NodeExists | NoNode):
+                raise
+
+    # ---- reading
+
+    async def read_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, StateRead]:
+        """What stands there; a partition without a state is left out."""
+        read = await gathered(self.read_state, partitions)
+        return {
+            partition: state
+            for partition, state in zip(partitions, read, strict=True)
+            if state is not None
+        }
+
+    async def read_state(self, partition: TopicPartition) -> StateRead | None:
+        try:
+            data, stat = await self.registry.get(znodes.state_path(partition))
+            return znodes.decode_state(partition, data, version=stat.version)
+        except NoNode:
+            return None
+        except SessionExpired:
+            raise
+        except RegistryError as error:
+            logger.error("cannot understand a state error=%s", error)
+            return Unreadable(why=str(error))
+
+    async def read_brokers(self, watch: Watch) -> dict[BrokerId, Registration]:
+        """Everybody registered; the watch is on who comes and goes."""
+        names = await self.registry.children(znodes.BROKER_IDS, watch)
+        known = [BrokerId(int(name)) for name in names if name.isdecimal()]
+        for name in names:
+            if not name.isdecimal():
+                logger.error("not a broker path=%s/%s", znodes.BROKER_IDS, name)
+        read = await gathered(self.read_broker, known)
+        return {broker: found for broker, found in zip(known, read, strict=True) if found}
+
+    async def read_broker(
+        self, broker: BrokerId, watch: Watch | None = None
+    ) -> Registration | None:
+        try:
+            data, stat = await self.registry.get(znodes.broker_path(broker), watch)
+            return Registration(znodes.decode_broker(broker, data), BrokerEpoch(stat.czxid))
+        except NoNode:
+            return None
+        except SessionExpired:
+            raise
+        except RegistryError as error:
+            logger.error("cannot understand a broker error=%s", error)
+            return None
+
+    async def read_topics(
+        self, names: Iterable[str], watch: Watch
+    ) -> dict[str, znodes.TopicAssignment]:
+        """Their assignments, each with its id and under a watch. One that cannot be understood is left out."""
+        wanted = list(names)
+        read = await gathered(lambda name: self.read_topic(name, watch), wanted)
+        return {name: topic for name, topic in zip(wanted, read, strict=True) if topic is not None}
+
+    async def read_topic(self, name: str, watch: Watch | None) -> znodes.TopicAssignment | None:
+        path = znodes.topic_path(name)
+        while True:
+            try:
+                data, stat = await self.registry.get(path, watch)
+                topic = znodes.decode_topic(name, data)
+                if topic.topic_id is None:
+                    # Written by an old tool, or by hand.
+                    topic = replace(topic, topic_id=self.new_topic_id())
+                    written = SetData(
+                        path=path, data=znodes.encode_topic(topic), version=stat.version
+                    )
+                    await self.fenced([written])
+                return topic
+            except NoNode:
+                return None
+            except MultiFailed as error:
+                if not isinstance(error.error, BadVersion | NoNode):
+                    raise
+            except (SessionExpired, ControllerMoved):
+                raise
+            except RegistryError as error:
+                logger.error("cannot understand a topic error=%s", error)
+                return None
+
+    def new_topic_id(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    async def read_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What each sets for itself; one that cannot be read is left out."""
+
+        async def read(topic: str) -> dict[str, str] | None:
+            path = znodes.topic_config_path(topic)
+            try:
+                data, _ = await self.registry.get(path)
+                return znodes.decode_config(path, data)
+            except NoNode:
+                return {}
+            except SessionExpired:
+                raise
+            except RegistryError as error:
+                logger.error("cannot understand a topic's config error=%s", error)
+                return None
+
+        configs = await gathered(read, topics)
+        return {
+            topic: config
+            for topic, config in zip(topics, configs, strict=True)
+            if config is not None
+        }
+
+    # ---- deleting
+
+    async def delete_children(self, path: str) -> None:
+        """What stands below, notifications that were read or are of no more use."""
+        for name in await self.registry.children(path):
+            await self.delete_if_there(f"{path}/{name}")
+
+    async def delete_if_there(self, path: str) -> None:
+        try:
+            await self.fenced([Delete(path=path)])
+        except MultiFailed as error:
+            if not isinstance(error.error, NoNode):
+                raise
+
+    async def delete_topic(self, topic: str) -> None:
+        """All of it: children first, the marker last, so that whoever comes after a crash knows what to finish."""
+        doomed = await self.descendants(znodes.topic_path(topic))
+        config = znodes.topic_config_path(topic)
+        for batch in batched(doomed, lambda path: [Delete(path=path)]):
+            try:
+                await self.fenced([op for _, ops in batch for op in ops])
+            except MultiFailed:
+                for path, _ in batch:
+                    await self.delete_if_there(path)
+        await self.delete_if_there(config)
+        await self.delete_if_there(znodes.delete_topic_path(topic))
+        self.parents.discard(topic)
+
+    async def descendants(self, path: str) -> list[str]:
+        try:
+            names = await self.registry.children(path)
+        except NoNode:
+            return []
+        below = await gathered(lambda name: self.descendants(f"{path}/{name}"), names)
+        return [*(each for found in below for each in found), path]
+
+
+def version_of(answer: str | ZnodeStat | None) -> ZnodeVersion:
+    """A node that was just created has version 0."""
+    return ZnodeVersion(answer.version if isinstance(answer, ZnodeStat) else 0)
+
+
+def batched(
+    items: Sequence[T], ops_of: Callable[[T], list[Op]]
+) -> Iterable[list[tuple[T, list[Op]]]]:
+    """With their operations, in runs that a transaction can carry."""
+    batch: list[tuple[T, list[Op]]] = []
+    size = 0
+    for item in items:
+        ops = ops_of(item)
+        weight = sum(map(bytes_of, ops))
+        if batch and size + weight > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append((item, ops))
+        size += weight
+    if batch:
+        yield batch
+
+
+def bytes_of(op: Op) -> int:
+    data = op.data if isinstance(op, Create | SetData) else b""
+    return OP_OVERHEAD_BYTES + len(op.path) + len(data)
+
+
+async def gathered(call: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """All results in order, so many calls on their way at once that the registry is never idle."""
+    found: list[R] = []
+    for at in range(0, len(items), READS_AT_ONCE):
+        found += await asyncio.gather(*(call(item) for item in items[at : at + READS_AT_ONCE]))
+    return found
