@@ -396,32 +396,15 @@ class SocketNetwork:
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver | None]
     ) -> SocketListener:
         try:
-            sock = self.bind(host, port)
+            sock = bind(host, port, self.receive_buffer_bytes)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(
-                    f"{host or '0.0.0.0'}:{port} is in use: stop what listens there, or choose "
-                    "another port (listeners=…, or --port)"
-                ) from error
-            raise AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        return SocketListener(self, sock, accept)
-
-    def bind(self, host: str, port: int) -> socket.socket:
-        family, kind, _, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind)
+            raise refusal(host, port, error) from error
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self.receive_buffer_bytes != -1:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
-            sock.bind(address)
             sock.listen(BACKLOG)
-        except OSError:
+        except OSError as error:
             sock.close()
-            raise
-        return sock
+            raise refusal(host, port, error) from error
+        return SocketListener(self, sock, accept)
 
     async def connect(
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver]
@@ -450,6 +433,33 @@ class SocketNetwork:
         stream = self.stream(sock, (host, port))
         stream.start(accept(stream))
         return stream
+
+
+def bind(host: str, port: int, receive_buffer_bytes: int = -1) -> socket.socket:
+    """A socket that may listen there. OSError if that is not possible, or gaierror, which is one."""
+    family, kind, _, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if receive_buffer_bytes != -1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def refusal(host: str, port: int, error: OSError) -> AddressInUse:
+    if error.errno == errno.EADDRINUSE:
+        return AddressInUse(
+            f"{host or '0.0.0.0'}:{port} is in use: stop what listens there, or choose "
+            "another port (listeners=…, or --port)"
+        )
+    return AddressInUse(f"cannot listen on {host}:{port}: {error.strerror}")
 
 
 def is_resident(descriptor: int, position: int) -> bool:

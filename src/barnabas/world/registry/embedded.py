@@ -11,8 +11,10 @@ event before it can see the new data, as ZooKeeper promises. Where nothing is in
 
 With `path=None` nothing is kept and no thread runs; order and timing of answers are the same.
 
-Sessions end with their process; the next one to open the directory removes their ephemeral nodes. A disk that
-refuses a commit ends the registry: sessions expire, and every further call raises that StorageError.
+Sessions end with their process; the next one to open the directory removes their ephemeral nodes. Within it a client
+needs no heartbeat: whoever kills or halts it says so (`abandon`, `count_down`), and from then on its time runs.
+
+A disk that refuses a commit ends the registry: sessions expire, and every further call raises that StorageError.
 """
 
 from __future__ import annotations
@@ -125,15 +127,33 @@ class EmbeddedRegistry:
 
     def abandon(self, session: EmbeddedSession) -> None:
         """The session's client is dead as of now: it hears nothing more, and the session expires when its
-        timeout has passed."""
-        if session.id in self.sessions and session.countdown is None:
-            with self.lock:
-                self.watches.drop_session(session.id)
+        timeout has passed. To be called on a loop that goes on; the client's own may be gone."""
+        with self.lock:
+            if session.id not in self.sessions or session.state is SessionState.SUSPENDED:
+                return
+            self.watches.drop_session(session.id)
             session.state = SessionState.SUSPENDED
             session.listeners.clear()
-            session.countdown = session.mailbox.loop.call_later(
-                session.timeout_ms / 1000, self.expire, session
-            )
+        self.count_down(session)
+
+    def count_down(self, session: EmbeddedSession) -> None:
+        """The session's client is silent as of now. What it is to be told waits for it, but unless it is heard of
+        again (`revive`) before its timeout has passed, the session expires. To be called on a loop that goes on."""
+        if session.countdown is None:
+            loop = asyncio.get_running_loop()
+            session.countdown = loop.call_later(session.timeout_ms / 1000, self.time_out, session)
+
+    def revive(self, session: EmbeddedSession) -> None:
+        """The client of a session that counts down is heard of again. On the loop of `count_down`."""
+        if session.countdown is not None:
+            session.countdown.cancel()
+            session.countdown = None
+
+    def time_out(self, session: EmbeddedSession) -> None:
+        """Expire it, from any thread."""
+        with self.lock:
+            if session.id in self.sessions:
+                self.finish(session, tell=True)
 
     async def close(self) -> None:
         """End all sessions, wait until that is durable, let go of the directory."""
@@ -334,7 +354,8 @@ class EmbeddedSession:
         return await self.perform(lambda: list(self.registry.apply(self, ops).results))
 
     async def close(self) -> None:
-        await self.registry.end(self, tell=False)
+        if self.state is not SessionState.SUSPENDED:  # the dead say no goodbye
+            await self.registry.end(self, tell=False)
 
     def apply_one(self, op: Op) -> str | ZnodeStat | None:
         try:
@@ -367,8 +388,6 @@ class EmbeddedSession:
             watch(event)
 
     def ended(self, tell: bool) -> None:
-        if self.countdown is not None:
-            self.countdown.cancel()
         if tell:
             for listener in self.listeners:
                 self.mailbox.loop.call_soon(listener, SessionState.EXPIRED)
