@@ -25,14 +25,18 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from barnabas.controller.decision import Failure, PartitionMove, ReplicaMove
-from barnabas.controller.request_batch import Request
+from barnabas.controller.decision import (
+    PartitionFailure,
+    PartitionMove,
+    ReplicaFailure,
+    ReplicaMove,
+)
 from barnabas.controller.states import PartitionState, Replica
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from barnabas.wire.messages.update_metadata import UpdateMetadataResponse
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.world.ports import Clock
 
 STATE_CHANGES = "__state_changes"
@@ -45,6 +49,8 @@ NAMES_LENGTH_MAX = 32_000
 ERRORS_NAMED_MAX = 100
 
 AnyMove = PartitionMove | ReplicaMove
+AnyFailure = PartitionFailure | ReplicaFailure
+Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 ReplicasOf = Callable[[TopicPartition], Sequence[BrokerId]]
 
@@ -129,7 +135,7 @@ class History:
         self.sequence = sequence
         return changes
 
-    def failed(self, failures: Iterable[Failure]) -> list[StateChange]:  # type: ignore[type-arg]
+    def failed(self, failures: Iterable[AnyFailure]) -> list[StateChange]:
         """Moves that were not made, partitions' or replicas': the state stays as it was."""
         return [
             self.event(
