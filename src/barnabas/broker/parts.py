@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.seldom import Seldom
@@ -27,5 +28,6 @@ class BrokerParts:
     sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics
+    control: ControlPlane = field(default_factory=ControlPlane)
     group_warning: Seldom = field(default_factory=lambda: Seldom(GROUP_WARNING_INTERVAL_S))
     """Clients take the refusal for a broker that is not ready, and ask again ten times a second."""

@@ -272,15 +272,15 @@ class Topics:
             TopicState(
                 name=name,
                 topic_id=topic_id,
-                partitions=tuple(
-                    PartitionState(
+                partitions={
+                    index: PartitionState(
                         leader=state.leader,
                         leader_epoch=state.leader_epoch,
                         isr=state.isr,
                         replicas=assigned,
                     )
-                    for assigned, state in zip(replicas, states, strict=True)
-                ),
+                    for index, (assigned, state) in enumerate(zip(replicas, states, strict=True))
+                },
             )
         )
 

@@ -1,38 +1,67 @@
-"""What Metadata requests are answered from: the brokers, the topics, who leads each partition.
+"""What this broker knows of the cluster: the brokers, the topics, who leads each partition.
 
-The broker list and the controller are replaced as a whole, topics one by one. Each topic's part of a response is kept
-encoded, per version, until that topic or the broker list changes: a client that asks for a thousand partitions gets a
-join of bytes.
+The controller tells it with UpdateMetadata, and nobody else does. The brokers and the controller are replaced as a
+whole; partitions are merged, so a request that names none leaves them all; the leader -2 takes a partition out, and its
+topic with the last one. Every broker hears of it in its own time: a topic known here may be unknown next door.
+
+Each topic's part of a Metadata response is kept encoded until that topic or the list of brokers changes: a client that
+asks for a thousand partitions gets a join of bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.errors import ErrorCode
-from barnabas.model import NO_LEADER, Broker, BrokerId, Endpoint, LeaderEpoch
+from barnabas.model import (
+    NO_LEADER,
+    ZERO_ID,
+    Broker,
+    BrokerId,
+    Endpoint,
+    LeaderEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+from barnabas.wire.messages.control import LEADER_DURING_DELETE
 from barnabas.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+Encode = Callable[[int, MetadataResponseTopic], bytes]
+Condition = Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionState(NamedTuple):
     """One partition as clients are told of it. `replicas[0]` is the preferred one."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
     replicas: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...] = ()
+    partition_epoch: ZnodeVersion = ZnodeVersion(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
+    """A topic; replaced as a whole when one of its partitions changes."""
+
     name: str
     topic_id: UUID
-    partitions: tuple[PartitionState, ...]
+    partitions: Mapping[int, PartitionState]
 
 
 class MetadataCache:
@@ -44,73 +73,219 @@ class MetadataCache:
         self.brokers: dict[BrokerId, Broker] = {}
         self.topics: dict[str, TopicState] = {}
         self.names: dict[UUID, str] = {}
-        self.encoded: dict[tuple[str, int], bytes] = {}
+        self.encoded: dict[str, dict[tuple[int, str | None], bytes]] = {}
+        # Thousands of partitions share a handful of replica lists.
+        self.shared: dict[tuple[int, ...], tuple[BrokerId, ...]] = {}
+        self.waiting: list[tuple[Condition, asyncio.Future[bool]]] = []
+
+    # ---- being told
+
+    def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
+        """Take over what the controller says; the partitions that are gone."""
+        brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
+        if brokers != self.brokers:
+            self.encoded.clear()
+        self.brokers = brokers
+        self.controller_id = BrokerId(max(request.controller_id, NO_LEADER))
+        removed: dict[TopicPartition, None] = {}
+        for topic in request.topic_states or grouped(request.ungrouped_partition_states):
+            self.update_topic(topic, removed)
+        self.wake()
+        return tuple(removed)
+
+    def update_topic(
+        self, topic: UpdateMetadataTopicState, removed: dict[TopicPartition, None]
+    ) -> None:
+        name = topic.topic_name
+        before = self.topics.get(name)
+        partitions = dict(before.partitions) if before is not None else {}
+        share = self.share
+        for state in topic.partition_states:
+            (_, index, _, leader, leader_epoch, isr, partition_epoch, replicas, offline) = state
+            if leader == LEADER_DURING_DELETE:
+                partitions.pop(index, None)
+                removed[TopicPartition(name, index)] = None
+                continue
+            removed.pop(TopicPartition(name, index), None)
+            partitions[index] = PartitionState(
+                BrokerId(leader),
+                LeaderEpoch(leader_epoch),
+                share(isr),
+                share(replicas),
+                share(offline),
+                ZnodeVersion(partition_epoch),
+            )
+        if partitions:
+            self.put_topic(TopicState(name=name, topic_id=topic.topic_id, partitions=partitions))
+        else:
+            self.remove_topic(name)
+
+    def share(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+        found = self.shared.get(brokers)
+        if found is None:
+            found = self.shared[brokers] = tuple(map(BrokerId, brokers))
+        return found
 
     def set_brokers(self, brokers: list[Broker], controller_id: BrokerId) -> None:
         self.brokers = {broker.id: broker for broker in brokers}
         self.controller_id = controller_id
         self.encoded.clear()
+        self.wake()
 
     def put_topic(self, topic: TopicState) -> None:
         before = self.topics.get(topic.name)
-        if before is not None:
-            self.remove_topic(topic.name)
+        if before is not None and before.topic_id != topic.topic_id:
+            self.names.pop(before.topic_id, None)
+        self.encoded.pop(topic.name, None)
         self.topics[topic.name] = topic
-        self.names[topic.topic_id] = topic.name
+        if topic.topic_id != ZERO_ID:
+            self.names[topic.topic_id] = topic.name
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.names.pop(topic.topic_id, None)
-            for key in [key for key in self.encoded if key[0] == name]:
-                del self.encoded[key]
+            self.encoded.pop(name, None)
+
+    # ---- waiting for what one is told
+
+    async def wait_until(self, condition: Condition, timeout_s: float) -> bool:
+        """Whether it came true in time; looked at now and after every update."""
+        if condition():
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        entry = (condition, future)
+        self.waiting.append(entry)
+        try:
+            async with asyncio.timeout(max(timeout_s, 0)):
+                return await future
+        except TimeoutError:
+            return False
+        finally:
+            if entry in self.waiting:
+                self.waiting.remove(entry)
+
+    def wake(self) -> None:
+        still = []
+        for condition, future in self.waiting:
+            if future.done():
+                continue
+            try:
+                met = condition()
+            except Exception as error:  # noqa: BLE001 - it belongs to who waits, not to who tells
+                future.set_exception(error)
+                continue
+            if met:
+                future.set_result(True)
+            else:
+                still.append((condition, future))
+        self.waiting = still
+
+    # ---- being asked
+
+    def knows(self, topic: str, index: int) -> bool:
+        state = self.topics.get(topic)
+        return state is not None and index in state.partitions
+
+    def is_alive(self, broker: int) -> bool:
+        return broker in self.brokers
 
     def endpoint(self, broker: Broker, listener: str) -> Endpoint | None:
         """Where a client that came in through `listener` finds this broker."""
         return next((e for e in broker.endpoints if e.listener == listener), None)
 
+    def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
+        """The same by id; None as well if that broker is not alive."""
+        broker = self.brokers.get(BrokerId(broker_id))
+        return self.endpoint(broker, listener) if broker is not None else None
+
     def encoded_topic(
-        self, name: str, version: int, encode: Callable[[int, MetadataResponseTopic], bytes]
+        self, name: str, version: int, encode: Encode, listener: str | None = None
     ) -> bytes:
-        key = (name, version)
-        data = self.encoded.get(key)
+        by_version = self.encoded.get(name)
+        if by_version is None:
+            by_version = self.encoded[name] = {}
+        data = by_version.get((version, listener))
         if data is None:
-            data = self.encoded[key] = encode(version, self.describe(name, version))
+            data = encode(version, self.describe(name, version, listener))
+            by_version[version, listener] = data
         return data
 
-    def describe(self, name: str, version: int) -> MetadataResponseTopic:
+    def describe(
+        self, name: str, version: int, listener: str | None = None
+    ) -> MetadataResponseTopic:
+        """The topic as a client that came in through `listener` is told of it; None: through any."""
         topic = self.topics[name]
+        reachable = frozenset(
+            broker.id
+            for broker in self.brokers.values()
+            if listener is None or self.endpoint(broker, listener) is not None
+        )
         return MetadataResponseTopic(
             error_code=0,
             name=name,
             topic_id=topic.topic_id,
             is_internal=name in INTERNAL_TOPICS,
             partitions=tuple(
-                self.describe_partition(index, state, version)
-                for index, state in enumerate(topic.partitions)
+                self.describe_partition(index, state, version, reachable)
+                for index, state in sorted(topic.partitions.items())
             ),
         )
 
     def describe_partition(
-        self, index: int, state: PartitionState, version: int
+        self, index: int, state: PartitionState, version: int, reachable: frozenset[BrokerId]
     ) -> MetadataResponsePartition:
-        alive = self.brokers
-        offline = tuple(broker for broker in state.replicas if broker not in alive)
         replicas, isr, error = state.replicas, state.isr, ErrorCode.NONE
-        if state.leader not in alive:
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-        elif version == 0 and offline:
-            error = ErrorCode.REPLICA_NOT_AVAILABLE
         if version == 0:
             # The oldest clients cannot be told of brokers they cannot look up.
-            replicas = tuple(broker for broker in replicas if broker in alive)
-            isr = tuple(broker for broker in isr if broker in alive)
+            replicas = tuple(broker for broker in replicas if broker in reachable)
+            isr = tuple(broker for broker in isr if broker in reachable)
+        if state.leader not in self.brokers:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        elif state.leader not in reachable:
+            error = (
+                ErrorCode.LISTENER_NOT_FOUND
+                if version >= LISTENER_ERRORS_SINCE
+                else ErrorCode.LEADER_NOT_AVAILABLE
+            )
+        elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
         return MetadataResponsePartition(
             error_code=error,
             partition_index=index,
-            leader_id=state.leader if state.leader in alive else NO_LEADER,
+            leader_id=state.leader if state.leader in reachable else NO_LEADER,
             leader_epoch=state.leader_epoch,
             replica_nodes=replicas,
             isr_nodes=isr,
-            offline_replicas=offline,
+            offline_replicas=state.offline_replicas,
         )
+
+
+def grouped(
+    states: Iterable[UpdateMetadataPartitionState],
+) -> Iterable[UpdateMetadataTopicState]:
+    """The flat list of the oldest versions, by topic."""
+    by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+    for state in states:
+        by_topic.setdefault(state.topic_name, []).append(state)
+    return [
+        UpdateMetadataTopicState(topic_name=name, partition_states=tuple(found))
+        for name, found in by_topic.items()
+    ]
+
+
+def broker_of(told: UpdateMetadataBroker) -> Broker:
+    """Old versions name no listeners: a listener is then called as its security protocol."""
+    endpoints = tuple(
+        Endpoint(
+            listener=each.listener or SECURITY_PROTOCOLS[each.security_protocol],
+            host=each.host,
+            port=each.port,
+        )
+        for each in told.endpoints
+    )
+    if not endpoints and told.v0_host:
+        endpoints = (
+            Endpoint(listener=SECURITY_PROTOCOLS[0], host=told.v0_host, port=told.v0_port),
+        )
+    return Broker(id=BrokerId(told.id), endpoints=endpoints, rack=told.rack)

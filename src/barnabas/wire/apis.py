@@ -48,6 +48,9 @@ APIS: dict[int, Api] = {
         Api(1, "Fetch", range(18), 12, "fetch"),
         Api(2, "ListOffsets", range(10), 6, "offsets"),
         Api(3, "Metadata", range(13), 9, "metadata"),
+        Api(4, "LeaderAndIsr", range(8), 4, "leader_and_isr"),
+        Api(5, "StopReplica", range(5), 2, "stop_replica"),
+        Api(6, "UpdateMetadata", range(9), 6, "update_metadata"),
         Api(10, "FindCoordinator", range(7), 3, "coordinator"),
         Api(18, "ApiVersions", range(5), 3, "api_versions"),
         Api(19, "CreateTopics", range(8), 5, "topics"),
@@ -64,9 +67,6 @@ APIS: dict[int, Api] = {
 NOT_YET_SERVED: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(4, "LeaderAndIsr", range(8), 4, "leader_and_isr"),
-        Api(5, "StopReplica", range(5), 2, "stop_replica"),
-        Api(6, "UpdateMetadata", range(9), 6, "update_metadata"),
         Api(7, "ControlledShutdown", range(4), 3, "controlled_shutdown"),
         Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
         Api(37, "CreatePartitions", range(4), 2, "create_partitions"),

@@ -1,0 +1,68 @@
+"""Whom this broker obeys: the controller with the largest epoch it has heard of, speaking to the broker it is now.
+
+    request broker epoch < our own          it was meant for this broker before it restarted     STALE_BROKER_EPOCH
+    request controller epoch < the largest  a deposed controller, or one of its late requests    STALE_CONTROLLER_EPOCH
+
+LeaderAndIsr, UpdateMetadata and StopReplica are carried out one at a time, whoever sends them: two controllers may
+speak at once for a moment, and the later epoch must find the work of the earlier one whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from barnabas.broker.connection import Connection
+from barnabas.errors import ErrorCode
+from barnabas.model import BrokerEpoch, ControllerEpoch
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+
+logger = logging.getLogger("barnabas.control")
+
+
+class ControlPlane:
+    """The epochs this broker has seen, and the one lock of what the controller asks for."""
+
+    def __init__(self) -> None:
+        self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
+        """Of our registration; set anew with every one."""
+        self.controller_epoch = ControllerEpoch(0)
+        """The largest seen."""
+        self.lock = asyncio.Lock()
+
+    def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
+        """STALE_BROKER_EPOCH for what was sent to a former life of this broker; an epoch of -1 is never refused."""
+        if broker_epoch == UNKNOWN_BROKER_EPOCH or broker_epoch >= self.broker_epoch:
+            return ErrorCode.NONE
+        logger.info(
+            "refused request=%s controller=%d broker_epoch=%d own_broker_epoch=%d",
+            request,
+            controller_id,
+            broker_epoch,
+            self.broker_epoch,
+        )
+        return ErrorCode.STALE_BROKER_EPOCH
+
+    def controller_error(self, request: str, controller_id: int, epoch: int) -> ErrorCode:
+        """STALE_CONTROLLER_EPOCH for a deposed controller; otherwise its epoch is remembered. Ask with the lock held:
+        another controller may have spoken while the request waited for it."""
+        if epoch >= self.controller_epoch:
+            self.controller_epoch = ControllerEpoch(epoch)
+            return ErrorCode.NONE
+        logger.warning(
+            "refused request=%s controller=%d controller_epoch=%d seen_controller_epoch=%d",
+            request,
+            controller_id,
+            epoch,
+            self.controller_epoch,
+        )
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def may_act_for_the_cluster(_: Connection) -> bool:
+    """Whether the other end may do what only brokers do: order replicas about, fetch as a replica.
+
+    Nobody is authenticated yet, so everybody may. Who adds authentication decides it here, for the control requests and
+    for fetches that name a replica id alike: in Kafka the latter was once forgotten (CVE-2018-1288).
+    """
+    return True

@@ -1,0 +1,161 @@
+"""LeaderAndIsr, UpdateMetadata, StopReplica: what the controller tells a broker about its replicas and the cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode, RegistryError
+from barnabas.model import NO_EPOCH, TopicPartition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+logger = logging.getLogger("barnabas.control")
+
+TOPIC_IDS_SINCE = 5
+Topics = tuple[LeaderAndIsrTopicState, ...]
+
+
+# ---- LeaderAndIsr
+
+
+async def leader_and_isr(
+    parts: BrokerParts, request: LeaderAndIsrRequest, header: RequestHeader, connection: Connection
+) -> LeaderAndIsrResponse:
+    control, version = parts.control, header.api_version
+    topics = request.topic_states or grouped(request.ungrouped_partition_states)
+    who = ("LeaderAndIsr", request.controller_id)
+    if not may_act_for_the_cluster(connection):
+        return refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if error := control.broker_error(*who, request.broker_epoch):
+        return refused(topics, version, error)
+    async with control.lock:
+        if error := control.controller_error(*who, request.controller_epoch):
+            return refused(topics, version, error)
+        try:
+            # A log is created with its topic's settings, and only the registry has those of a topic new to us.
+            await parts.topics.learn(sorted(parts.replicas.topics_without_log(topics)))
+        except RegistryError as registry_error:
+            logger.error("cannot read topic settings error=%s", registry_error)
+            return refused(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        errors = await parts.replicas.become_leader_or_follower(topics, parts.topics.config_of)
+    return answer(topics, version, errors)
+
+
+def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
+    """The flat list of the oldest versions, by topic."""
+    by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
+    for state in states:
+        by_topic.setdefault(state.topic_name, []).append(state)
+    return tuple(
+        LeaderAndIsrTopicState(topic_name=name, partition_states=tuple(found))
+        for name, found in by_topic.items()
+    )
+
+
+def refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+    """The whole request, and so each of its partitions."""
+    errors = {
+        TopicPartition(topic.topic_name, state.partition_index): code
+        for topic in topics
+        for state in topic.partition_states
+    }
+    return answer(topics, version, errors, code)
+
+
+def answer(
+    topics: Topics,
+    version: int,
+    errors: dict[TopicPartition, ErrorCode],
+    code: ErrorCode = ErrorCode.NONE,
+) -> LeaderAndIsrResponse:
+    if version < TOPIC_IDS_SINCE:
+        flat = tuple(LeaderAndIsrPartitionError(*tp, error) for tp, error in errors.items())
+        return LeaderAndIsrResponse(error_code=code, partition_errors=flat)
+    ids = {topic.topic_name: topic.topic_id for topic in topics}
+    by_id: dict[str, list[LeaderAndIsrPartitionError]] = {}
+    for (name, index), error in errors.items():
+        by_id.setdefault(name, []).append(
+            LeaderAndIsrPartitionError(partition_index=index, error_code=error)
+        )
+    return LeaderAndIsrResponse(
+        error_code=code,
+        topics=tuple(
+            LeaderAndIsrTopicError(ids[name], tuple(each)) for name, each in by_id.items()
+        ),
+    )
+
+
+# ---- UpdateMetadata
+
+
+async def update_metadata(
+    parts: BrokerParts, request: UpdateMetadataRequest, _: RequestHeader, connection: Connection
+) -> UpdateMetadataResponse:
+    control = parts.control
+    who = ("UpdateMetadata", request.controller_id)
+    if not may_act_for_the_cluster(connection):
+        return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if error := control.broker_error(*who, request.broker_epoch):
+        return UpdateMetadataResponse(error_code=error)
+    async with control.lock:
+        if error := control.controller_error(*who, request.controller_epoch):
+            return UpdateMetadataResponse(error_code=error)
+        removed = parts.metadata.update(request)
+        if removed:
+            logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
+    return UpdateMetadataResponse()
+
+
+# ---- StopReplica
+
+
+async def stop_replica(
+    parts: BrokerParts, request: StopReplicaRequest, _: RequestHeader, connection: Connection
+) -> StopReplicaResponse:
+    control = parts.control
+    who = ("StopReplica", request.controller_id)
+    if not may_act_for_the_cluster(connection):
+        return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if error := control.broker_error(*who, request.broker_epoch):
+        return StopReplicaResponse(error_code=error)
+    async with control.lock:
+        if error := control.controller_error(*who, request.controller_epoch):
+            return StopReplicaResponse(error_code=error)
+        errors = await parts.replicas.stop_replicas(dict(to_stop(request)))
+    return StopReplicaResponse(
+        partition_errors=tuple(
+            StopReplicaPartitionError(*tp, error) for tp, error in errors.items()
+        )
+    )
+
+
+def to_stop(
+    request: StopReplicaRequest,
+) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
+    """All three shapes of the request as the newest one: the older two have no epochs."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), state
+    flat = [tuple(each) for each in request.ungrouped_partitions]
+    flat += [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    for name, index in flat:
+        state = StopReplicaPartitionState(index, NO_EPOCH, request.delete_partitions)
+        yield TopicPartition(name, index), state
