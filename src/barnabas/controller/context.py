@@ -330,6 +330,13 @@ class ControllerContext:
             if topic in self.topics_to_be_deleted:
                 self.topics_ineligible_for_deletion[topic] = None
 
+    def mark_eligible_for_deletion(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.topics_ineligible_for_deletion.pop(topic, None)
+
+    def begin_topic_deletion(self, topics: Iterable[str]) -> None:
+        self.topics_with_deletion_started.update(dict.fromkeys(topics))
+
 
 def discard(
     index: dict[BrokerId, dict[TopicPartition, None]], broker: BrokerId, partition: TopicPartition

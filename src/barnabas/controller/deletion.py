@@ -97,9 +97,7 @@ def complete_replica_deletion(context: ControllerContext, replicas: Replicas) ->
 
 def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> Plan:
     """Go on with every queued topic as far as it can go. `topics` wait no longer, unless they are being reassigned."""
-    for topic in topics:
-        if not is_moving(context, topic):
-            context.topics_ineligible_for_deletion.pop(topic, None)
+    context.mark_eligible_for_deletion(topic for topic in topics if not is_moving(context, topic))
     failed: list[Replica] = []
     startable: list[str] = []
     for topic in tuple(context.topics_to_be_deleted):
@@ -134,7 +132,7 @@ def start(context: ControllerContext, topics: list[str]) -> Plan:
     if partitions:
         yield MovePartitions(partitions=partitions, target=PartitionState.OFFLINE)
         yield MovePartitions(partitions=partitions, target=PartitionState.NON_EXISTENT)
-    context.topics_with_deletion_started.update(dict.fromkeys(unseen))
+    context.begin_topic_deletion(unseen)
     yield SendUpdateMetadata(
         partitions=tuple(chain.from_iterable(map(context.partitions_of, topics)))
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from barnabas.controller import partition_machine, plans, replica_machine
+from barnabas.controller import deletion, partition_machine, plans, replica_machine
 from barnabas.controller.assignment import reassign_to
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
@@ -26,9 +26,18 @@ from barnabas.controller.decision import (
     WriteResult,
 )
 from barnabas.controller.elections import Strategy
-from barnabas.controller.plans import MovePartitions, MoveReplicas, Plan, Registration, Step
+from barnabas.controller.plans import Registration
 from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.steps import (
+    DeleteTopicZnodes,
+    MovePartitions,
+    MoveReplicas,
+    Plan,
+    Step,
+    next_step,
+)
+from barnabas.errors import ErrorCode
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import (
     Broker,
@@ -142,6 +151,10 @@ class Cluster:
             self.register(number)
         self.sent: list[tuple[BrokerId, Request]] = []
         self.steps: list[Step] = []
+        self.to_delete: dict[Replica, None] = {}
+        """What brokers were told to delete and have not answered yet."""
+        self.deletion_enabled = True
+        self.before_step: Callable[[Step], None] = lambda step: None
         self.moves: list[PartitionMove | ReplicaMove] = []
         self.failures: list[PartitionFailure | ReplicaFailure] = []
         self.fail_over(BrokerId(controller or brokers[0]))
@@ -154,6 +167,7 @@ class Cluster:
 
     def fail_over(self, controller: BrokerId) -> None:
         self.epoch += 1
+        self.to_delete.clear()
         self.context = ControllerContext()
         self.context.epoch = ControllerEpoch(self.epoch)
         self.batch = RequestBatch(controller, self.context)
@@ -180,6 +194,10 @@ class Cluster:
         self.notice()
 
     def notice(self) -> None:
+        """A broker that went has not answered, even if it is back."""
+        before = self.context.broker_epochs
+        there = {each for each, now in self.registered.items() if now.epoch == before.get(each)}
+        self.to_delete = {each: None for each in self.to_delete if each.broker in there}
         self.follow(plans.brokers_changed(self.context, self.registered))
 
     def create(self, topic: str, *replicas: Sequence[int]) -> tuple[TopicPartition, ...]:
@@ -190,6 +208,37 @@ class Cluster:
             self.context.set_assignment(partition, self.topics[topic][partition.partition])
         self.follow(plans.new_partitions(self.context, partitions))
         return partitions
+
+    def delete(self, *topics: str) -> None:
+        """Somebody marks them, and the controller notices."""
+        self.marked_for_deletion += [
+            each for each in topics if each not in self.marked_for_deletion
+        ]
+        self.notice_markers()
+
+    def notice_markers(self) -> None:
+        plan, needless = deletion.topics_marked(
+            self.context, self.marked_for_deletion, deletion_enabled=self.deletion_enabled
+        )
+        for topic in needless:
+            self.marked_for_deletion.remove(topic)
+        self.follow(plan)
+
+    def answer_deletes(self, *brokers: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        """These brokers, or all, say what became of the replicas they were told to delete."""
+        for to in ids(*brokers) or tuple(sorted(self.registered)):
+            asked = [each for each in self.to_delete if each.broker == to]
+            for each in asked:
+                del self.to_delete[each]
+            errors = {each.partition: error for each in asked}
+            self.follow(deletion.stop_replica_answered(self.context, to, errors))
+
+    def remove_znodes(self, topic: str) -> None:
+        self.topics.pop(topic, None)
+        for partition in [each for each in self.znodes.states if each.topic == topic]:
+            del self.znodes.states[partition]
+        if topic in self.marked_for_deletion:
+            self.marked_for_deletion.remove(topic)
 
     def catch_up(self, partition: TopicPartition, *isr: int) -> None:
         """The leader has its followers in sync again, and the controller has written it."""
@@ -231,6 +280,7 @@ class Cluster:
         self.context.set_assignment(
             partition, replace(before, replicas=before.adding, adding=(), removing=())
         )
+        self.context.partitions_being_reassigned.pop(partition)
         self.move_partitions((partition,), PartitionState.ONLINE, Strategy.REASSIGN)
         for target in (
             ReplicaState.OFFLINE,
@@ -239,6 +289,7 @@ class Cluster:
             ReplicaState.NON_EXISTENT,
         ):
             self.move_replicas(leaving, target)
+        self.follow(deletion.resume_deletions(self.context, [partition.topic]))
 
     def bump_epoch(self, partition: TopicPartition) -> None:
         before = self.znodes.states[partition]
@@ -253,7 +304,8 @@ class Cluster:
 
     def follow(self, plan: Plan) -> None:
         elected: int | None = None
-        while (step := plans.next_step(plan, elected)) is not None:
+        while (step := next_step(plan, elected)) is not None:
+            self.before_step(step)
             self.steps.append(step)
             elected = self.do(step)
 
@@ -265,7 +317,9 @@ class Cluster:
         elif isinstance(step, SendUpdateMetadata):
             self.batch.new_batch()
             self.batch.add([step])
-            self.sent += self.batch.flush()
+            self.announce()
+        elif isinstance(step, DeleteTopicZnodes):
+            self.remove_znodes(step.topic)
         return 0
 
     def move_partitions(
@@ -299,7 +353,7 @@ class Cluster:
                 for move in outcome.won.moves
             )
             partitions = outcome.again
-        self.sent += self.batch.flush()
+        self.announce()
         return elected
 
     def move_replicas(self, replicas: tuple[Replica, ...], target: ReplicaState) -> None:
@@ -315,7 +369,18 @@ class Cluster:
             self.moves += outcome.won.moves
             self.failures += outcome.failures
             replicas = outcome.again
-        self.sent += self.batch.flush()
+        self.announce()
+
+    def announce(self) -> None:
+        for to, request in self.batch.flush():
+            self.sent.append((to, request))
+            if isinstance(request, StopReplicaRequest):
+                self.to_delete.update(
+                    (replica(TopicPartition(topic.topic_name, each.partition_index), to), None)
+                    for topic in request.topic_states
+                    for each in topic.partition_states
+                    if each.delete_partition
+                )
 
     def read(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, StateRead]:
         return {

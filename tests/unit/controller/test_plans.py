@@ -8,19 +8,18 @@ from barnabas.controller import plans
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
-from barnabas.controller.plans import (
-    FailReplicaDeletion,
+from barnabas.controller.plans import Registration
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.controller.steps import (
     MovePartitions,
     MoveReplicas,
-    Registration,
-    ResumeDeletions,
     ResumeReassignments,
     StartSenders,
     StopSenders,
     UnwatchBrokers,
     WatchBrokers,
+    next_step,
 )
-from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
 from tests.unit.controller.cluster import Cluster, brief, broker, held, ids, replica, state
@@ -171,10 +170,19 @@ def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
     cluster.begin_reassignment(moving, 3)
     cluster.context.queue_topic_deletion(["d"])
     quiet(cluster).start(3)
-    assert cluster.steps[-4:] == [
+    assert cluster.steps[-8:] == [
         MovePartitions(partitions=(new,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
         ResumeReassignments(partitions=(moving,)),
-        ResumeDeletions(topics=("d",)),
+        MovePartitions(partitions=(deleting,), target=PartitionState.OFFLINE),
+        MovePartitions(partitions=(deleting,), target=PartitionState.NON_EXISTENT),
+        SendUpdateMetadata(partitions=(deleting,)),
+        MoveReplicas(
+            replicas=(replica(deleting, 1), replica(deleting, 3)), target=ReplicaState.OFFLINE
+        ),
+        MoveReplicas(
+            replicas=(replica(deleting, 1), replica(deleting, 3)),
+            target=ReplicaState.DELETION_STARTED,
+        ),
         WatchBrokers(brokers=ids(3)),
     ]
     assert deleting not in cluster.context.partitions_with_leaders
@@ -190,10 +198,10 @@ def test_a_death_that_changes_nothing_else_is_told_to_everybody() -> None:
 def test_a_death_that_only_hits_deleting_topics_fails_their_deletion() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("t", (3, 1))
-    cluster.context.queue_topic_deletion(["t"])
+    cluster.delete("t")
     quiet(cluster).kill(3)
     assert cluster.steps[1:] == [
-        FailReplicaDeletion(replicas=(replica(TP, 3),)),
+        MoveReplicas(replicas=(replica(TP, 3),), target=ReplicaState.DELETION_INELIGIBLE),
         SendUpdateMetadata(),
         UnwatchBrokers(brokers=ids(3)),
     ]
@@ -206,13 +214,13 @@ def test_elections_won_make_the_broker_list_unnecessary() -> None:
     context.set_partition_state(TP, PartitionState.OFFLINE)
     for elected, expected in ((1, []), (0, [SendUpdateMetadata()])):
         plan = plans.replicas_become_offline(context, ())
-        online = plans.next_step(plan, None)
+        online = next_step(plan, None)
         assert isinstance(online, MovePartitions)
         rest = []
-        step = plans.next_step(plan, elected)
+        step = next_step(plan, elected)
         while step is not None:
             rest.append(step)
-            step = plans.next_step(plan, None)
+            step = next_step(plan, None)
         assert rest == expected
 
 
@@ -257,13 +265,13 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
         states=cluster.znodes.states,
     )
     plan = plans.failover(context)
-    assert plans.next_step(plan, None) == SendUpdateMetadata()
-    plans.next_step(plan, 0)
+    assert next_step(plan, None) == SendUpdateMetadata()
+    next_step(plan, 0)
     assert context.replica_state(replica(tp, 1)) is ReplicaState.ONLINE
     assert context.replica_state(replica(tp, 2)) is ReplicaState.DELETION_INELIGIBLE
     assert context.partition_state(tp) is PartitionState.NON_EXISTENT
-    plans.next_step(plan, 0)
-    plans.next_step(plan, 0)
+    next_step(plan, 0)
+    next_step(plan, 0)
     assert context.partition_state(tp) is PartitionState.OFFLINE
 
 
