@@ -312,6 +312,10 @@ class RegistrySession(Protocol):
         """End the session; its ephemeral nodes go at once."""
         ...
 
+    async def abandon(self) -> None:
+        """As if this client had died: no goodbye. It hears nothing more, and the session expires when its time is over."""
+        ...
+
 
 class Registry(Protocol):
     def connect(self, session_timeout_ms: int) -> Awaitable[RegistrySession]: ...

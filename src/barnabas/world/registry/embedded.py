@@ -357,6 +357,9 @@ class EmbeddedSession:
         if self.state is not SessionState.SUSPENDED:  # the dead say no goodbye
             await self.registry.end(self, tell=False)
 
+    async def abandon(self) -> None:
+        self.registry.abandon(self)
+
     def apply_one(self, op: Op) -> str | ZnodeStat | None:
         try:
             return self.registry.apply(self, [op]).results[0]
