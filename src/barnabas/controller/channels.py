@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from barnabas.client.connection import BrokerConnection
-from barnabas.controller.request_batch import Request, endpoint_of
+from barnabas.controller.history import Sent
+from barnabas.controller.request_batch import endpoint_of
 from barnabas.errors import WireError
 from barnabas.model import Broker, BrokerId
 from barnabas.tasks import Tasks
@@ -28,7 +29,7 @@ logger = logging.getLogger("barnabas.controller")
 RETRY_SECONDS = 0.1
 COMPLAINT_ATTEMPTS = 50
 
-OnAnswer = Callable[[BrokerId, Request, Message], None]
+OnAnswer = Callable[[Sent, Message], None]
 RESPONSES: dict[type[Message], type[Message]] = {
     LeaderAndIsrRequest: LeaderAndIsrResponse,
     UpdateMetadataRequest: UpdateMetadataResponse,
@@ -42,12 +43,12 @@ class Sender:
     def __init__(self, broker: Broker, channels: Channels) -> None:
         self.broker = broker
         self.channels = channels
-        self.requests: deque[Request] = deque()
+        self.requests: deque[Sent] = deque()
         self.woken = asyncio.Event()
         self.connection: BrokerConnection | None = None
 
-    def send(self, request: Request) -> None:
-        self.requests.append(request)
+    def send(self, sent: Sent) -> None:
+        self.requests.append(sent)
         self.woken.set()
 
     async def run(self) -> None:
@@ -56,15 +57,15 @@ class Sender:
                 while not self.requests:
                     self.woken.clear()
                     await self.woken.wait()
-                request = self.requests[0]
-                response = await self.deliver(request)
+                sent = self.requests[0]
+                response = await self.deliver(sent.request)
                 self.requests.popleft()
-                self.channels.on_answer(self.broker.id, request, response)
+                self.channels.on_answer(sent, response)
         finally:
             if self.connection is not None:
                 self.connection.close("the controller is done")
 
-    async def deliver(self, request: Request) -> Message:
+    async def deliver(self, request: Message) -> Message:
         attempts = 0
         while True:
             try:
@@ -81,7 +82,7 @@ class Sender:
                     self.connection = None
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def exchange(self, request: Request) -> Message:
+    async def exchange(self, request: Message) -> Message:
         channels = self.channels
         if self.connection is None or not self.connection.is_open:
             endpoint = endpoint_of(self.broker, channels.listener)
@@ -133,14 +134,13 @@ class Channels:
     async def stop_all(self) -> None:
         await self.stop(tuple(self.senders))
 
-    def send(self, broker: BrokerId, request: Request) -> None:
-        found = self.senders.get(broker)
+    def send(self, sent: Sent) -> None:
+        found = self.senders.get(sent.broker)
         if found is None:
-            logger.warning(
-                "not sent, the broker is gone broker=%d request=%s", broker, type(request).__name__
-            )
+            name = type(sent.request).__name__
+            logger.warning("not sent, the broker is gone broker=%d request=%s", sent.broker, name)
             return
-        found[0].send(request)
+        found[0].send(sent)
 
     def owes(self, broker: BrokerId) -> bool:
         """Whether something is still on its way to this broker."""

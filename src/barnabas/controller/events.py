@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from barnabas.controller.history import Response
 from barnabas.controller.request_batch import Request
 from barnabas.errors import ApiError
 from barnabas.model import BrokerId
-from barnabas.wire.codec import Message
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -82,11 +82,11 @@ class LogDirFailed:
 
 @dataclass(frozen=True, slots=True)
 class RequestAnswered:
-    """A broker answered a request of ours."""
+    """A broker answered a request of ours, and something follows from it."""
 
     broker: BrokerId
     request: Request
-    response: Message
+    response: Response
 
 
 @dataclass(frozen=True, slots=True)

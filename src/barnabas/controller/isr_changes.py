@@ -11,7 +11,14 @@ from uuid import UUID
 
 from barnabas.controller.context import ControllerContext
 from barnabas.errors import ErrorCode
-from barnabas.model import ZERO_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.model import (
+    ZERO_ID,
+    BrokerEpoch,
+    BrokerId,
+    LeaderAndIsr,
+    TopicPartition,
+    ZnodeVersion,
+)
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionPartitionResponse,
@@ -122,3 +129,8 @@ def answered(index: int, result: LeaderAndIsr | ErrorCode) -> AlterPartitionPart
         leader_recovery_state=int(result.recovering),
         partition_epoch=result.partition_epoch,
     )
+
+
+def written(state: LeaderAndIsr, version: ZnodeVersion) -> LeaderAndIsr:
+    """As the registry has it now."""
+    return replace(state, partition_epoch=version)

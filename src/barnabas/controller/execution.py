@@ -1,0 +1,190 @@
+"""Plans carried out: decide, commit, apply, announce, and again for whoever lost a race.
+
+    decide     partition_machine.move, replica_machine.move      pure, a Decision
+    commit     store.commit                                       under the check of the controller's epoch
+    apply      what won goes into the context
+    announce   what won goes into the batch; the batch goes to the brokers when all of the step is applied
+
+Each transition and each request is in the history before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import assert_never
+
+from barnabas.controller import partition_machine, replica_machine
+from barnabas.controller.channels import Channels
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.decision import PartitionOutcome, ReplicaOutcome, SendUpdateMetadata
+from barnabas.controller.elections import Strategy
+from barnabas.controller.history import History, StateChangeLog
+from barnabas.controller.plans import Registration
+from barnabas.controller.request_batch import RequestBatch
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.steps import (
+    DeleteTopicZnodes,
+    MovePartitions,
+    MoveReplicas,
+    Plan,
+    ResumeReassignments,
+    StartSenders,
+    Step,
+    StopSenders,
+    UnwatchBrokers,
+    UnwatchTopic,
+    WatchBrokers,
+    next_step,
+)
+from barnabas.controller.store import ControllerStore
+from barnabas.errors import ControllerMoved
+from barnabas.metadata import znodes
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.world.ports import Watch
+
+logger = logging.getLogger("barnabas.controller")
+
+UNCLEAN = "unclean.leader.election.enable"
+FAILURES_LOGGED_MAX = 20
+
+
+class Execution:
+    """What one controller does in one epoch."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: ControllerStore,
+        batch: RequestBatch,
+        channels: Channels,
+        history: History,
+        log: StateChangeLog,
+        *,
+        watch: Watch,
+        unclean_by_default: bool,
+    ) -> None:
+        self.context = context
+        self.store = store
+        self.batch = batch
+        self.channels = channels
+        self.history = history
+        self.log = log
+        self.watch = watch
+        self.unclean_by_default = unclean_by_default
+        self.registered: Mapping[BrokerId, Registration] = {}
+        """As last read: a sender is started before its broker is in the context."""
+
+    async def follow(self, plan: Plan, cause: str) -> None:
+        elected: int | None = None
+        while (step := next_step(plan, elected)) is not None:
+            elected = await self.do(step, cause)
+
+    async def do(self, step: Step, cause: str) -> int:
+        match step:
+            case MovePartitions():
+                return await self.move_partitions(
+                    step.partitions, step.target, cause, step.strategy
+                )
+            case MoveReplicas():
+                await self.move_replicas(step.replicas, step.target, cause)
+            case SendUpdateMetadata():
+                self.batch.new_batch()
+                self.batch.add([step])
+                self.announce(cause)
+            case StartSenders():
+                self.channels.start(self.registered[each].broker for each in step.brokers)
+            case StopSenders():
+                await self.channels.stop(step.brokers)
+            case WatchBrokers():
+                for broker in step.brokers:
+                    await self.store.read_broker(broker, self.watch)
+            case DeleteTopicZnodes():
+                await self.store.delete_topic(step.topic)
+            case ResumeReassignments():
+                logger.warning("not resumed reassignments=%d", len(step.partitions))
+            case UnwatchBrokers() | UnwatchTopic():
+                pass  # a watch is gone with its znode, and one that fires too late finds nothing to do
+            case _:
+                assert_never(step)
+        return 0
+
+    async def move_partitions(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        target: PartitionState,
+        cause: str,
+        strategy: Strategy | None = None,
+    ) -> int:
+        """How many elections were won."""
+        context = self.context
+        self.batch.new_batch()
+        elected = 0
+        while partitions:
+            asked = partition_machine.states_to_read(context, partitions, target)
+            states = await self.store.read_states(asked)
+            decision = partition_machine.move(
+                context,
+                partitions,
+                target,
+                cause=cause,
+                strategy=strategy,
+                states=states,
+                unclean=await self.unclean(partition_machine.configs_to_read(context, states)),
+            )
+            outcome = decision.committed(await self.store.commit(decision.writes))
+            partition_machine.apply(context, outcome.won)
+            self.take_note(outcome)
+            self.batch.add(outcome.won.requests)
+            elected += sum(
+                move.write is not None and move.before is not PartitionState.NEW
+                for move in outcome.won.moves
+            )
+            partitions = outcome.again
+        self.announce(cause)
+        return elected
+
+    async def move_replicas(
+        self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
+    ) -> None:
+        context = self.context
+        self.batch.new_batch()
+        while replicas:
+            asked = replica_machine.states_to_read(context, replicas, target)
+            decision = replica_machine.move(
+                context, replicas, target, cause=cause, states=await self.store.read_states(asked)
+            )
+            outcome = decision.committed(await self.store.commit(decision.writes))
+            replica_machine.apply(context, outcome.won)
+            self.take_note(outcome)
+            self.batch.add(outcome.won.requests)
+            replicas = outcome.again
+        self.announce(cause)
+
+    def take_note(self, outcome: PartitionOutcome | ReplicaOutcome) -> None:
+        changes = self.history.moved(outcome.won.moves, replicas_of=self.context.replicas)
+        changes += self.history.failed(outcome.failures)
+        self.log.record(changes)
+        for failure in outcome.failures[:FAILURES_LOGGED_MAX]:
+            logger.warning("not moved %s cause=%s", failure, failure.cause)
+        if len(outcome.failures) > FAILURES_LOGGED_MAX:
+            logger.warning("not moved, all told: %d", len(outcome.failures))
+        if outcome.moved:
+            raise ControllerMoved(znodes.TOPICS, "a state was written by a newer controller")
+
+    def announce(self, cause: str) -> None:
+        """Everything in the batch, in the order of the batch."""
+        for broker, request in self.batch.flush():
+            sent = self.history.sent(broker, request, cause=cause)
+            self.log.record(sent.changes)
+            self.channels.send(sent)
+
+    async def unclean(self, topics: tuple[str, ...]) -> dict[str, bool]:
+        """Whether each allows the election of a replica that is not in sync."""
+        configs = await self.store.read_topic_configs(topics)
+        return {
+            topic: config[UNCLEAN].strip().lower() == "true"
+            if UNCLEAN in config
+            else self.unclean_by_default
+            for topic, config in configs.items()
+        }

@@ -1,0 +1,113 @@
+"""What brokers ask of the controller: another ISR, and leave to go."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from barnabas.controller import isr_changes
+from barnabas.controller.decision import (
+    SendUpdateMetadata,
+    UpdateState,
+    WriteRefused,
+)
+from barnabas.controller.elections import Strategy
+from barnabas.controller.events import AlterPartitionReceived, ControlledShutdownReceived
+from barnabas.controller.execution import Execution
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.steps import MovePartitions, MoveReplicas
+from barnabas.errors import ErrorCode
+from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.alter_partition import (
+    AlterPartitionPartitionResponse,
+    AlterPartitionResponse,
+)
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.controlled_shutdown import (
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+
+async def alter_partition(execution: Execution, event: AlterPartitionReceived, cause: str) -> None:
+    """Check, write, tell everybody, answer."""
+    context, request, version = execution.context, event.request, event.version
+    refused = isr_changes.check_request(context, request)
+    if refused:
+        event.answer(AlterPartitionResponse(error_code=refused))
+        return
+    results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+    asked: list[tuple[str, UUID, int, TopicPartition | None]] = []
+    writes: dict[TopicPartition, UpdateState] = {}
+    for topic in request.topics:
+        name = isr_changes.topic_of(context, topic.topic_name, topic.topic_id, version)
+        for each in topic.partitions:
+            partition = None if name is None else TopicPartition(name, each.partition_index)
+            asked.append((topic.topic_name, topic.topic_id, each.partition_index, partition))
+            if partition is None:
+                continue
+            result = isr_changes.propose(context, partition, each, version)
+            results[partition] = result
+            if isinstance(result, LeaderAndIsr) and result is not context.leadership[partition]:
+                writes[partition] = UpdateState(
+                    partition=partition, state=result, expected_version=result.partition_epoch
+                )
+    committed = await execution.store.commit(tuple(writes.values()))
+    changed: list[tuple[TopicPartition, LeaderAndIsr]] = []
+    for partition, outcome in committed.items():
+        if isinstance(outcome, WriteRefused):
+            refusals = {WriteRefused.BAD_VERSION: ErrorCode.INVALID_UPDATE_VERSION}
+            results[partition] = refusals.get(outcome, ErrorCode.UNKNOWN_SERVER_ERROR)
+            continue
+        state = isr_changes.written(writes[partition].state, outcome)
+        results[partition] = state
+        context.set_leadership(partition, state)
+        changed.append((partition, state))
+    execution.log.record(execution.history.isr_changed(changed, cause=cause))
+    if changed:
+        told = SendUpdateMetadata(partitions=tuple(partition for partition, _ in changed))
+        await execution.do(told, cause)
+    answers: dict[tuple[str, UUID], list[AlterPartitionPartitionResponse]] = {}
+    for name, topic_id, index, partition in asked:
+        found = ErrorCode.UNKNOWN_TOPIC_ID if partition is None else results[partition]
+        answers.setdefault((name, topic_id), []).append(isr_changes.answered(index, found))
+    event.answer(isr_changes.answer(answers, version))
+
+
+async def controlled_shutdown(
+    execution: Execution, event: ControlledShutdownReceived, cause: str
+) -> None:
+    """Others take over what it leads, and it leaves every ISR, while it still serves."""
+    context, request = execution.context, event.request
+    broker = BrokerId(request.broker_id)
+    registered = context.broker_epochs.get(broker)
+    if registered is None:
+        event.answer(ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE))
+        return
+    if request.broker_epoch != UNKNOWN_BROKER_EPOCH and request.broker_epoch < registered:
+        event.answer(ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        return
+    context.shutting_down_broker_ids.add(broker)
+    led = context.partition_leaders_on_broker(broker)
+    followed = tuple(
+        Replica(partition, broker)
+        for partition in context.partitions_on_broker(broker)
+        if partition in context.leadership
+        and context.leadership[partition].leader != broker
+        and len(context.replicas(partition)) > 1
+        and not context.is_topic_queued_for_deletion(partition.topic)
+    )
+    if led:
+        step = MovePartitions(
+            partitions=led, target=PartitionState.ONLINE, strategy=Strategy.CONTROLLED_SHUTDOWN
+        )
+        await execution.do(step, cause)
+    if followed:
+        await execution.do(MoveReplicas(replicas=followed, target=ReplicaState.OFFLINE), cause)
+    event.answer(
+        ControlledShutdownResponse(
+            remaining_partitions=tuple(
+                RemainingPartition(topic_name=each.topic, partition_index=each.partition)
+                for each in context.partition_leaders_on_broker(broker)
+            )
+        )
+    )
