@@ -353,6 +353,8 @@ class BrokerConfig:
     # Barnabas' own
     barnabas_adopt_logs: bool = setting("barnabas.adopt.logs", BOOLEAN, False, ANY,
         "logs in the log directories that no topic has become topics at the start, instead of being set aside")
+    barnabas_history_topic_enable: bool = setting("barnabas.history.topic.enable", BOOLEAN, True, ANY,
+        "publish the state changes of the controller to the topic __state_changes")
     barnabas_registry_dir: str | None = setting("barnabas.registry.dir", STRING, None, ANY,
         "where the embedded registry lives; unset: beside the first log directory")
     # fmt: on

@@ -36,7 +36,10 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+NOT_PRODUCED_TO = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS = NOT_PRODUCED_TO | {"__state_changes"}
+"""Hidden from who subscribes to a pattern, and not created by asking for them. The history is produced by brokers, but
+over the same Produce as anything else."""
 LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

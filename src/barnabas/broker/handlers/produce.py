@@ -16,7 +16,7 @@ from typing import Any
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
-from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.metadata.cache import NOT_PRODUCED_TO
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import AppendInfo
@@ -103,7 +103,7 @@ def append(
     acks = request.acks
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
-    if partition.topic in INTERNAL_TOPICS:
+    if partition.topic in NOT_PRODUCED_TO:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
         )
@@ -129,7 +129,7 @@ def handle_repeated(
     """
     partition = parts.replicas.partitions.get(repeated.key)
     acks = repeated.acks
-    if partition is None or acks not in ACKS or partition.topic in INTERNAL_TOPICS:
+    if partition is None or acks not in ACKS or partition.topic in NOT_PRODUCED_TO:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     topic, index = repeated.key
     header = validate_produced(batch, repeated.header[1])
