@@ -1,14 +1,14 @@
-"""A cluster for tests and notebooks: real brokers on a thread of this process, gone when you are done.
+"""A cluster for tests and notebooks: real brokers on threads of this process, gone when you are done.
 
-    with LocalCluster() as cluster:
+    with LocalCluster(brokers=3) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+        cluster.brokers[cluster.controller_id].kill()
 
 Without `data` everything lies in a temporary directory that is removed at the end.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 import threading
@@ -17,11 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from barnabas.cluster import Cluster
+from barnabas.cluster import Cluster, ClusterBroker
 
 
 class LocalCluster:
-    """Starts on construction of the context (or `start()`), stops at its end (or `stop()`)."""
+    """Starts on construction of the context (or `start()`), stops at its end (or `stop()`). May be used from several
+    threads."""
 
     def __init__(
         self,
@@ -31,80 +32,60 @@ class LocalCluster:
         port: int = 0,
         settings: Mapping[str, object] | None = None,
     ) -> None:
+        """The brokers listen on `port` and those that follow it; 0 lets the system choose each. `settings` are those
+        of a server.properties file, and hold for all of them."""
         self.is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="barnabas-") if data is None else data).absolute()
-        self.brokers = brokers
-        self.port = port
-        self.settings = {name: written(value) for name, value in (settings or {}).items()}
+        self.lock = threading.RLock()
         try:
-            self.cluster = self.build()  # so that a wrong setting is told here and now
+            self.cluster = Cluster(
+                self.data,
+                brokers=brokers,
+                port=port,
+                settings={name: written(value) for name, value in (settings or {}).items()},
+                registry_in_memory=self.is_temporary,
+            )
         except BaseException:
             self.remove_if_temporary()
             raise
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.thread: threading.Thread | None = None
-        self.stopping: asyncio.Event | None = None
-
-    def build(self) -> Cluster:
-        return Cluster(
-            self.data,
-            brokers=self.brokers,
-            port=self.port,
-            settings=self.settings,
-            registry_in_memory=self.is_temporary,
-        )
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, for any Kafka client."""
-        if self.thread is None:
-            raise RuntimeError("the cluster is not running: use it in a `with`, or call start()")
+        """`host:port` of every broker, for any Kafka client."""
+        self.cluster.open_registry()
         return self.cluster.bootstrap_servers
 
+    @property
+    def brokers(self) -> Mapping[int, ClusterBroker]:
+        """By id, from 1: each has `kill()`, `stop()`, `start()`, `pause()` and `resume()`."""
+        return self.cluster.brokers
+
+    @property
+    def controller_id(self) -> int | None:
+        """The broker that is controller now; None for a moment after the last one died."""
+        self.cluster.open_registry()
+        return self.cluster.controller_id
+
     def start(self) -> Self:
-        """Returns when clients can connect; raises what kept the brokers from starting. Fine to call twice."""
-        if self.thread is not None:
+        """Returns when every broker's metadata shows all brokers and a controller; raises what kept them from
+        starting. Fine to call twice."""
+        with self.lock:
+            if not self.cluster.is_running:
+                try:
+                    self.cluster.start()
+                except BaseException:
+                    self.remove_if_temporary()
+                    raise
             return self
-        if self.loop is not None:
-            self.cluster = self.build()  # it ran before
-        started = threading.Event()
-        failure: list[BaseException] = []
-
-        async def live() -> None:
-            self.loop = asyncio.get_running_loop()
-            self.stopping = asyncio.Event()
-            try:
-                await self.cluster.start()
-            except BaseException as error:  # noqa: BLE001 - told to whoever called start()
-                failure.append(error)
-                return
-            finally:
-                started.set()
-            await self.stopping.wait()
-            await self.cluster.stop()
-
-        self.thread = threading.Thread(
-            target=lambda: asyncio.run(live()), name="barnabas-cluster", daemon=True
-        )
-        self.thread.start()
-        started.wait()
-        if failure:
-            self.thread.join()
-            self.thread = None
-            self.remove_if_temporary()
-            raise failure[0]
-        return self
 
     def stop(self) -> None:
         """Shut the brokers down cleanly; fine to call twice."""
-        thread, self.thread = self.thread, None
-        if thread is None:
-            return
-        assert self.loop is not None
-        assert self.stopping is not None
-        self.loop.call_soon_threadsafe(self.stopping.set)
-        thread.join()
-        self.remove_if_temporary()
+        with self.lock:
+            if self.cluster.is_running:
+                try:
+                    self.cluster.stop()
+                finally:
+                    self.remove_if_temporary()
 
     def remove_if_temporary(self) -> None:
         if self.is_temporary:

@@ -1,25 +1,39 @@
-"""`barnabas up`: a cluster on this machine, in this process, until Ctrl-C or SIGTERM."""
+"""`barnabas up`: a cluster on this machine, until Ctrl-C or SIGTERM.
+
+Its brokers run in this process, around an embedded registry; around a ZooKeeper ensemble each is a process of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from barnabas.broker.topics import NewTopic
+from barnabas.cli.output import plural
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
 from barnabas.cluster import Cluster
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ConfigError, ErrorCode
 from barnabas.world.descriptors import raise_descriptor_limit
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import NewTopic
 
 DEFAULT_PORT = 9092
 
 
 @click.command()
-@click.option("--brokers", default=1, show_default=True, help="How many brokers to run.")
+@click.option(
+    "--brokers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many brokers to run.",
+)
 @click.option(
     "--data",
     default=DEFAULT_DATA_DIRECTORY,
@@ -32,7 +46,7 @@ DEFAULT_PORT = 9092
     default=DEFAULT_PORT,
     type=click.IntRange(0, 65535),
     show_default=True,
-    help="0 lets the system choose one.",
+    help="Of the first broker, the others follow; 0 lets the system choose.",
 )
 @click.option(
     "--topic",
@@ -42,7 +56,17 @@ DEFAULT_PORT = 9092
     help="Create this topic if it is missing; may be given several times.",
 )
 @click.option(
-    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A broker setting."
+    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers."
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT[/CHROOT]",
+    help="Use this ensemble; each broker is then a process of its own.",
+)
+@click.option(
+    "--with-zookeeper",
+    is_flag=True,
+    help="Start a ZooKeeper server, too; each broker is then a process of its own.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the brokers' log.")
 def up(
@@ -51,26 +75,77 @@ def up(
     port: int,
     topics: tuple[str, ...],
     overrides: tuple[str, ...],
+    zookeeper: str | None,
+    with_zookeeper: bool,
     verbose: bool,
 ) -> None:
     """Start a cluster on this machine."""
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     raise_descriptor_limit()
+    if zookeeper and with_zookeeper:
+        raise ConfigError("--with-zookeeper", "starts one; leave out --zookeeper, which names one")
+    if port and port + brokers - 1 > 65535:
+        raise ConfigError("--port", f"{brokers} brokers need as many ports, from {port} on")
     wanted = [parse_topic(text) for text in topics]
-    cluster = Cluster(
-        data.absolute(), brokers=brokers, port=port, settings=parse_settings(overrides)
-    )
-    for warning in cluster.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    settings = parse_settings(overrides)
+    where = data.absolute()
+    cluster: Runs
+    if zookeeper or with_zookeeper:
+        from barnabas.cli.broker_processes import BrokerProcesses
+
+        cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
+    else:
+        cluster = InThisProcess(Cluster(where, brokers=brokers, port=port, settings=settings))
     asyncio.run(run(cluster, wanted))
 
 
-async def run(cluster: Cluster, wanted: list[NewTopic]) -> None:
+class Runs(Protocol):
+    """What `up` starts and stops."""
+
+    data: Path
+    warnings: list[str]
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def registry_option(self) -> str:
+        """How `barnabas registry` finds what the cluster knows of itself."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class InThisProcess:
+    """Brokers on threads of this process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.data = cluster.data
+        self.warnings = cluster.warnings
+        self.registry_option = f"--data {cluster.data}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.cluster.bootstrap_servers
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self.cluster.start)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self.cluster.stop)
+
+
+async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
+    for warning in cluster.warnings:
+        click.echo(f"warning: {warning}", err=True)
     stopping = stop_on_signals()
     await cluster.start()
     try:
-        for topic in wanted:
-            await create_if_missing(cluster, topic)
+        if wanted:
+            await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
         click.echo(greeting(cluster, wanted[0].name if wanted else "greetings"))
         await stopping.wait()
         click.echo("stopping ...", err=True)
@@ -86,20 +161,20 @@ def stop_on_signals() -> asyncio.Event:
     return stopping
 
 
-async def create_if_missing(cluster: Cluster, wanted: NewTopic) -> None:
-    topics = cluster.brokers[0].topics
-    assert topics is not None
-    try:
-        await topics.create(topics.check(wanted))
-    except ApiError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
+    from barnabas.client.admin import Admin
+    from barnabas.client.cluster import Cluster as Client
+
+    with Client(servers) as client:
+        for outcome in Admin(client).create_topics(wanted):
+            if outcome.error and outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise outcome.error
 
 
-def greeting(cluster: Cluster, topic: str) -> str:
+def greeting(cluster: Runs, topic: str) -> str:
     servers = cluster.bootstrap_servers
     return f"""\
-Barnabas is up: {len(cluster.brokers)} broker at {servers}, data in {cluster.data}
+Barnabas is up: {plural(servers.count(",") + 1, "broker")} at {servers}, data in {cluster.data}
 
   kcat      echo hello | kcat -P -b {servers} -t {topic}
             kcat -C -b {servers} -t {topic} -e
@@ -113,13 +188,16 @@ Barnabas is up: {len(cluster.brokers)} broker at {servers}, data in {cluster.dat
             topic.option("kafka.bootstrap.servers", "{servers}").load().show()
 
   Barnabas  barnabas topics list -b {servers}
-            barnabas registry ls /brokers/topics --data {cluster.data}
+            barnabas brokers list -b {servers}
+            barnabas registry ls /brokers/topics {cluster.registry_option}
 
 Ctrl-C stops it; the data stays."""
 
 
 def parse_topic(text: str) -> NewTopic:
     """`orders:6:1`; partitions and replicas may be left out."""
+    from barnabas.client.admin import NewTopic
+
     name, *numbers = text.split(":")
     try:
         counts = [int(number) for number in numbers]
@@ -130,7 +208,7 @@ def parse_topic(text: str) -> NewTopic:
             "--topic", f"'{text}' is not NAME:PARTITIONS:REPLICAS, as in orders:6:1"
         ) from None
     partitions, replicas = [*counts, *[-1, -1]][:2]
-    return NewTopic(name=name, partitions=partitions, replication_factor=replicas, configs={})
+    return NewTopic(name=name, partitions=partitions, replication_factor=replicas)
 
 
 def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:

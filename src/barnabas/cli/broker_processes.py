@@ -1,0 +1,200 @@
+"""Brokers of one cluster around a ZooKeeper ensemble, each a process of its own, children of this one.
+
+    <data>/broker-<id>.properties    what it was told            <data>/broker-<id>.log    what it says
+    <data>/broker-<id>/              its logs
+
+They die with their parent, even if that is killed. One that dies alone is told of, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared
+from barnabas.config import BrokerConfig
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.world.held_port import HeldPort
+
+READY_SECONDS = 60.0
+LOOK_SECONDS = 0.05
+STOP_SECONDS = 60.0
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+class BrokerProcesses:
+    """`await start()`, use `bootstrap_servers`, `await stop()`. To be started from the main thread."""
+
+    def __init__(
+        self,
+        data: Path,
+        zookeeper: str | None,
+        *,
+        brokers: int,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Without an ensemble to use, a ZooKeeper server is started, too."""
+        check_shared(brokers, settings or {})
+        self.data = data
+        self.zookeeper = zookeeper or ""
+        self.starts_zookeeper = zookeeper is None
+        self.host = host
+        self.port = port
+        self.settings = dict(settings or {})
+        self.ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
+        # A wrong setting is told before anything is started.
+        _, self.warnings = BrokerConfig.load(self.properties(FIRST_BROKER_ID, port))
+        self.ports: dict[int, HeldPort] = {}
+        self.running: dict[int, Process] = {}
+        self.watching: list[asyncio.Task[None]] = []
+
+    @property
+    def registry_option(self) -> str:
+        return f"--zookeeper {self.zookeeper}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{bracketed(self.host)}:{held.port}" for held in self.ports.values())
+
+    def properties(self, broker_id: int, port: int) -> dict[str, str]:
+        return {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{bracketed(self.host)}:{port}",
+            "log.dirs": str(self.data / f"broker-{broker_id}"),
+            "zookeeper.connect": self.zookeeper,
+            **self.settings,
+        }
+
+    def file(self, broker_id: int, kind: str) -> Path:
+        return self.data / f"broker-{broker_id}.{kind}"
+
+    async def start(self) -> None:
+        """Returns when every broker's metadata shows all brokers and a controller."""
+        try:
+            self.data.mkdir(parents=True, exist_ok=True)
+            for number, broker_id in enumerate(self.ids):
+                held = HeldPort(self.host, self.port + number if self.port else 0)
+                self.ports[broker_id] = held
+            for broker_id in self.ids:
+                await self.start_one(broker_id)
+            await self.wait_until_ready()
+        except BaseException:
+            await self.stop()
+            raise
+        for broker_id, process in self.running.items():
+            self.watching.append(asyncio.create_task(self.watch(broker_id, process)))
+
+    async def start_one(self, broker_id: int) -> None:
+        properties = self.properties(broker_id, self.ports[broker_id].port)
+        config = self.file(broker_id, "properties")
+        config.write_text(properties_text(properties), encoding="ascii")
+        with self.file(broker_id, "log").open("ab") as log:
+            self.running[broker_id] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "barnabas.cli.main", "broker", str(config)),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us, and we stop them in order
+                preexec_fn=die_with(os.getpid()),
+            )
+
+    async def wait_until_ready(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_SECONDS
+        while not await asyncio.to_thread(self.all_see_all):
+            for broker_id, process in self.running.items():
+                if process.returncode is not None:
+                    why = f"broker {broker_id} {ending(process.returncode)}: {self.last_words(broker_id)}"
+                    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why)
+            if loop.time() > deadline:
+                why = f"the brokers did not find each other within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def all_see_all(self) -> bool:
+        from barnabas.client.cluster import Cluster
+
+        for held in self.ports.values():
+            try:
+                with Cluster(f"{bracketed(self.host)}:{held.port}", timeout_s=5.0) as cluster:
+                    view = cluster.refresh([])
+            except ApiError:
+                return False
+            if not set(self.ids) <= view.brokers.keys() or view.controller not in view.brokers:
+                return False
+        return True
+
+    def last_words(self, broker_id: int) -> str:
+        path = self.file(broker_id, "log")
+        lines = path.read_text(errors="backslashreplace").splitlines()
+        return f"{lines[-1] if lines else 'it said nothing'} (see {path})"
+
+    async def watch(self, broker_id: int, process: Process) -> None:
+        code = await process.wait()
+        config = self.file(broker_id, "properties")
+        again = f"`barnabas broker {config}` starts it again"
+        click.echo(f"broker {broker_id} {ending(code)}; the others go on. {again}", err=True)
+
+    async def stop(self) -> None:
+        """All at once, as one would stop them: each of them writes down what it has."""
+        for task in self.watching:
+            task.cancel()
+        for process in self.running.values():
+            if process.returncode is None:
+                process.terminate()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                for process in self.running.values():
+                    await process.wait()
+        except TimeoutError:
+            for process in self.running.values():
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        for held in self.ports.values():
+            held.release()
+        self.running.clear()
+        self.ports.clear()
+
+
+def die_with(parent: int) -> object:
+    """What a child does before it becomes a broker: ask the kernel to be killed when this process ends."""
+
+    def ask() -> None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended meanwhile
+            os._exit(1)
+
+    return ask
+
+
+def ending(code: int) -> str:
+    """
+    >>> ending(-9), ending(1)
+    ('was ended by SIGKILL', 'ended with exit code 1')
+    """
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def properties_text(properties: Mapping[str, str]) -> str:
+    """As Java reads it: a backslash is doubled, what is not ASCII is escaped."""
+    return "".join(f"{key}={escaped(value)}\n" for key, value in properties.items())
+
+
+def escaped(value: str) -> str:
+    utf16 = value.replace("\\", "\\\\").encode("utf-16-be")
+    units = [int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2)]
+    return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in units)
