@@ -4,6 +4,8 @@
         producer = KafkaProducer(bootstrap_servers=barnabas_cluster.bootstrap_servers)
         producer.send(barnabas_topic, b"one order")
 
+`pytest --barnabas-brokers 3`, or `barnabas_brokers = 3` in pytest's configuration, gives the cluster three brokers.
+
 pytest loads this in every run where Barnabas is installed; a run that uses no fixture pays for nothing more than
 this file.
 """
@@ -23,13 +25,32 @@ if TYPE_CHECKING:
 TOPIC_NAME_MAX = 249
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "how many brokers the cluster of barnabas_cluster has"
+    parser.addini("barnabas_brokers", about, default="1")
+    parser.getgroup("barnabas").addoption(
+        "--barnabas-brokers", type=int, metavar="N", help=f"{about}; wins over barnabas_brokers"
+    )
+
+
 @pytest.fixture(scope="session")
-def barnabas_cluster() -> Iterator[LocalCluster]:
-    """A cluster of one broker, shared by the whole run and gone with everything in it at its end."""
+def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
+    """A cluster of one broker, or as many as asked for, shared by the whole run and gone with everything in it at its
+    end."""
     from barnabas import LocalCluster
 
-    with LocalCluster(brokers=1) as cluster:
+    with LocalCluster(brokers=brokers_wanted(pytestconfig)) as cluster:
         yield cluster
+
+
+def brokers_wanted(config: pytest.Config) -> int:
+    option: int | None = config.getoption("--barnabas-brokers")
+    if option is not None:
+        return option
+    written = config.getini("barnabas_brokers")
+    if not written.isdigit():
+        raise pytest.UsageError(f"barnabas_brokers = {written}: not a number of brokers")
+    return int(written)
 
 
 @pytest.fixture

@@ -21,6 +21,11 @@ from barnabas.errors import BarnabasError, ConfigError
 
 COMMANDS = {
     "topics": ("barnabas.cli.topics:topics", "Create, list, describe and delete topics."),
+    "brokers": ("barnabas.cli.brokers:brokers", "See the brokers of the cluster."),
+    "controller": (
+        "barnabas.cli.controller:controller",
+        "See which broker is in charge of the others.",
+    ),
     "produce": (
         "barnabas.cli.produce:produce",
         "Write records to a topic from standard input or files.",

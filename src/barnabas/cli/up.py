@@ -86,7 +86,7 @@ def up(
         raise ConfigError("--with-zookeeper", "starts one; leave out --zookeeper, which names one")
     if port and port + brokers - 1 > 65535:
         raise ConfigError("--port", f"{brokers} brokers need as many ports, from {port} on")
-    wanted = [parse_topic(text) for text in topics]
+    wanted = list({topic.name: topic for topic in map(parse_topic, topics)}.values())
     settings = parse_settings(overrides)
     where = data.absolute()
     cluster: Runs
