@@ -1,4 +1,4 @@
-"""`barnabas topics`: create, list, describe, delete."""
+"""`barnabas topics`: create, list, describe, delete; and their history."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 import click
 
 from barnabas.cli.failure import unknown_topic
+from barnabas.cli.history import history
 from barnabas.cli.options import (
     bootstrap_option,
     complete_topics,
@@ -31,6 +32,9 @@ from barnabas.model import ZERO_ID
 @click.group()
 def topics() -> None:
     """Create, list, describe and delete topics."""
+
+
+topics.add_command(history)
 
 
 # ---- create ---------------------------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ def parse_assignment(text: str) -> tuple[tuple[int, ...], ...]:
 
 @topics.command("list")
 @click.option(
-    "--internal/--no-internal", default=True, help="Whether to list the cluster's own topics."
+    "--internal/--no-internal", default=False, help="Whether to list the cluster's own topics."
 )
 @watch_option
 @bootstrap_option

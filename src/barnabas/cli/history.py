@@ -1,0 +1,346 @@
+"""`barnabas topics history`: what the controllers did with a topic, when, why, and what came of it.
+
+    2026-05-01 controller 1, epoch 7: TopicsChanged#4
+      08:00:00.123  partition 0: new, on brokers 2,3,1
+      08:00:00.131  partition 0: online, leader 2 in epoch 0, ISR 2,3,1
+      08:00:00.131  LeaderAndIsr #19 to broker 3: partition 0
+      08:00:00.140  broker 3 answered LeaderAndIsr #19: done
+
+It is read from the topic `__state_changes` like any other topic. Events come at least once, and those of a broker that
+was away come late: here they are told once, by (epoch, sequence), and in that order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import click
+
+from barnabas.cli.consume import raise_if_reader_gone
+from barnabas.cli.failure import Hinted, unknown_topic
+from barnabas.cli.offsets import parse_start
+from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
+from barnabas.cli.output import Output, note, printable, show, to_yaml, write_out
+from barnabas.client.admin import Admin
+from barnabas.client.blocking import now_ms
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, Start
+from barnabas.controller.history import STATE_CHANGES
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import TopicPartition
+
+SETTING = "barnabas.history.topic.enable"
+
+Event = dict[str, Any]
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_topics)
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only what happened since -1h, 2024-05-01T08:00 or a time in ms.",
+)
+@click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
+@bootstrap_option
+@timeout_option
+@output_option
+def history(
+    name: str,
+    since: str | None,
+    follow: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Tell what happened to the topic NAME: transitions, elections, requests and answers, each with its cause."""
+    start = Beginning() if since is None else parse_start(f"@{since}", now_ms())
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        require_history(cluster, name)
+        consumer = Consumer(
+            cluster, {TopicPartition(STATE_CHANGES, 0): start}, reset=Beginning(), fetch_wait_ms=100
+        )
+        timeline = Timeline(name)
+        timeline.take(consumer.records(stop_at_end=True))
+        if not timeline.events and not follow:
+            require_topic(cluster, name, start)
+        narrator = Narrator(name)
+        if not follow:
+            document = {"topic": name, "events": timeline.in_order()}
+            show(output, document, lambda: text_of(document, narrator))
+            return
+        write = follower(output, narrator)
+        write(timeline.in_order())
+        while True:
+            write(timeline.take(consumer.poll(1.0)))
+            raise_if_reader_gone()
+
+
+# ---- is there a history? --------------------------------------------------------------------------------------
+
+
+def require_history(cluster: Cluster, name: str) -> None:
+    view = cluster.refresh(None)
+    if STATE_CHANGES in view.topics:
+        return
+    if name not in view.topics:
+        raise unknown_topic(cluster, name, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    setting = setting_of(cluster)
+    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if setting is None:
+        why = f"this cluster keeps no history: there is no topic {STATE_CHANGES}"
+        hint = "brokers of Barnabas keep one; those of Apache Kafka write a log file on each controller"
+        raise Hinted(missing, why, hint)
+    if setting != "true":
+        hint = f"set {SETTING}=true for the brokers; until then it is in their log directories only"
+        raise Hinted(missing, f"the history is turned off ({SETTING}={setting})", hint)
+    raise Hinted(missing, "the history is not published yet", "try again in a moment")
+
+
+def setting_of(cluster: Cluster) -> str | None:
+    """None where brokers do not have this setting."""
+    broker = min(cluster.view.brokers)
+    for entry in Admin(cluster).describe_broker_configs(broker):
+        if entry.name == SETTING:
+            return entry.value
+    return None
+
+
+def require_topic(cluster: Cluster, name: str, start: Start) -> None:
+    """There is nothing to tell: of a topic that exists this is fine, and said."""
+    try:
+        cluster.topic(name)
+    except ApiError as error:
+        raise unknown_topic(cluster, name, error) from None
+    ago = "seven days" if isinstance(start, Beginning) else "that time"
+    note(f"nothing happened to {name} within {ago}")
+
+
+# ---- which events ---------------------------------------------------------------------------------------------
+
+
+class Timeline:
+    """The events of one topic, each once. Elections of controllers belong to every topic's."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.events: dict[tuple[int, int], Event] = {}
+        self.elections: dict[tuple[int, int], Event] = {}
+        self.requests: set[tuple[int, int]] = set()
+        self.marks = [json.dumps(topic).encode(), b'"answers":', b'"what":"controller"']
+
+    def take(self, records: Iterable[ConsumedRecord]) -> list[Event]:
+        """Those of the records that are new, and about this topic."""
+        found = []
+        for record in records:
+            value = record.value or b""
+            # Most lines are about other topics, and need not be understood.
+            if not any(mark in value for mark in self.marks):
+                continue
+            try:
+                event = json.loads(value)
+                key = (int(event["epoch"]), int(event["sequence"]))
+            except (ValueError, TypeError, KeyError):
+                continue  # not ours: nothing keeps others from writing there
+            if key not in self.events and key not in self.elections and self.is_about(event, key):
+                found.append(event)
+        return found
+
+    def is_about(self, event: Event, key: tuple[int, int]) -> bool:
+        what = event.get("what")
+        if what == "controller":
+            self.elections[key] = event
+            return True
+        if what == "request" and "answers" in event:
+            mine = (key[0], event["answers"]) in self.requests
+        elif what == "request":
+            mine = self.topic in event.get("topics", {})
+            if mine:
+                self.requests.add((key[0], key[1] - event.get("part", 1) + 1))
+        else:
+            mine = event.get("topic") == self.topic
+        if mine:
+            self.events[key] = event
+        return mine
+
+    def in_order(self) -> list[Event]:
+        """By epoch and sequence; of the elections, those since something happened to the topic."""
+        if not self.events:
+            return []
+        first = (min(self.events)[0], 0)
+        elections = {key: event for key, event in self.elections.items() if key > first}
+        return [event for _, event in sorted({**self.events, **elections}.items())]
+
+
+# ---- in words -------------------------------------------------------------------------------------------------
+
+
+def follower(output: Output, narrator: Narrator) -> Callable[[list[Event]], None]:
+    def write(events: list[Event]) -> None:
+        match output:
+            case Output.JSON:
+                lines = [json.dumps(event, ensure_ascii=False) for event in events]
+            case Output.YAML:
+                lines = [f"---\n{to_yaml(event)}" for event in events]
+            case Output.TEXT:
+                lines = list(narrator.tell(events))
+        if lines:
+            write_out("\n".join([*lines, ""]).encode("utf-8", "backslashreplace"))
+
+    return write
+
+
+def text_of(document: dict[str, Any], narrator: Narrator) -> str:
+    return "\n".join(narrator.tell(document["events"])) or "no events"
+
+
+class Narrator:
+    """Sentences. It remembers who led, so that it can say what changed."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.chapter: tuple[object, ...] = ()
+        self.known: dict[int, Event] = {}
+
+    def tell(self, events: list[Event]) -> Iterator[str]:
+        for run in runs(events):
+            first = run[0]
+            day, _, time = str(first.get("at", "")).rstrip("Z").partition("T")
+            chapter = (day, first.get("epoch"), first.get("cause"))
+            if chapter != self.chapter:
+                self.chapter = chapter
+                by = f"controller {first.get('broker')}, epoch {first.get('epoch')}"
+                yield printable(f"{day} {by}: {first.get('cause')}")
+            yield printable(f"  {time}  {self.sentence(run)}")
+
+    def sentence(self, run: list[Event]) -> str:
+        event = run[0]
+        match event.get("what"):
+            case "partition":
+                told = self.partition(event)
+            case "replica":
+                told = replicas(run)
+            case "request":
+                told = self.request(event)
+            case _:
+                told = controller(event)
+        if event.get("result") == "failed" and event.get("what") != "request":
+            told += f": not done, {event.get('why')}"
+        return told
+
+    def partition(self, event: Event) -> str:
+        partition = event["partition"]
+        name = f"partition {partition}"
+        if event.get("result") == "failed":
+            return f"{name}: {plain(event['before'])} → {plain(event['after'])}"
+        before, after = plain(event["before"]), plain(event["after"])
+        known = self.known.get(partition)
+        if "leader" in event:
+            self.known[partition] = event
+        if after == "new":
+            return f"{name}: new, on brokers {listed(event.get('replicas', []))}"
+        if after == "online":
+            state = "online, " if before != "online" else ""
+            return f"{name}: {state}{leader(event, known)}, {in_sync(event, known)}"
+        if after == "offline":
+            gone = "" if known is None else f", its leader {known['leader']} is gone"
+            return f"{name}: offline{gone}"
+        self.known.pop(partition, None)
+        return f"{name}: gone"
+
+    def request(self, event: Event) -> str:
+        kind = str(event["id"]).partition(" ")[0]
+        if "answers" not in event:
+            number = event["sequence"] - event.get("part", 1) + 1
+            return f"{kind} #{number} to broker {event['to']}: {self.about(event)}"
+        result = "done" if event["result"] == "done" else f"failed, {event.get('why')}"
+        errors = ", ".join(f"{item} {code}" for item, code in event.get("errors", {}).items())
+        ending = f" ({errors})" if errors else ""
+        return f"broker {event['to']} answered {kind} #{event['answers']}: {result}{ending}"
+
+    def about(self, event: Event) -> str:
+        ranges = str(event["topics"][self.topic])
+        told = f"partition {ranges}" if ranges.isdigit() else f"partitions {ranges}"
+        if len(event["topics"]) > 1 or "parts" in event:
+            told += f", {event['partitions']} with those of other topics"
+        if event.get("deletes"):
+            told += f", {event['deletes']} to be deleted"
+        return told
+
+
+def runs(events: list[Event]) -> Iterator[list[Event]]:
+    """Replicas that went the same way for the same reason are told of together."""
+    run: list[Event] = []
+    for event in events:
+        if run and not (event.get("what") == "replica" and same_way(run[-1], event)):
+            yield run
+            run = []
+        run.append(event)
+    if run:
+        yield run
+
+
+def same_way(one: Event, other: Event) -> bool:
+    keys = ("what", "epoch", "cause", "before", "after", "result", "why")
+    return all(one.get(key) == other.get(key) for key in keys)
+
+
+def replicas(run: list[Event]) -> str:
+    """`replicas 0 on 2,3,1; 1 on 3,1,2: online`"""
+    by_partition: dict[int, list[int]] = {}
+    for event in run:
+        by_partition.setdefault(event["partition"], []).append(event["replica"])
+    where = "; ".join(f"{partition} on {listed(on)}" for partition, on in by_partition.items())
+    noun = "replica" if len(run) == 1 else "replicas"
+    event = run[0]
+    after = plain(event["after"])
+    if event.get("result") == "failed":
+        after = f"{plain(event['before'])} → {after}"
+    return f"{noun} {where}: {after}"
+
+
+def leader(event: Event, known: Event | None) -> str:
+    now = f"leader {event['leader']} in epoch {event['leader_epoch']}"
+    if known is None or known["leader"] == event["leader"]:
+        return now
+    return f"{now} after {known['leader']}"
+
+
+def in_sync(event: Event, known: Event | None) -> str:
+    now = f"ISR {listed(event['isr'])}"
+    if known is None or known["isr"] == event["isr"]:
+        return now
+    lost = [broker for broker in known["isr"] if broker not in event["isr"]]
+    came = [broker for broker in event["isr"] if broker not in known["isr"]]
+    change = [f"without {listed(lost)}"] * bool(lost) + [f"now with {listed(came)}"] * bool(came)
+    return f"{now} ({', '.join(change)})" if change else now
+
+
+def controller(event: Event) -> str:
+    if event.get("after") is None:
+        return f"controller {event.get('before')} resigned"
+    before = event.get("before")
+    return f"controller {event['after']} elected" + ("" if before is None else f" after {before}")
+
+
+WORDS = {
+    "ReplicaDeletionStarted": "being deleted",
+    "ReplicaDeletionSuccessful": "deleted",
+    "ReplicaDeletionIneligible": "cannot be deleted now",
+    "NonExistentPartition": "gone",
+    "NonExistentReplica": "gone",
+}
+
+
+def plain(state: str) -> str:
+    """
+    >>> plain("OnlinePartition"), plain("ReplicaDeletionStarted")
+    ('online', 'being deleted')
+    """
+    return WORDS.get(state) or state.removesuffix("Partition").removesuffix("Replica").lower()
+
+
+def listed(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
