@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from barnabas.cli.options import (
     yes_option,
 )
 from barnabas.cli.output import Output, note, plural, printable, show, table
+from barnabas.cli.troubles import listed, next_step, trouble
 from barnabas.client.admin import Admin, ConfigEntry, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import PartitionView, TopicView
@@ -242,7 +244,10 @@ def describe(
         configs = admin.describe_topic_configs([view.name for view in views]) if views else {}
         return {
             "topics": [
-                described_document(view, configs.get(view.name, []), all_configs) for view in views
+                described_document(
+                    view, configs.get(view.name, []), all_configs, cluster.view.brokers
+                )
+                for view in views
             ]
         }
 
@@ -261,8 +266,11 @@ def described(cluster: Cluster, admin: Admin, names: tuple[str, ...]) -> list[To
 
 
 def described_document(
-    view: TopicView, configs: list[ConfigEntry], all_configs: bool
+    view: TopicView, configs: list[ConfigEntry], all_configs: bool, alive: Collection[int]
 ) -> dict[str, Any]:
+    in_sync_min = min_insync_replicas(configs)
+    partitions = [partition_document(each, alive, in_sync_min) for each in view.partitions]
+    is_troubled = any(partition["trouble"] for partition in partitions)
     return {
         **summary(view),
         "topic_id": shown_id(view.id),
@@ -271,11 +279,19 @@ def described_document(
             for config in sorted(configs, key=lambda config: config.name)
             if all_configs or not config.is_default
         },
-        "partition_list": [partition_document(partition) for partition in view.partitions],
+        "partition_list": partitions,
+        "next_step": next_step(view.name, view.partitions, alive) if is_troubled else None,
     }
 
 
-def partition_document(partition: PartitionView) -> dict[str, Any]:
+def min_insync_replicas(configs: list[ConfigEntry]) -> int:
+    values = [config.value for config in configs if config.name == "min.insync.replicas"]
+    return int(values[0]) if values and values[0] else 1
+
+
+def partition_document(
+    partition: PartitionView, alive: Collection[int], in_sync_min: int
+) -> dict[str, Any]:
     return {
         "partition": partition.partition,
         "leader": None if partition.is_offline else partition.leader,
@@ -283,6 +299,7 @@ def partition_document(partition: PartitionView) -> dict[str, Any]:
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
         "offline_replicas": list(partition.offline_replicas),
+        "trouble": trouble(partition, alive, min_insync_replicas=in_sync_min),
     }
 
 
@@ -308,7 +325,21 @@ def topic_text(topic: dict[str, Any]) -> str:
         ]
         for partition in topic["partition_list"]
     ]
-    return "\n".join([*lines, table(["partition", "leader", "replicas", "isr", "missing"], rows)])
+    lines.append(table(["partition", "leader", "replicas", "isr", "missing"], rows))
+    return "\n".join([*lines, *trouble_lines(topic)])
+
+
+def trouble_lines(topic: dict[str, Any]) -> list[str]:
+    """Partitions with the same trouble share a line."""
+    troubled: dict[str, list[int]] = {}
+    for partition in topic["partition_list"]:
+        if partition["trouble"]:
+            troubled.setdefault(partition["trouble"], []).append(partition["partition"])
+    lines = [
+        f"  partition{'s' if len(partitions) > 1 else ''} {listed(partitions)}: {why}"
+        for why, partitions in troubled.items()
+    ]
+    return [*lines, f"  next: {topic['next_step']}"] if lines else []
 
 
 def missing(partition: dict[str, Any]) -> str:

@@ -1,0 +1,75 @@
+"""Why a partition has no leader, or fewer copies than it should, in words, and what to type next.
+
+All of it follows from what Metadata says: who leads, who is assigned, who is in sync, and who is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from barnabas.client.view import PartitionView
+
+
+def trouble(
+    partition: PartitionView, alive: Collection[int], *, min_insync_replicas: int = 1
+) -> str | None:
+    """None if there is none.
+
+    leader -1, replicas 1,2, isr 2, alive 1  →  no leader: broker 2, the only one in sync, is not alive
+    leader 1,  replicas 1,2, isr 1, alive 1  →  broker 2 is not alive
+    """
+    if partition.is_offline:
+        return f"no leader: {no_leader(partition, alive)}"
+    missing = [broker for broker in partition.replicas if broker not in partition.isr]
+    if not missing:
+        return None
+    gone = [broker for broker in missing if broker not in alive]
+    behind = [broker for broker in missing if broker in alive]
+    reasons = []
+    if gone:
+        reasons.append(f"{named(gone)} {is_or_are(gone)} not alive")
+    if behind:
+        reasons.append(f"{named(behind)} {is_or_are(behind)} alive and catching up with the leader")
+    if len(partition.isr) < min_insync_replicas:
+        copies = f"{len(partition.isr)} in sync, min.insync.replicas={min_insync_replicas}"
+        reasons.append(f"writes with acks=all are refused ({copies})")
+    return "; ".join(reasons)
+
+
+def no_leader(partition: PartitionView, alive: Collection[int]) -> str:
+    waiting = [broker for broker in partition.isr if broker in alive]
+    if waiting:
+        return f"{named(waiting)} could lead and {is_or_are(waiting)} alive; the controller has yet to elect"
+    if not partition.isr:
+        return "no replica is in sync"
+    if len(partition.isr) == 1:
+        return f"{named(partition.isr)}, the only one in sync, is not alive"
+    return f"{named(partition.isr)}, all that are in sync, are not alive"
+
+
+def next_step(topic: str, partitions: Sequence[PartitionView], alive: Collection[int]) -> str:
+    """What helps most, for the worst of it."""
+    for partition in partitions:
+        if partition.is_offline and not any(broker in alive for broker in partition.isr):
+            dead = [broker for broker in partition.isr if broker not in alive]
+            return f"start {named(dead)} again; `barnabas brokers list` shows who is alive"
+    if any(broker not in alive for partition in partitions for broker in partition.replicas):
+        return "`barnabas brokers list` shows who is alive"
+    return f"`barnabas topics history {topic}` shows what happened"
+
+
+def named(brokers: Sequence[int]) -> str:
+    """
+    >>> named([1]), named([1, 2, 3])
+    ('broker 1', 'brokers 1, 2 and 3')
+    """
+    return f"{'broker' if len(brokers) == 1 else 'brokers'} {listed(brokers)}"
+
+
+def listed(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def is_or_are(brokers: Sequence[int]) -> str:
+    return "is" if len(brokers) == 1 else "are"
