@@ -1,36 +1,47 @@
 """One broker: its parts built, started in order, stopped in the opposite order.
 
-    registry session ─► logs loaded ─► topics led ─► sockets open ─► registered ─► background work
+    registry session ─► logs loaded ─► sockets open ─► registered ─► controller running ─► ready ─► clients served
 
-Clients find a broker only when it can serve them: sockets open after the logs are recovered and every partition has its
-leader. Stopping begins where clients are and ends where the data is.
+The controller tells a broker what it leads and follows, itself included, over a connection like any other. So sockets
+are open before the broker is registered; but clients are served only when it is ready: when it has heard from the
+controller, and has every partition the controller says it has. Stopping begins where clients are and ends where the
+data is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from barnabas.broker import maintenance
+from barnabas.broker.adoption import adopt_logs, set_strays_aside
+from barnabas.broker.control_plane import ControlPlane
+from barnabas.broker.departure import leave_in_peace
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.listener import ConnectionLimits, Listeners
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.router import Router
+from barnabas.broker.state_log import StateLog
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
+from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.errors import ConfigError, RegistryError, StorageError
 from barnabas.metadata import registration
 from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker as BrokerEntry
 from barnabas.model import BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks
-from barnabas.world.ports import RegistrySession, SessionState, World
+from barnabas.world.ports import World
 
 logger = logging.getLogger("barnabas.broker")
 
 EVERYWHERE = ("", "0.0.0.0", "::")
+READY_SECONDS = 30.0
+LOOK_SECONDS = 0.002
 
 
 class Broker:
@@ -44,11 +55,14 @@ class Broker:
         self.broker_id = BrokerId(config.broker_id)
         self.tasks = Tasks()
         self.endpoints: tuple[Endpoint, ...] = ()
-        self.session: RegistrySession | None = None
+        self.registry: RegistryClient | None = None
+        self.control: ControlPlane | None = None
         self.logs: LogManager | None = None
+        self.replicas: ReplicaManager | None = None
         self.listeners: Listeners | None = None
         self.router: Router | None = None
-        self.topics: Topics | None = None
+        self.controller: Controller | None = None
+        self.state_log: StateLog | None = None
 
     async def start(self) -> None:
         try:
@@ -60,24 +74,15 @@ class Broker:
     async def bring_up(self) -> None:
         config, world = self.config, self.world
         now_ms = world.clock.now_ms()
-        session = self.session = await world.registry.connect(config.zookeeper_session_timeout_ms)
-        session.on_state(self.on_session)
-        await registration.prepare(session)
-        cluster_id = await registration.cluster_id(session, world.random)
+        registry = self.registry = RegistryClient(
+            world.registry, config.zookeeper_session_timeout_ms
+        )
+        await registry.open()
+        await registration.prepare(registry)
+        cluster_id = await registration.cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
-        controller_epoch = await registration.take_charge(session, self.broker_id, now_ms)
-        topics = self.topics = Topics(
-            world,
-            session,
-            metadata,
-            broker_id=self.broker_id,
-            controller_epoch=controller_epoch,
-            defaults=config.topic_defaults(),
-            partitions_default=config.num_partitions,
-            replication_factor_default=config.default_replication_factor,
-            adopts_logs=config.barnabas_adopt_logs,
-        )
+        topics = Topics(world, registry, metadata, config)
         await topics.read_overrides()
         logs = self.logs = LogManager.open(
             world.disk,
@@ -89,25 +94,64 @@ class Broker:
             now_ms=now_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
-        replicas = ReplicaManager(self.broker_id, logs, world.disk, world.clock)
-        await topics.load(replicas)
-
+        state_log = self.state_log = StateLog(
+            world,
+            config.log_dirs[0],
+            metadata,
+            broker_id=self.broker_id,
+            listener=config.inter_broker_listener,
+            is_published=config.barnabas_history_topic_enable,
+        )
+        state_log.open()
+        if config.barnabas_adopt_logs:
+            await adopt_logs(registry, logs, topics, self.broker_id)
+        await set_strays_aside(registry, logs)
+        control = self.control = ControlPlane()
+        replicas = self.replicas = ReplicaManager(
+            self.broker_id,
+            logs,
+            disk=world.disk,
+            clock=world.clock,
+            network=world.network,
+            metadata=metadata,
+            control=control,
+            config=config,
+        )
+        controller = self.controller = Controller(
+            self.broker_id,
+            registry,
+            world.network,
+            world.clock,
+            world.random,
+            settings=controller_settings(config),
+            log=state_log,
+            register=self.register,
+        )
         parts = BrokerParts(
             config=config,
             clock=world.clock,
+            network=world.network,
+            registry=registry,
+            control=control,
+            controller=controller,
             metadata=metadata,
             replicas=replicas,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random),
-            producer_ids=ProducerIds(self.broker_id, session),
+            producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
         )
         self.router = Router(parts)
-        self.listeners = Listeners(world.network, connection_limits(config), self.router.serve)
-        await self.open_listeners(self.listeners)
-        entry = BrokerEntry(id=self.broker_id, endpoints=self.endpoints, rack=config.broker_rack)
-        metadata.set_brokers([entry], self.broker_id)
-        await registration.register(session, entry, now_ms)
-        self.tasks.start("sweep", self.listeners.sweep())
+        listeners = self.listeners = Listeners(
+            world.network, connection_limits(config), self.router.serve
+        )
+        await self.open_listeners(listeners)
+        await self.register()
+        replicas.start()
+        controller.start()
+        await self.wait_until_ready(metadata, controller, replicas)
+        listeners.open_to_clients()
+        self.tasks.start("sweep", listeners.sweep())
+        self.tasks.start("history", state_log.publish())
         maintenance.start(self.tasks, config, replicas, world.clock)
         logger.info(
             "broker started id=%d cluster=%s listeners=%s partitions=%d",
@@ -117,12 +161,40 @@ class Broker:
             len(replicas.partitions),
         )
 
-    def on_session(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED and self.session is not None:
-            logger.error(
-                "the registry is lost: records are served, but no topic can be created or deleted until this broker "
-                "is started again"
-            )
+    async def register(self) -> None:
+        """At the start, and again whenever a session was lost: the broker's epoch is new each time."""
+        assert self.registry is not None
+        assert self.control is not None
+        entry = BrokerEntry(
+            id=self.broker_id, endpoints=self.endpoints, rack=self.config.broker_rack
+        )
+        self.control.broker_epoch = await registration.register(
+            self.registry,
+            entry,
+            self.world.clock.now_ms(),
+            wait_s=2 * self.config.zookeeper_session_timeout_ms / 1000,
+        )
+
+    async def wait_until_ready(
+        self, metadata: MetadataCache, controller: Controller, replicas: ReplicaManager
+    ) -> None:
+        """Until the controller has told us of ourselves and of all that is ours. It goes on without us otherwise: a
+        broker that is not told of a partition answers that it does not lead it, and clients ask again."""
+
+        def is_ready() -> bool:
+            if self.broker_id not in metadata.brokers or metadata.controller_id < 0:
+                return False
+            if controller.is_active and not controller.is_settled:
+                return False
+            return replicas.has_all_it_should()
+
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_SECONDS
+        while not is_ready():
+            if loop.time() > deadline:
+                logger.warning("no word from a controller after %g s; serving", READY_SECONDS)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def open_listeners(self, listeners: Listeners) -> None:
         """Listen, then advertise: where no address was configured, the one that was bound."""
@@ -142,28 +214,52 @@ class Broker:
         self.endpoints = tuple(found)
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Let go of clients, then of the data. Not `clean`: as if the process had died, for tests and failed starts."""
+        """Hand over what others can lead, let go of clients, then of the data. Not `clean`: as if the process had died,
+        for tests and failed starts."""
+        if clean and self.router is not None and self.config.controlled_shutdown_enable:
+            await leave_in_peace(self.router.parts, self.broker_id)
         if self.listeners is not None:
             await self.listeners.close()
             self.listeners = None
         if self.router is not None:
             await self.router.stop()
             self.router = None
+        if self.replicas is not None:
+            await self.replicas.stop()
+            self.replicas = None
         await self.tasks.stop()
+        if self.controller is not None:
+            await self.controller.stop()
+            self.controller = None
+        if self.state_log is not None:
+            self.state_log.close()
+            self.state_log = None
         if self.logs is not None:
             if clean:
                 self.logs.shutdown()
             else:
                 self.logs.release()
             self.logs = None
-        if self.session is not None:
+        if self.registry is not None:
             try:
-                await self.session.close()
+                await self.registry.close()
             except (RegistryError, StorageError) as error:
                 logger.error("cannot say goodbye to the registry error=%s", error)
-            self.session = None
+            self.registry = None
         if clean:
             logger.info("broker stopped id=%d", self.broker_id)
+
+
+def controller_settings(config: BrokerConfig) -> ControllerSettings:
+    return ControllerSettings(
+        listener=config.inter_broker_listener,
+        socket_timeout_s=config.controller_socket_timeout_ms / 1000,
+        delete_topic_enable=config.delete_topic_enable,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        imbalance_check_s=config.leader_imbalance_check_interval_seconds,
+        imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+    )
 
 
 def connection_limits(config: BrokerConfig) -> ConnectionLimits:

@@ -30,7 +30,12 @@ CONTROL_BYTES_MAX = 1024 * 1024
 FRAMES_PER_TURN = 32
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of it
-PRODUCE = 0
+MAY_BE_LARGE = (
+    0,
+    4,
+    5,
+    6,
+)  # Produce, and the controller's LeaderAndIsr, StopReplica, UpdateMetadata
 
 SIZE = Struct(">i")
 KEY = Struct(">h")
@@ -240,18 +245,18 @@ class Connection:
             )
         if available - 4 < size:
             if size > CONTROL_BYTES_MAX and available >= 6:
-                self.require_produce(start + 4, size)
+                self.require_large(start + 4, size)
             self.make_room(4 + size)
             return None
         self.frame_bytes_last = 4 + size
         self.start = start + 4 + size
         return self.view[start + 4 : start + 4 + size]
 
-    def require_produce(self, at: int, size: int) -> None:
-        """Only batches are large. Any other request of that size is made of many small things, and decoding those would
-        take a multiple of its bytes."""
+    def require_large(self, at: int, size: int) -> None:
+        """Only batches are large, and what a controller says of ten thousand partitions. Any other request of that size
+        is made of many small things, and decoding those would take a multiple of its bytes."""
         api_key: int = KEY.unpack_from(self.data, at)[0]
-        if api_key != PRODUCE:
+        if api_key not in MAY_BE_LARGE:
             raise RemoteWireError(
                 f"request of {size} bytes with api key {api_key}; only Produce may have more than "
                 f"{CONTROL_BYTES_MAX}"

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import struct
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
-from barnabas.broker.connection import Connection, MemoryBudget, Serve
+from barnabas.broker.connection import Answer, Connection, MemoryBudget, Serve
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
 logger = logging.getLogger("barnabas.network")
 
+KEY = struct.Struct(">h")
+BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56})
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition."""
 SWEEP_SECONDS = 5.0
 SWEEP_SECONDS_MIN = 0.1
 UNLIMITED_MEANS_BYTES = 1 << 30  # queued.max.request.bytes=-1 still ends somewhere
@@ -43,6 +47,7 @@ class Listeners:
         self.network = network
         self.limits = limits
         self.serve = serve
+        self.opened = asyncio.Event()
         budget = limits.buffered_bytes_max
         self.memory = MemoryBudget(UNLIMITED_MEANS_BYTES if budget < 0 else budget)
         self.listening: list[Listener] = []
@@ -70,7 +75,7 @@ class Listeners:
         connection = Connection(
             stream,
             listener_name=listener_name,
-            serve=self.serve,
+            serve=self.serve if self.opened.is_set() else self.serve_early,
             on_closed=self.forget,
             memory=self.memory,
             frame_bytes_max=self.limits.request_bytes_max,
@@ -78,6 +83,23 @@ class Listeners:
         self.connections[connection] = None
         self.per_ip[host] = here + 1
         return connection
+
+    def serve_early(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer]:
+        """Before this broker knows its partitions: the controller must be heard, for it to learn of them; clients wait,
+        since any answer to them would be wrong."""
+        if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BETWEEN_BROKERS:
+            return self.serve(frame, connection)
+        return self.serve_later(memoryview(bytes(frame)), connection)
+
+    async def serve_later(self, frame: memoryview, connection: Connection) -> Answer:
+        await self.opened.wait()
+        answer = self.serve(frame, connection)
+        return answer if answer is None or isinstance(answer, list) else await answer
+
+    def open_to_clients(self) -> None:
+        self.opened.set()
+        for connection in self.connections:
+            connection.serve = self.serve
 
     def refused(self, host: str, limit: str) -> None:
         self.refused_count += 1

@@ -10,9 +10,11 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.seldom import Seldom
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
+from barnabas.controller.controller import Controller
 from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.registry_client import RegistryClient
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.world.ports import Clock
+from barnabas.world.ports import Clock, Network
 
 GROUP_WARNING_INTERVAL_S = 60.0
 
@@ -23,11 +25,14 @@ class BrokerParts:
 
     config: BrokerConfig
     clock: Clock
+    network: Network
+    registry: RegistryClient
+    control: ControlPlane
+    controller: Controller
     metadata: MetadataCache
     replicas: ReplicaManager
     sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics
-    control: ControlPlane = field(default_factory=ControlPlane)
     group_warning: Seldom = field(default_factory=lambda: Seldom(GROUP_WARNING_INTERVAL_S))
     """Clients take the refusal for a broker that is not ready, and ask again ten times a second."""

@@ -22,6 +22,7 @@ from barnabas.broker.handlers import (
     cluster,
     configs,
     control,
+    controller,
     coordinators,
     fetch,
     metadata,
@@ -98,6 +99,7 @@ ROUTES: dict[int, Route] = {
     4: compiled(4, control.leader_and_isr),
     5: compiled(5, control.stop_replica),
     6: compiled(6, control.update_metadata),
+    7: compiled(7, controller.controlled_shutdown),
     10: compiled(10, coordinators.find_coordinator),
     18: compiled(18, api_versions.handle),
     19: compiled(19, topics.create),
@@ -107,6 +109,7 @@ ROUTES: dict[int, Route] = {
     23: compiled(23, offsets.offset_for_leader_epoch),
     32: compiled(32, configs.describe),
     35: compiled(35, cluster.describe_log_dirs),
+    56: compiled(56, controller.alter_partition),
     60: compiled(60, cluster.describe_cluster),
 }
 

@@ -51,6 +51,7 @@ APIS: dict[int, Api] = {
         Api(4, "LeaderAndIsr", range(8), 4, "leader_and_isr"),
         Api(5, "StopReplica", range(5), 2, "stop_replica"),
         Api(6, "UpdateMetadata", range(9), 6, "update_metadata"),
+        Api(7, "ControlledShutdown", range(4), 3, "controlled_shutdown"),
         Api(10, "FindCoordinator", range(7), 3, "coordinator"),
         Api(18, "ApiVersions", range(5), 3, "api_versions"),
         Api(19, "CreateTopics", range(8), 5, "topics"),
@@ -60,6 +61,7 @@ APIS: dict[int, Api] = {
         Api(23, "OffsetForLeaderEpoch", range(5), 4, "offsets"),
         Api(32, "DescribeConfigs", range(5), 4, "configs"),
         Api(35, "DescribeLogDirs", range(5), 2, "cluster"),
+        Api(56, "AlterPartition", range(4), 0, "alter_partition"),
         Api(60, "DescribeCluster", range(2), 0, "cluster"),
     )
 }
@@ -67,14 +69,12 @@ APIS: dict[int, Api] = {
 NOT_YET_SERVED: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(7, "ControlledShutdown", range(4), 3, "controlled_shutdown"),
         Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
         Api(37, "CreatePartitions", range(4), 2, "create_partitions"),
         Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
         Api(44, "IncrementalAlterConfigs", range(2), 1, "alter_configs"),
         Api(45, "AlterPartitionReassignments", range(1), 0, "reassignments"),
         Api(46, "ListPartitionReassignments", range(1), 0, "reassignments"),
-        Api(56, "AlterPartition", range(4), 0, "alter_partition"),
         Api(67, "AllocateProducerIds", range(1), 0, "allocate_producer_ids"),
     )
 }
