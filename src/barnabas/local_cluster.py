@@ -19,6 +19,9 @@ from typing import Self
 
 from barnabas.cluster import Cluster, ClusterBroker
 
+DEFAULTS = {"barnabas.history.topic.enable": "false"}
+"""A test that lists topics expects its own. The history is in the brokers' files all the same."""
+
 
 class LocalCluster:
     """Starts on construction of the context (or `start()`), stops at its end (or `stop()`). May be used from several
@@ -42,7 +45,10 @@ class LocalCluster:
                 self.data,
                 brokers=brokers,
                 port=port,
-                settings={name: written(value) for name, value in (settings or {}).items()},
+                settings={
+                    **DEFAULTS,
+                    **{name: written(value) for name, value in (settings or {}).items()},
+                },
                 registry_in_memory=self.is_temporary,
             )
         except BaseException:
