@@ -328,6 +328,52 @@ async def test_an_abandoned_session_hears_nothing_and_expires_in_its_time() -> N
     await registry.close()
 
 
+async def test_a_silent_client_keeps_its_session_if_it_is_heard_of_in_time() -> None:
+    registry = opened(None)
+    silent, other = await registry.connect(50), await registry.connect(6000)
+    heard: list[WatchEvent] = []
+    await silent.create("/e", ephemeral=True)
+    await silent.exists("/e", heard.append)
+    registry.count_down(silent)
+    registry.count_down(silent)
+    await other.set("/e", b"touched")
+    registry.revive(silent)
+    await asyncio.sleep(0.1)
+    assert state_of(silent) is SessionState.CONNECTED
+    assert [event.kind for event in heard] == [WatchKind.CHANGED]
+    await registry.close()
+
+
+async def test_a_client_that_is_silent_for_too_long_is_told_that_its_session_expired() -> None:
+    registry = opened(None)
+    silent, other = await registry.connect(50), await registry.connect(6000)
+    gone, told = asyncio.Event(), asyncio.Event()
+    await silent.create("/e", ephemeral=True)
+    silent.on_state(lambda state: told.set())
+    await other.exists("/e", lambda event: gone.set())
+    registry.count_down(silent)
+    async with asyncio.timeout(DEADLINE_S):
+        await gone.wait()
+        await told.wait()
+    registry.revive(silent)
+    assert state_of(silent) is SessionState.EXPIRED
+    with pytest.raises(SessionExpired):
+        await silent.get("/")
+    await registry.close()
+
+
+async def test_an_abandoned_session_cannot_be_closed_before_its_time() -> None:
+    registry = opened(None)
+    dead, alive = await registry.connect(60_000), await registry.connect(6000)
+    await dead.create("/e", ephemeral=True)
+    registry.abandon(dead)
+    await dead.close()
+    assert await alive.exists("/e") is not None
+    registry.time_out(dead)
+    assert await alive.exists("/e") is None
+    await registry.close()
+
+
 def state_of(session: RegistrySession) -> SessionState:
     return session.state
 

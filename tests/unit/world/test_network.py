@@ -197,3 +197,36 @@ async def test_two_of_our_own_streams_talk(server: Server) -> None:
     await ours.until(lambda: bytes(ours.data) == b"from them")
     stream.close("done")
     await theirs.until(lambda: len(theirs.closed_reasons) == 1)
+
+
+async def test_a_dropped_network_closes_every_socket_and_lets_nobody_in_or_out(
+    server: Server,
+) -> None:
+    collector, client = await server.pair()
+    assert server.listener is not None
+    address = server.listener.address
+    collector.stream.send([b"answered before"])
+    server.network.drop()
+    server.network.drop()
+    collector.stream.send([b"answered after"])
+    client.settimeout(DEADLINE)
+    assert read_exactly(client, 1024) == b"answered before"
+    client.close()
+    assert collector.closed_reasons == ["this broker was killed"]
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.to_thread(socket.create_connection, address)
+    with pytest.raises(ConnectionError, match="killed"):
+        await server.network.connect(*address, Collector)
+
+
+async def test_a_cancelled_connect_leaves_no_socket() -> None:
+    network = SocketNetwork()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        connecting = asyncio.create_task(network.connect(host, port, Collector))
+        await asyncio.sleep(0)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+    assert not network.streams
+    network.close()

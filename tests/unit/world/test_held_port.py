@@ -1,0 +1,64 @@
+"""A port that is kept for a broker while it is away."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from barnabas.errors import AddressInUse
+from barnabas.world.held_port import HeldPort
+from barnabas.world.network import SocketListener, SocketNetwork, SocketStream
+
+HOST = "127.0.0.1"
+
+
+def refuse_all(stream: SocketStream) -> None:
+    return None
+
+
+async def listening(network: SocketNetwork, port: int) -> SocketListener:
+    return await network.listen(HOST, port, refuse_all)
+
+
+async def test_a_broker_may_listen_on_a_held_port_again_and_again() -> None:
+    network = SocketNetwork()
+    held = HeldPort(HOST)
+    try:
+        for _ in range(3):
+            listener = await listening(network, held.port)
+            assert listener.address == (HOST, held.port)
+            with socket.create_connection((HOST, held.port), timeout=10):
+                pass
+            await listener.close()
+    finally:
+        held.release()
+        network.close()
+
+
+def test_while_nobody_listens_connections_are_refused() -> None:
+    held = HeldPort(HOST)
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, held.port), timeout=10)
+    finally:
+        held.release()
+
+
+async def test_a_port_that_somebody_listens_on_cannot_be_held() -> None:
+    network = SocketNetwork()
+    listener = await listening(network, 0)
+    with pytest.raises(AddressInUse, match=str(listener.address[1])):
+        HeldPort(*listener.address)
+    await listener.close()
+    network.close()
+
+
+def test_a_held_port_is_given_to_no_outgoing_connection() -> None:
+    held = HeldPort(HOST)
+    with socket.socket() as other:
+        try:
+            with pytest.raises(OSError, match="in use"):
+                other.bind((HOST, held.port))
+        finally:
+            held.release()

@@ -1,0 +1,95 @@
+"""A loop on a thread of its own: halted as by SIGSTOP, let go on, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.world.loop_thread import LoopThread
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    running = LoopThread("test")
+    yield running
+    running.end()
+
+
+async def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_work_is_done_there_and_its_result_comes_back(thread: LoopThread) -> None:
+    assert thread.call(threading.current_thread).name == "test"
+    assert thread.run(now()) > 0
+    with pytest.raises(ZeroDivisionError):
+        thread.call(lambda: 1 // 0)
+
+
+def test_a_halted_loop_runs_nothing_until_it_goes_on(thread: LoopThread) -> None:
+    done = threading.Event()
+    thread.halt()
+    thread.halt()
+    assert thread.is_halted
+    thread.loop.call_soon_threadsafe(done.set)
+    assert not done.wait(0.05)
+    thread.go_on()
+    assert not thread.is_halted
+    assert done.wait(DEADLINE_S)
+
+
+def test_timers_that_became_due_fire_when_it_goes_on(thread: LoopThread) -> None:
+    fired = threading.Event()
+    thread.call(lambda: thread.loop.call_later(0.01, fired.set))
+    thread.halt()
+    assert not fired.wait(0.05)
+    thread.go_on()
+    assert fired.wait(DEADLINE_S)
+
+
+def test_what_is_to_come_first_comes_before_what_has_been_waiting(thread: LoopThread) -> None:
+    order: list[str] = []
+    thread.halt()
+    thread.loop.call_soon_threadsafe(order.append, "waiting")
+    thread.go_on(first=lambda: order.append("first"))
+    thread.call(lambda: None)
+    assert order == ["first", "waiting"]
+
+
+def test_it_may_be_halted_again(thread: LoopThread) -> None:
+    for _ in range(3):
+        thread.halt()
+        thread.go_on()
+    assert thread.call(lambda: 1) == 1
+
+
+def test_everything_there_can_be_cancelled_at_once(thread: LoopThread) -> None:
+    waiting = thread.submit(asyncio.sleep(3600))
+    stubborn = threading.Event()
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            stubborn.set()
+
+    begun = thread.submit(clean_up())
+    thread.call(lambda: None)
+    thread.cancel_all()
+    assert waiting.cancelled()
+    assert begun.cancelled()
+    assert stubborn.is_set()
+    assert thread.call(lambda: 1) == 1
+
+
+def test_ending_a_halted_loop_ends_it() -> None:
+    thread = LoopThread("test")
+    thread.halt()
+    thread.end()
+    assert not thread.thread.is_alive()
