@@ -27,11 +27,12 @@ FIRST_ATTEMPTS = 3
 
 
 async def leave_in_peace(parts: BrokerParts, broker_id: BrokerId) -> None:
-    if not any(other != broker_id for other in parts.metadata.brokers):
-        return
     retries = parts.config.controlled_shutdown_max_retries
     backoff_s = parts.config.controlled_shutdown_retry_backoff_ms / 1000
     for attempt in range(FIRST_ATTEMPTS + retries):
+        # Looked at each time: where all leave together, the last one learns only now that it is alone.
+        if not any(other != broker_id for other in parts.metadata.brokers):
+            return
         try:
             left = await ask(parts, broker_id)
             if not left:

@@ -360,6 +360,10 @@ class EmbeddedSession:
     async def abandon(self) -> None:
         self.registry.abandon(self)
 
+    async def abandon(self) -> None:
+        """As if this client had died: the session ends when its timeout has passed."""
+        self.registry.abandon(self)
+
     def apply_one(self, op: Op) -> str | ZnodeStat | None:
         try:
             return self.registry.apply(self, [op]).results[0]
