@@ -36,6 +36,7 @@ DRIVEN = (
     "broker/producer_ids.py",
     "broker/topics.py",
     "broker/adoption.py",
+    "broker/auto_creation.py",
     "broker/control_plane.py",
     "broker/departure.py",
     "broker/state_log.py",

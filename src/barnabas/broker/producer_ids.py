@@ -1,7 +1,8 @@
 """Numbers for idempotent producers, each given out once in the life of a cluster.
 
 They are reserved in the registry by the thousand, so that a restart wastes at most one block and a producer costs no
-write.
+write. Every broker reserves for itself, and whoever comes second looks again; Kafka asks its controller to do it, and
+what stands in the registry is the same.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import asyncio
 
 from barnabas.errors import ApiError, BadVersion, ErrorCode, RegistryError, StorageError
 from barnabas.metadata import znodes
+from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId
-from barnabas.world.ports import RegistrySession
 
 BLOCK_SIZE = 1000
 
@@ -19,7 +20,7 @@ BLOCK_SIZE = 1000
 class ProducerIds:
     """This broker's current block of producer ids."""
 
-    def __init__(self, broker_id: BrokerId, registry: RegistrySession) -> None:
+    def __init__(self, broker_id: BrokerId, registry: RegistryClient) -> None:
         self.broker_id = broker_id
         self.registry = registry
         self.next_id = 0

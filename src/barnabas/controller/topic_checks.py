@@ -14,14 +14,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from barnabas.config import TopicConfig
 from barnabas.controller.assignment import (
     Replicas,
     assign_at_random,
     continue_assignment,
     is_being_reassigned,
 )
-from barnabas.errors import ApiError, ErrorCode
-from barnabas.metadata.topic_names import check_topic_name, colliding
+from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.metadata.topic_names import TakenNames, check_topic_name
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import Broker, BrokerId
 
@@ -51,7 +52,7 @@ def check_new_topic(
     *,
     brokers: Sequence[Broker],
     in_cache: Collection[str],
-    in_registry: Collection[str],
+    in_registry: TakenNames,
     marked_for_deletion: Collection[str],
     defaults: TopicDefaults,
     random: Random,
@@ -81,7 +82,7 @@ def check_new_topic(
         )
     if name in in_registry:
         raise already_exists(name)
-    collisions = colliding(name, in_registry)
+    collisions = in_registry.colliding_with(name)
     if collisions:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -90,6 +91,18 @@ def check_new_topic(
     if wish.assignments is None:
         return placed
     return check_manual_assignment(wish.assignments, {broker.id for broker in brokers})
+
+
+def check_topic_configs(
+    configs: Mapping[str, str | None], defaults: TopicConfig
+) -> Mapping[str, str]:
+    """What a topic sets for itself, over the broker's `defaults`. Nulls are refused before."""
+    overrides = {key: value for key, value in configs.items() if value is not None}
+    try:
+        defaults.with_overrides(overrides)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return overrides
 
 
 def already_exists(name: str) -> ApiError:

@@ -30,9 +30,24 @@ def what_is_wrong_with(name: str) -> str | None:
     return None
 
 
-def colliding(name: str, existing: Iterable[str]) -> list[str]:
-    """Existing topics whose metric names would be the same: '.' and '_' are one there."""
-    if "." not in name and "_" not in name:
-        return []
-    flat = name.replace(".", "_")
-    return sorted(other for other in existing if other.replace(".", "_") == flat)
+class TakenNames:
+    """Names of topics that exist, and who of them looks alike: in the names of metrics '.' and '_' are one."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names: dict[str, None] = {}
+        self.alike: dict[str, list[str]] = {}
+        for name in names:
+            self.add(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def add(self, name: str) -> None:
+        if name not in self.names:
+            self.names[name] = None
+            self.alike.setdefault(name.replace(".", "_"), []).append(name)
+
+    def colliding_with(self, name: str) -> list[str]:
+        if "." not in name and "_" not in name:
+            return []
+        return sorted(self.alike.get(name.replace(".", "_"), ()))

@@ -15,6 +15,7 @@ from barnabas.controller.topic_checks import (
     check_new_topic,
 )
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import Broker, BrokerId
 from tests.unit.controller.cluster import broker, held, ids
 
@@ -44,7 +45,7 @@ def check(
         ),
         brokers=brokers,
         in_cache=in_cache,
-        in_registry=in_registry,
+        in_registry=TakenNames(in_registry),
         marked_for_deletion=marked,
         defaults=TopicDefaults(partitions=2, replication_factor=3),
         random=Random(1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
@@ -12,7 +13,7 @@ from barnabas.config.describe import (
     describe_broker_defaults,
     describe_topic,
 )
-from barnabas.errors import ApiError, ErrorCode
+from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.metadata.topic_names import check_topic_name
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.configs import (
@@ -24,6 +25,8 @@ from barnabas.wire.messages.configs import (
     DescribeConfigsSynonym,
     ResourceType,
 )
+
+logger = logging.getLogger("barnabas.topics")
 
 
 async def describe(
@@ -47,6 +50,16 @@ async def describe(
             configs=tuple(result(entry, request) for entry in entries),
         )
 
+    # Any broker is asked, also one that has no replica of the topic: only the registry is sure to know.
+    try:
+        await parts.topics.learn(
+            resource.resource_name
+            for resource in dict.fromkeys(request.resources)
+            if resource.resource_type == ResourceType.TOPIC
+            and resource.resource_name in parts.metadata.topics
+        )
+    except (RegistryError, StorageError) as error:
+        logger.warning("cannot read the settings of topics, telling what is known error=%s", error)
     results = []
     for resource in dict.fromkeys(request.resources):
         results.append(one(resource))

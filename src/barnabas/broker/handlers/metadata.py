@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable
 from typing import NamedTuple
 
+from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import ZERO_ID
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
@@ -23,8 +23,6 @@ from barnabas.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-
-logger = logging.getLogger("barnabas.topics")
 
 TOPICS_PER_TURN = 500
 CREATED_AT_ONCE_MAX = 100
@@ -86,32 +84,19 @@ def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
 
 
 def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
-    return topic.name is not None and topic.name not in parts.metadata.topics
+    """By its name: asking for an id creates nothing."""
+    is_named = topic.name is not None and topic.topic_id == ZERO_ID
+    return is_named and topic.name not in parts.metadata.topics
 
 
 async def create_missing(
     parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked
 ) -> bytes:
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
-    errors: dict[str, ErrorCode] = {}
-    for topic in topics:
-        if len(errors) == CREATED_AT_ONCE_MAX:
-            break  # the rest stays unknown; the client asks again anyway
-        if topic.name is not None and is_unknown(parts, topic) and topic.topic_id == ZERO_ID:
-            errors[topic.name] = await create_one(parts, topic.name)
+    unknown = [topic.name for topic in topics if topic.name and is_unknown(parts, topic)]
+    # The rest stays unknown; the client asks again anyway.
+    errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX])
     return await encode_slowly(parts, topics, errors, asked)
-
-
-async def create_one(parts: BrokerParts, name: str) -> ErrorCode:
-    try:
-        await parts.topics.create_automatically(name)
-    except ApiError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            return error.code
-    except (RegistryError, StorageError) as error:
-        logger.error("cannot create topic=%s error=%s", name, error)
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return ErrorCode.LEADER_NOT_AVAILABLE
 
 
 async def encode_slowly(
@@ -142,11 +127,13 @@ def encode_topics(
         if name is None or name not in cache.topics or name in errors:
             encoded.append(encode_metadata_topic(version, missing(topic, errors)))
         elif asked.topic_operations:
-            found = cache.describe(name, version)
+            found = cache.describe(name, version, asked.listener)
             allowed = found._replace(topic_authorized_operations=TOPIC_OPERATIONS)
             encoded.append(encode_metadata_topic(version, allowed))
         else:
-            encoded.append(cache.encoded_topic(name, version, encode_metadata_topic))
+            encoded.append(
+                cache.encoded_topic(name, version, encode_metadata_topic, asked.listener)
+            )
     return encoded
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics and DeleteTopics."""
+"""CreateTopics and DeleteTopics. Only the controller's broker serves them; others answer NOT_CONTROLLER per topic."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections import Counter
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.broker.topics import NewTopic
+from barnabas.broker.topics import TopicOutcome
 from barnabas.config.describe import describe_topic
+from barnabas.controller.topic_checks import TopicWish
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.model import ZERO_ID
 from barnabas.wire.headers import RequestHeader
@@ -25,67 +26,88 @@ from barnabas.wire.messages.topics import (
 )
 
 CLUSTER_METADATA = "__cluster_metadata"
+BY_ID_SINCE = 6
+DISABLED_SINCE = 3  # before, there was no code of its own for it
+
+
+# ---- CreateTopics
 
 
 async def create(
     parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, _: Connection
 ) -> CreateTopicsResponse:
-    counts = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in request.topics:
-        name = topic.name
-        count = counts[name]
-        await asyncio.sleep(0)  # others have their turn between two topics
+    refused = refuse_before_checking(parts, request)
+    wishes = [wish_of(topic) for topic in request.topics if topic.name not in refused]
+    outcomes: list[TopicOutcome] = []
+    if wishes:
         try:
-            if name == CLUSTER_METADATA:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is a name of Kafka's own")
-            if count > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is asked for {count} times")
-            results.append(await create_one(parts, topic, request))
-        except (RegistryError, StorageError) as error:
-            results.append(
-                CreatableTopicResult(
-                    name=name, error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=str(error)
-                )
+            outcomes = await parts.topics.create(
+                wishes, timeout_ms=request.timeout_ms, validate_only=request.validate_only
             )
         except ApiError as error:
-            results.append(
-                CreatableTopicResult(
-                    name=name, error_code=error.code, error_message=error.message or None
-                )
-            )
+            refused |= {wish.name: error for wish in wishes}
+        except (RegistryError, StorageError) as error:
+            why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            refused |= {wish.name: why for wish in wishes}
+    by_name = {outcome.name: outcome for outcome in outcomes}
+    results = []
+    for topic in request.topics:
+        error = refused.get(topic.name)
+        if error is None:
+            await asyncio.sleep(
+                0
+            )  # dozens of settings are told of each: others have their turn in between
+            results.append(created(parts, by_name[topic.name]))
+        else:
+            results.append(not_created(topic.name, error))
     return CreateTopicsResponse(topics=tuple(results))
 
 
-async def create_one(
-    parts: BrokerParts, topic: CreatableTopic, request: CreateTopicsRequest
-) -> CreatableTopicResult:
+def refuse_before_checking(parts: BrokerParts, request: CreateTopicsRequest) -> dict[str, ApiError]:
+    if not parts.controller.is_active:
+        error = ApiError(ErrorCode.NOT_CONTROLLER)
+        return {topic.name: error for topic in request.topics}
+    refused = {}
+    for name, count in Counter(topic.name for topic in request.topics).items():
+        why = None
+        if name == CLUSTER_METADATA:
+            why = f"'{name}' is a name of Kafka's own"
+        elif count > 1:
+            why = f"'{name}' is asked for {count} times"
+        if why is not None:
+            refused[name] = ApiError(ErrorCode.INVALID_REQUEST, why)
+    return refused
+
+
+def wish_of(topic: CreatableTopic) -> TopicWish:
     assignments = None
     if topic.assignments:
         # Of a partition that is assigned more than once the last assignment stands, as in Kafka.
         assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
-    checked = parts.topics.check(
-        NewTopic(
-            name=topic.name,
-            partitions=topic.num_partitions,
-            replication_factor=topic.replication_factor,
-            assignments=assignments,
-            configs={entry.name: entry.value for entry in topic.configs},
-        )
-    )
-    topic_id = ZERO_ID
-    if not request.validate_only:
-        topic_id = await parts.topics.create(checked)
-        if request.timeout_ms <= 0:
-            # Kafka's answer to who does not want to wait, although it is done.
-            return CreatableTopicResult(
-                name=topic.name, topic_id=topic_id, error_code=ErrorCode.REQUEST_TIMED_OUT
-            )
-    return CreatableTopicResult(
+    return TopicWish(
         name=topic.name,
-        topic_id=topic_id,
-        num_partitions=len(checked.replicas),
-        replication_factor=len(checked.replicas[0]),
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=assignments,
+        configs={entry.name: entry.value for entry in topic.configs},
+    )
+
+
+def not_created(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message or None
+    )
+
+
+def created(parts: BrokerParts, outcome: TopicOutcome) -> CreatableTopicResult:
+    if outcome.error is not None:
+        # Who did not wait long enough is told the id all the same.
+        return not_created(outcome.name, outcome.error)._replace(topic_id=outcome.topic_id)
+    return CreatableTopicResult(
+        name=outcome.name,
+        topic_id=outcome.topic_id,
+        num_partitions=len(outcome.replicas),
+        replication_factor=len(outcome.replicas[0]),
         configs=tuple(
             CreatableTopicConfigs(
                 name=entry.name,
@@ -94,9 +116,12 @@ async def create_one(
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in describe_topic(checked.overrides, parts.config)
+            for entry in describe_topic(outcome.overrides, parts.config)
         ),
     )
+
+
+# ---- DeleteTopics
 
 
 async def delete(
@@ -105,53 +130,54 @@ async def delete(
     version = header.api_version
     wanted = (
         request.topics
-        if version >= 6
+        if version >= BY_ID_SINCE
         else tuple(DeleteTopicState(name=name) for name in request.topic_names)
     )
-    if not parts.config.delete_topic_enable:
-        code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
-        return DeleteTopicsResponse(
-            responses=tuple(refused(topic, ApiError(code)) for topic in wanted)
-        )
-    if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
-        error = ApiError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, not both")
-        return DeleteTopicsResponse(responses=tuple(refused(topic, error) for topic in wanted))
-    results: list[DeletableTopicResult] = []
-    gone: set[str | None] = set()
-    for topic in wanted:
-        await asyncio.sleep(0)
-        if topic.name in gone:
-            # Asked for again in one request, it is told once more that it goes.
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+    error = refusal(parts, wanted, version)
+    if error is not None:
+        return DeleteTopicsResponse(responses=tuple(not_deleted(each, error) for each in wanted))
+    named = [name_of(parts, topic) for topic in wanted]
+    outcomes = await parts.topics.delete(
+        [name for name in named if isinstance(name, str)], timeout_ms=request.timeout_ms
+    )
+    results = []
+    for topic, name in zip(wanted, named, strict=True):
+        if isinstance(name, ApiError):
+            results.append(not_deleted(topic, name))
             continue
-        try:
-            result = await delete_one(parts, topic, request.timeout_ms)
-            results.append(result)
-            if not result.error_code:
-                gone.add(result.name)
-        except (RegistryError, StorageError) as error:
-            results.append(refused(topic, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
-        except ApiError as error:
-            results.append(refused(topic, error))
+        found = outcomes[name]
+        result = not_deleted(topic, found) if found is not None else DeletableTopicResult(name)
+        results.append(result._replace(name=name, topic_id=topic.topic_id))
     return DeleteTopicsResponse(responses=tuple(results))
 
 
-async def delete_one(
-    parts: BrokerParts, topic: DeleteTopicState, timeout_ms: int
-) -> DeletableTopicResult:
-    name, topic_id = topic.name, topic.topic_id
-    if name is None and topic_id == ZERO_ID:
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
+def refusal(
+    parts: BrokerParts, wanted: tuple[DeleteTopicState, ...], version: int
+) -> ApiError | None:
+    """Of the whole request."""
+    if not parts.controller.is_active:
+        return ApiError(ErrorCode.NOT_CONTROLLER)
+    if not parts.config.delete_topic_enable:
+        known = version >= DISABLED_SINCE
+        return ApiError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
+    if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
+        return ApiError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, not both")
+    return None
+
+
+def name_of(parts: BrokerParts, topic: DeleteTopicState) -> str | ApiError:
+    if topic.name is not None:
+        return topic.name
+    if topic.topic_id == ZERO_ID:
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
+    name = parts.metadata.names.get(topic.topic_id)
     if name is None:
-        name = parts.metadata.names.get(topic_id)
-        if name is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
-    await parts.topics.delete(name)
-    code = ErrorCode.REQUEST_TIMED_OUT if timeout_ms <= 0 else ErrorCode.NONE
-    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code)
+        why = f"there is no topic with id {topic.topic_id}"
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
+    return name
 
 
-def refused(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
+def not_deleted(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -1,0 +1,137 @@
+"""What becomes, at the start of a broker, of logs that no topic has.
+
+Usually they are set aside: their deletion had not reached the disk, or somebody copied them here, and either way they
+would be taken for the logs of the next topic of that name. With barnabas.adopt.logs they become topics instead: each is
+written into the registry under the id it brings, with this broker as its only replica, and goes on in its last leader
+epoch.
+
+Both are done before the broker registers, so that no controller hands out what is being looked at. Only a broker that
+is alone may adopt: another one may hold a replica of the same topic, with other records.
+"""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from barnabas.broker.topics import Topics
+from barnabas.errors import NoNode, RegistryError
+from barnabas.metadata import znodes
+from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.model import (
+    BrokerId,
+    ControllerEpoch,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicPartition,
+)
+from barnabas.storage.log import Log
+from barnabas.storage.log_manager import LogManager
+from barnabas.world.ports import Create, Op, SetData
+
+logger = logging.getLogger("barnabas.topics")
+
+FIRST_EPOCH = LeaderEpoch(0)
+
+
+# ---- adopting
+
+
+async def adopt_logs(
+    registry: RegistryClient, logs: LogManager, topics: Topics, broker_id: BrokerId
+) -> None:
+    others = [each for each in await registry.children(znodes.BROKER_IDS) if each != str(broker_id)]
+    if others:
+        logger.error("no logs are adopted, there are other brokers ids=%s", ",".join(others))
+        return
+    existing = frozenset(await registry.children(znodes.TOPICS))
+    epoch = await controller_epoch(registry)
+    found: dict[str, dict[int, Log]] = {}
+    for tp, log in sorted(logs.logs.items()):
+        if tp.topic not in existing and tp.topic not in INTERNAL_TOPICS:
+            found.setdefault(tp.topic, {})[tp.partition] = log
+    for name, partitions in found.items():
+        ids = {log.topic_id for log in partitions.values()}
+        is_whole = sorted(partitions) == list(range(len(partitions))) and len(ids) == 1
+        if what_is_wrong_with(name) or not is_whole:
+            listed = [*partitions]
+            logger.error("cannot adopt topic=%s, it is not whole partitions=%s", name, listed)
+            continue
+        topic_id = ids.pop() or topics.new_topic_id()
+        states = [
+            LeaderAndIsr(
+                leader=broker_id,
+                isr=(broker_id,),
+                leader_epoch=LeaderEpoch(max(log.epochs.latest, FIRST_EPOCH)),
+                controller_epoch=epoch,
+            )
+            for _, log in sorted(partitions.items())
+        ]
+        await write_topic(registry, name, topic_id, states)
+        logger.info("adopted topic=%s partitions=%d id=%s", name, len(partitions), topic_id)
+
+
+async def controller_epoch(registry: RegistryClient) -> ControllerEpoch:
+    """The last one there was: whoever is elected next has a larger one."""
+    try:
+        data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
+    except NoNode:
+        return ControllerEpoch(0)
+    return znodes.decode_controller_epoch(data)
+
+
+async def write_topic(
+    registry: RegistryClient, name: str, topic_id: UUID, states: list[LeaderAndIsr]
+) -> None:
+    """With the states of its partitions: to a controller it is a topic that has been led before."""
+    assignment = znodes.TopicAssignment(
+        topic_id=topic_id,
+        partitions={
+            index: znodes.ReplicaAssignment(replicas=state.isr)
+            for index, state in enumerate(states)
+        },
+    )
+    path, settings = znodes.topic_config_path(name), znodes.encode_config({})
+    left_over = await registry.exists(path) is not None
+    operations: list[Op] = [
+        SetData(path=path, data=settings) if left_over else Create(path=path, data=settings),
+        Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment)),
+        Create(path=znodes.partitions_path(name)),
+    ]
+    for index, state in enumerate(states):
+        tp = TopicPartition(name, index)
+        operations.append(Create(path=znodes.partition_path(tp)))
+        operations.append(Create(path=znodes.state_path(tp), data=znodes.encode_state(state)))
+    await registry.multi(operations)
+
+
+# ---- setting aside
+
+
+async def set_strays_aside(registry: RegistryClient, logs: LogManager) -> None:
+    """RegistryError if the registry cannot be asked: nothing is set aside on a guess."""
+    names = frozenset(await registry.children(znodes.TOPICS))
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in logs.logs:
+        by_topic.setdefault(tp.topic, []).append(tp)
+    for name, held in by_topic.items():
+        known = await partitions_of(registry, name) if name in names else frozenset()
+        for tp in held:
+            if known is not None and tp.partition not in known:
+                logger.warning("setting aside partition=%s, which no topic has", tp)
+                logs.set_aside(tp)
+
+
+async def partitions_of(registry: RegistryClient, name: str) -> frozenset[int] | None:
+    """None if its entry cannot be understood: then nobody knows which of its logs are needed."""
+    try:
+        data, _ = await registry.get(znodes.topic_path(name))
+    except NoNode:
+        return frozenset()
+    try:
+        return frozenset(znodes.decode_topic(name, data).partitions)
+    except RegistryError as error:
+        logger.error("leaving the logs of topic=%s alone error=%s", name, error)
+        return None
