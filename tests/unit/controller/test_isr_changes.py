@@ -1,0 +1,113 @@
+"""What a leader may change of its ISR, case by case, in the order they are decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.controller.context import ControllerContext
+from barnabas.controller.isr_changes import check_request, propose
+from barnabas.errors import ErrorCode
+from barnabas.model import BrokerEpoch, ControllerEpoch, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.alter_partition import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    BrokerState,
+)
+from tests.unit.controller.cluster import broker, held, ids, state
+
+P = TopicPartition("t", 0)
+
+
+def context(*, recovering: bool = False) -> ControllerContext:
+    made = ControllerContext()
+    made.epoch = ControllerEpoch(3)
+    for number in (1, 2, 3):
+        made.set_broker(broker(number), BrokerEpoch(100 + number))
+    made.add_topic("t")
+    made.set_assignment(P, held(1, 2, 3))
+    isr = [1] if recovering else [1, 2]
+    made.set_leadership(P, state(1, isr, epoch=5, version=7, recovering=recovering))
+    return made
+
+
+def proposal(
+    *isr: int,
+    epoch: int = 5,
+    version: int = 7,
+    recovering: bool = False,
+    broker_epochs: tuple[int, ...] | None = None,
+) -> AlterPartitionPartition:
+    epochs = broker_epochs or tuple(100 + each for each in isr)
+    return AlterPartitionPartition(
+        partition_index=0,
+        leader_epoch=epoch,
+        new_isr_with_epochs=tuple(map(BrokerState, isr, epochs)),
+        leader_recovery_state=int(recovering),
+        partition_epoch=version,
+    )
+
+
+def test_a_good_proposal_changes_the_isr_and_nothing_else() -> None:
+    before = context()
+    after = propose(before, P, proposal(1, 2, 3), 3)
+    assert isinstance(after, LeaderAndIsr)
+    assert after.isr == ids(1, 2, 3)
+    assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 5, 7)
+
+
+def test_the_same_again_is_answered_with_what_is() -> None:
+    made = context()
+    assert propose(made, P, proposal(1, 2, version=6), 3) is made.leadership[P]
+    assert propose(made, P, proposal(1, 2), 3) is made.leadership[P]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (proposal(1, 2, 3, version=8), ErrorCode.NOT_CONTROLLER),
+        (proposal(1, 2, 3, epoch=6), ErrorCode.NOT_CONTROLLER),
+        (proposal(1, 2, 3, epoch=6, version=6), ErrorCode.NOT_CONTROLLER),
+        (proposal(1, 2, 3, epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (proposal(1, 2, 3, version=6), ErrorCode.INVALID_UPDATE_VERSION),
+        (proposal(1, recovering=True), ErrorCode.INVALID_REQUEST),
+        (proposal(1, 2, 4, broker_epochs=(101, 102, 104)), ErrorCode.INELIGIBLE_REPLICA),
+        (proposal(1, 2, 3, broker_epochs=(101, 102, 99)), ErrorCode.INELIGIBLE_REPLICA),
+    ],
+)
+def test_each_refusal_has_its_code(asked: AlterPartitionPartition, code: ErrorCode) -> None:
+    assert propose(context(), P, asked, 3) is code
+
+
+def test_a_leader_in_recovery_stays_alone_until_it_has_recovered() -> None:
+    made = context(recovering=True)
+    assert propose(made, P, proposal(1, 2, recovering=True), 3) is ErrorCode.INVALID_REQUEST
+    recovered = propose(made, P, proposal(1), 3)
+    assert isinstance(recovered, LeaderAndIsr)
+    assert not recovered.recovering
+
+
+def test_a_broker_that_shuts_down_does_not_join() -> None:
+    made = context()
+    made.shutting_down_broker_ids.add(ids(3)[0])
+    assert propose(made, P, proposal(1, 2, 3), 3) is ErrorCode.INELIGIBLE_REPLICA
+    old = AlterPartitionPartition(
+        partition_index=0, leader_epoch=5, new_isr=(1, 2, 3), partition_epoch=7
+    )
+    assert propose(made, P, old, 2) is ErrorCode.INELIGIBLE_REPLICA
+    assert propose(made, P, old, 1) is ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def test_a_partition_nobody_knows() -> None:
+    unknown = TopicPartition("t", 9)
+    assert propose(context(), unknown, proposal(1), 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("who", "epoch"), [(1, 100), (1, 102), (9, 101)])
+def test_a_broker_of_yesterday_is_not_heard(who: int, epoch: int) -> None:
+    request = AlterPartitionRequest(broker_id=who, broker_epoch=epoch)
+    assert check_request(context(), request) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_broker_of_today_is() -> None:
+    request = AlterPartitionRequest(broker_id=1, broker_epoch=101)
+    assert check_request(context(), request) is ErrorCode.NONE

@@ -1,0 +1,189 @@
+"""The controller's hand in a real registry: fenced, in few transactions, and unafraid of what others wrote."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from barnabas.controller import store as store_module
+from barnabas.controller.decision import CreateState, Unreadable, UpdateState, WriteRefused
+from barnabas.controller.store import ControllerStore
+from barnabas.errors import ControllerMoved, NoNode
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import BrokerId, TopicPartition, ZnodeVersion
+from barnabas.world.clock import SystemClock
+from barnabas.world.ports import WatchEvent
+from barnabas.world.registry.embedded import EmbeddedRegistry
+from tests.unit.controller.cluster import broker, held, state, topic_id
+
+P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
+
+
+def ignore(_: WatchEvent) -> None:
+    pass
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[RegistryClient]:
+    embedded = EmbeddedRegistry(None, SystemClock())
+    client = RegistryClient(embedded, 18_000)
+    await client.open()
+    await registration.prepare(client)
+    yield client
+    await client.close()
+    await embedded.close()
+
+
+@pytest.fixture
+async def store(registry: RegistryClient) -> ControllerStore:
+    made = ControllerStore(registry, BrokerId(1), Random(7))
+    made.take_over(await made.elect(now_ms=1000))
+    topic = znodes.TopicAssignment(
+        topic_id=topic_id("t"), partitions={index: held(1, 2) for index in range(3)}
+    )
+    await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+    return made
+
+
+def create(partition: TopicPartition) -> CreateState:
+    return CreateState(partition=partition, state=state(1, [1, 2]))
+
+
+def update(partition: TopicPartition, version: int) -> UpdateState:
+    return UpdateState(
+        partition=partition,
+        state=state(2, [2], epoch=1),
+        expected_version=ZnodeVersion(version),
+    )
+
+
+async def test_a_fresh_cluster_has_epoch_1_and_the_next_controller_epoch_2(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    assert (await store.read_epoch()) == (1, 1)
+    await registry.delete(znodes.CONTROLLER)
+    won = await ControllerStore(registry, BrokerId(2), Random(1)).elect(now_ms=2000)
+    assert (won.epoch, won.version) == (2, 2)
+
+
+async def test_who_comes_second_is_told_so(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    with pytest.raises(ControllerMoved):
+        await ControllerStore(registry, BrokerId(2), Random(1)).elect(now_ms=2000)
+    assert (await store.read_epoch())[0] == 1
+
+
+async def test_states_are_created_with_their_parents_and_changed_by_version(
+    store: ControllerStore,
+) -> None:
+    assert await store.commit([create(P0), create(P1)]) == {P0: 0, P1: 0}
+    assert await store.commit([update(P0, 0), update(P1, 0)]) == {P0: 1, P1: 1}
+    read = await store.read_states([P0, P1, P2])
+    assert read == {P0: state(2, [2], epoch=1, version=1), P1: state(2, [2], epoch=1, version=1)}
+
+
+async def test_one_that_lost_a_race_does_not_fail_its_neighbours(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    await store.commit([create(P0), create(P1)])
+    await registry.set(znodes.state_path(P0), znodes.encode_state(state(1, [1])))
+    assert await store.commit([update(P0, 0), update(P1, 0), update(P2, 0)]) == {
+        P0: WriteRefused.BAD_VERSION,
+        P1: 1,
+        P2: WriteRefused.NO_NODE,
+    }
+
+
+async def test_what_a_crash_left_is_taken_up(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    """The parents of a state stand, or the state itself does."""
+    await registry.create(znodes.partitions_path("t"))
+    await registry.create(znodes.partition_path(P0))
+    assert await store.commit([create(P0), create(P1)]) == {P0: 0, P1: 0}
+    again = ControllerStore(registry, BrokerId(1), Random(7))
+    again.version = store.version
+    assert await again.commit([create(P1), create(P2)]) == {P1: WriteRefused.NODE_EXISTS, P2: 0}
+
+
+async def test_a_deposed_controller_writes_nothing(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    await registry.set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(2))
+    with pytest.raises(ControllerMoved):
+        await store.commit([create(P0)])
+    assert await registry.exists(znodes.partitions_path("t")) is None
+    with pytest.raises(ControllerMoved):
+        await store.delete_topic("t")
+    assert await registry.exists(znodes.topic_path("t")) is not None
+    await store.resign()
+    assert await registry.exists(znodes.CONTROLLER) is not None
+
+
+async def test_transactions_stay_small(
+    registry: RegistryClient, store: ControllerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "BATCH_BYTES_MAX", 2000)
+    many = [TopicPartition("t", index) for index in range(200)]
+    assert await store.commit([create(each) for each in many]) == dict.fromkeys(many, 0)
+    batches = list(store_module.batched([create(each) for each in many], store.ops_of))
+    assert len(batches) > 10
+    assert all(
+        sum(store_module.bytes_of(op) for _, ops in batch for op in ops) <= 2000
+        for batch in batches
+    )
+
+
+async def test_an_id_is_made_for_a_topic_that_has_none(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    written = b'{"version":1,"partitions":{"0":[1,2]}}'
+    await registry.create(znodes.topic_path("old"), written)
+    found = (await store.read_topics(["old"], ignore))["old"]
+    assert found.topic_id is not None
+    data, stat = await registry.get(znodes.topic_path("old"))
+    assert znodes.decode_topic("old", data).topic_id == found.topic_id
+    assert stat.version == 1
+    assert (await store.read_topics(["old"], ignore))["old"] == found
+
+
+async def test_nonsense_is_reported_and_left_out(
+    registry: RegistryClient, store: ControllerStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await registry.create(znodes.topic_path("bad"), b"not json")
+    await registry.create(f"{znodes.BROKER_IDS}/zwei")
+    await registry.create(znodes.broker_path(3), b"{}")
+    await registration.register(registry, broker(2), 1000)
+    await store.commit([create(P0)])
+    await registry.set(znodes.state_path(P0), b"[1]")
+    assert await store.read_topics(["bad", "gone"], ignore) == {}
+    assert list(await store.read_brokers(ignore)) == [2]
+    assert isinstance((await store.read_states([P0]))[P0], Unreadable)
+    for path in (
+        "/brokers/topics/bad",
+        "/brokers/ids/zwei",
+        "/brokers/ids/3",
+        "partitions/0/state",
+    ):
+        assert path in caplog.text
+
+
+async def test_a_topic_goes_with_all_its_znodes_and_the_marker_last(
+    registry: RegistryClient, store: ControllerStore
+) -> None:
+    await store.commit([create(P0), create(P1)])
+    await registry.create(znodes.topic_config_path("t"), znodes.encode_config({}))
+    await registry.create(znodes.delete_topic_path("t"))
+    await store.delete_topic("t")
+    for path in (
+        znodes.topic_path("t"),
+        znodes.topic_config_path("t"),
+        znodes.delete_topic_path("t"),
+    ):
+        with pytest.raises(NoNode):
+            await registry.get(path)
+    await store.delete_topic("t")  # nothing left is no error
