@@ -23,6 +23,7 @@ OPENS_REAL_DOORS = (
     "cluster.py",
     "local_cluster.py",
     "pytest_plugin.py",
+    "zookeeper_server.py",
 )
 BLOCKING_SOCKET = "client/blocking.py"
 BLOCKING = ("socket", "selectors", "time")

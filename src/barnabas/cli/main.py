@@ -35,6 +35,7 @@ COMMANDS = {
     "spark": ("barnabas.cli.spark:spark", "Open a PySpark shell with the topics as tables."),
     "up": ("barnabas.cli.up:up", "Start a cluster on this machine."),
     "broker": ("barnabas.cli.broker:broker", "Run one broker."),
+    "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
     "registry": (
         "barnabas.cli.registry:registry",
         "Look into the registry the cluster keeps its state in.",

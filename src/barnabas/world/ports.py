@@ -313,7 +313,7 @@ class RegistrySession(Protocol):
         ...
 
     async def abandon(self) -> None:
-        """As if this client had died: no goodbye. It hears nothing more, and the session expires when its time is over."""
+        """As if this client had died: it hears nothing more, says no goodbye, and its session expires in its time."""
         ...
 
 

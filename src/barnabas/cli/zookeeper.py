@@ -1,0 +1,80 @@
+"""`barnabas zookeeper`: a real ZooKeeper on this machine, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from barnabas.errors import AddressInUse, RegistryError
+from barnabas.zookeeper_server import ZooKeeperServers
+
+DEFAULT_DATA_DIRECTORY = "./barnabas-zookeeper"
+DEFAULT_PORT = 2181
+LOOK_AFTER_NODES_S = 0.5
+
+
+@click.command()
+@click.option(
+    "--nodes",
+    default="1",
+    type=click.Choice(["1", "3"]),
+    show_default=True,
+    help="Of three, one may fail.",
+)
+@click.option(
+    "--data",
+    default=DEFAULT_DATA_DIRECTORY,
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the znodes are kept.",
+)
+@click.option(
+    "--port",
+    default=DEFAULT_PORT,
+    type=click.IntRange(0, 65533),
+    show_default=True,
+    help="Of the first node, the others follow; 0 looks for free ones.",
+)
+def zookeeper(nodes: str, data: Path, port: int) -> None:
+    """Start a ZooKeeper on this machine, from the jars that PySpark brings."""
+    servers = ZooKeeperServers(data, int(nodes), port)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        servers.start()
+    except AddressInUse as error:
+        raise AddressInUse(f"{error} with --port") from None
+    try:
+        click.echo(greeting(servers))
+        while not stopping.wait(LOOK_AFTER_NODES_S):
+            look_after(servers)
+        click.echo("stopping ...", err=True)
+    finally:
+        servers.stop()
+
+
+def look_after(servers: ZooKeeperServers) -> None:
+    """A node that dies is told of once, and the last one ends the command."""
+    for node, process in list(servers.running.items()):
+        if process.poll() is not None:
+            servers.kill(node)
+            click.echo(f"node {node} has ended; see {servers.log_path(node)}", err=True)
+    if not servers.running:
+        raise RegistryError("", "no node of the ZooKeeper is left")
+
+
+def greeting(servers: ZooKeeperServers) -> str:
+    count = len(servers.nodes)
+    where = servers.connect_string
+    return f"""\
+ZooKeeper is up: {count} {"node" if count == 1 else "nodes"} at {where}, data in {servers.data}
+
+  Brokers   barnabas broker server.properties --override broker.id=1 --override zookeeper.connect={where}
+
+  Look      barnabas registry ls / --zookeeper {where}
+
+Ctrl-C stops it; the data stays."""

@@ -1,0 +1,118 @@
+"""Kazoo's side of the registry door: one thread per session, and how what it learns reaches the event loop.
+
+    event loop ── request ──► kazoo's queue ──► connection thread ◄──► ZooKeeper
+        ▲                                            │
+        └────────────── inbox, in order ◄────────────┘        answers, events and states, each where it came
+
+Kazoo would hand answers to one thread and events to another, and so lose their order: a session could read new data
+before it hears of the change. Here both are passed on by the thread that read them from the socket.
+
+Kazoo would also open a new session in silence where one has expired. Here a session that is over gets no further
+connection, and its thread ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.retry import RetryFailedError
+
+READABLE, WRITABLE = select.POLLIN, select.POLLOUT
+
+
+class Inbox:
+    """What a thread has to tell the loop, in its order. The loop is woken once for all that waits."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.lock = threading.Lock()
+        self.waiting: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self.is_loop_called = False
+
+    def put(self, tell: Callable[..., None], *arguments: object) -> None:
+        with self.lock:
+            self.waiting.append((tell, arguments))
+            if self.is_loop_called:
+                return
+            self.is_loop_called = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to listen
+            self.loop.call_soon_threadsafe(self.empty)
+
+    def empty(self) -> None:
+        with self.lock:
+            waiting, self.waiting = self.waiting, []
+            self.is_loop_called = False
+        for tell, arguments in waiting:
+            tell(*arguments)
+
+
+class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Runs every callback at once, on the connection thread; opens the connections; ends the thread."""
+
+    # Kazoo calls back at once, and queues nothing, where its handler says it is not running.
+    running = False
+
+    def __init__(self, connect_timeout_s: float) -> None:
+        super().__init__()
+        self.connect_timeout_s = connect_timeout_s
+        self.sleep_func = self.sleep
+        self.is_over = False
+        self.connection: socket.socket | None = None
+
+    def start(self) -> None:
+        """No workers."""
+
+    def stop(self) -> None:
+        """No workers."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+    def create_connection(self, *arguments: Any, **options: Any) -> socket.socket:
+        if self.is_over:
+            raise ConnectionAbortedError("the session is over")
+        # Kazoo would wait for one silent host as long as the whole session lasts.
+        options["timeout"] = self.connect_timeout_s
+        self.connection = super().create_connection(*arguments, **options)
+        return self.connection
+
+    def sleep(self, seconds: float) -> None:
+        """Between two attempts to connect."""
+        if self.is_over:
+            raise RetryFailedError("the session is over")
+        time.sleep(seconds)
+
+    def drop_connection(self) -> None:
+        """Without a goodbye, and without another connection."""
+        self.is_over = True
+        if self.connection is not None:
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+    def select(
+        self,
+        readers: Sequence[Any],
+        writers: Sequence[Any],
+        _: Sequence[Any],
+        timeout: float | None = None,
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Kazoo's own makes and throws away an epoll object each time, three times per request."""
+        poll = select.poll()
+        for reader in readers:
+            poll.register(reader, READABLE)
+        for writer in writers:
+            poll.register(writer, WRITABLE)
+        ready = {number for number, _ in poll.poll(None if timeout is None else timeout * 1000)}
+        return (
+            [reader for reader in readers if reader.fileno() in ready],
+            [writer for writer in writers if writer.fileno() in ready],
+            [],
+        )
