@@ -16,10 +16,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config import TopicConfig
 from barnabas.controller.assignment import Replicas
 from barnabas.controller.topic_checks import (
     TopicDefaults,
@@ -43,7 +44,7 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import NO_LEADER, ZERO_ID
-from barnabas.world.ports import Check, Create, SetData, World
+from barnabas.world.ports import Check, Create, SetData
 
 logger = logging.getLogger("barnabas.topics")
 
@@ -76,15 +77,19 @@ class Known(NamedTuple):
 
 class Topics:
     def __init__(
-        self, world: World, registry: RegistryClient, metadata: MetadataCache, config: BrokerConfig
+        self,
+        registry: RegistryClient,
+        metadata: MetadataCache,
+        *,
+        defaults: TopicConfig,
+        new_topics: TopicDefaults,
+        random: Random,
     ) -> None:
         self.registry = registry
         self.metadata = metadata
-        self.random = world.random
-        self.defaults = config.topic_defaults()
-        self.new_topics = TopicDefaults(
-            partitions=config.num_partitions, replication_factor=config.default_replication_factor
-        )
+        self.defaults = defaults
+        self.new_topics = new_topics
+        self.random = random
         self.overrides: dict[str, Mapping[str, str]] = {}
         """What each topic sets for itself, over the broker's defaults."""
         self.created_automatically: dict[str, None] = {}
