@@ -1,7 +1,7 @@
 """Brokers of one cluster around a ZooKeeper ensemble, each a process of its own, children of this one.
 
     <data>/broker-<id>.properties    what it was told            <data>/broker-<id>.log    what it says
-    <data>/broker-<id>/              its logs
+    <data>/broker-<id>/              its logs                    <data>/zookeeper/         the server, if it is ours
 
 They die with their parent, even if that is killed. One that dies alone is told of, and the others go on.
 """
@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
@@ -23,6 +23,7 @@ from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.world.held_port import HeldPort
+from barnabas.zookeeper_server import ZooKeeperServers
 
 READY_SECONDS = 60.0
 LOOK_SECONDS = 0.05
@@ -47,8 +48,8 @@ class BrokerProcesses:
         """Without an ensemble to use, a ZooKeeper server is started, too."""
         check_shared(brokers, settings or {})
         self.data = data
-        self.zookeeper = zookeeper or ""
-        self.starts_zookeeper = zookeeper is None
+        self.zookeeper = zookeeper
+        self.servers = ZooKeeperServers(data / "zookeeper") if zookeeper is None else None
         self.host = host
         self.port = port
         self.settings = dict(settings or {})
@@ -72,7 +73,7 @@ class BrokerProcesses:
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{bracketed(self.host)}:{port}",
             "log.dirs": str(self.data / f"broker-{broker_id}"),
-            "zookeeper.connect": self.zookeeper,
+            **({"zookeeper.connect": self.zookeeper} if self.zookeeper else {}),
             **self.settings,
         }
 
@@ -83,6 +84,9 @@ class BrokerProcesses:
         """Returns when every broker's metadata shows all brokers and a controller."""
         try:
             self.data.mkdir(parents=True, exist_ok=True)
+            if self.servers is not None:
+                await asyncio.to_thread(self.servers.start)
+                self.zookeeper = self.servers.connect_string
             for number, broker_id in enumerate(self.ids):
                 held = HeldPort(self.host, self.port + number if self.port else 0)
                 self.ports[broker_id] = held
@@ -166,9 +170,11 @@ class BrokerProcesses:
             held.release()
         self.running.clear()
         self.ports.clear()
+        if self.servers is not None:
+            await asyncio.to_thread(self.servers.stop)
 
 
-def die_with(parent: int) -> object:
+def die_with(parent: int) -> Callable[[], None]:
     """What a child does before it becomes a broker: ask the kernel to be killed when this process ends."""
 
     def ask() -> None:

@@ -1,0 +1,352 @@
+"""Three brokers in this process, as their users play with them: killed, stopped, paused, and back again.
+
+Clients are the ones people use: confluent-kafka and kafka-python, knowing nothing of what happens to the brokers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaConsumer, TopicPartition
+
+from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.view import ClusterView, TopicView
+from barnabas.errors import ConfigError
+from tests.broker_process import eventually, free_port
+
+DEADLINE_S = 30.0
+QUIET = logging.getLogger("tests.librdkafka")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3) as running:
+        yield running
+
+
+# ---- what a client sees -------------------------------------------------------------------------------------------
+
+
+def view(cluster: LocalCluster, broker: int) -> ClusterView:
+    """The cluster as this one broker describes it."""
+    with Cluster(cluster.brokers[broker].address) as client:
+        return client.refresh(None)
+
+
+def create(cluster: LocalCluster, name: str, partitions: int = 1, replicas: int = 3) -> None:
+    with Cluster(cluster.bootstrap_servers) as client:
+        wanted = NewTopic(name=name, partitions=partitions, replication_factor=replicas)
+        (outcome,) = Admin(client).create_topics([wanted])
+        assert outcome.error is None, outcome.error
+
+
+def described(cluster: LocalCluster, name: str) -> TopicView:
+    with Cluster(cluster.bootstrap_servers) as client:
+        (topic,) = Admin(client).describe_topics([name])
+        return topic
+
+
+def is_whole(cluster: LocalCluster, name: str) -> bool:
+    return all(
+        not partition.is_offline and not partition.is_under_replicated
+        for partition in described(cluster, name).partitions
+    )
+
+
+class Writer:
+    """A producer that keeps what was acknowledged."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self.topic = topic
+        self.acknowledged: list[str] = []
+        self.producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "reconnect.backoff.max.ms": 200,
+                "topic.metadata.refresh.fast.interval.ms": 50,
+            },
+            logger=QUIET,
+        )
+
+    def write(self, *values: str) -> None:
+        for value in values:
+            self.producer.produce(self.topic, value, on_delivery=self.delivered)
+        assert self.producer.flush(DEADLINE_S) == 0
+
+    def delivered(self, error: object, message: object) -> None:
+        assert error is None, error
+        self.acknowledged.append(message.value().decode())  # type: ignore[attr-defined]
+
+
+def read_all(servers: str, topic: str, partitions: int = 1) -> list[str]:
+    consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+    with contextlib.closing(consumer):
+        assigned = [TopicPartition(topic, index) for index in range(partitions)]
+        consumer.assign(assigned)
+        consumer.seek_to_beginning(*assigned)
+        ends = consumer.end_offsets(assigned)
+        found: list[str] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while any(consumer.position(partition) < ends[partition] for partition in assigned):
+            assert time.monotonic() < deadline
+            for batch in consumer.poll(timeout_ms=500).values():
+                found += [record.value.decode() for record in batch]
+        return found
+
+
+# ---- ready ---------------------------------------------------------------------------------------------------------
+
+
+def test_when_it_is_ready_every_broker_shows_all_brokers_and_the_controller(
+    cluster: LocalCluster,
+) -> None:
+    assert list(cluster.brokers) == [1, 2, 3]
+    assert cluster.bootstrap_servers.count(",") == 2
+    for broker in cluster.brokers:
+        seen = view(cluster, broker)
+        assert sorted(seen.brokers) == [1, 2, 3]
+        assert seen.controller == cluster.controller_id
+
+
+def test_three_brokers_are_ready_in_half_a_second() -> None:
+    best = min(seconds_to_start() for _ in range(3))
+    assert best < 0.5
+
+
+def seconds_to_start() -> float:
+    began = time.perf_counter()
+    with LocalCluster(brokers=3):
+        return time.perf_counter() - began
+
+
+def test_brokers_listen_on_the_ports_that_follow_each_other() -> None:
+    port = free_port()
+    with LocalCluster(brokers=3, port=port) as cluster:
+        assert [broker.endpoint.port for broker in cluster.brokers.values()] == [
+            port,
+            port + 1,
+            port + 2,
+        ]
+
+
+def test_settings_that_cannot_be_shared_are_refused() -> None:
+    with pytest.raises(ConfigError, match="several brokers"):
+        LocalCluster(brokers=2, settings={"log.dirs": "/nowhere"})
+    with pytest.raises(ConfigError, match="at least one"):
+        LocalCluster(brokers=0)
+
+
+# ---- killed, stopped, started --------------------------------------------------------------------------------------
+
+
+def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None:
+    create(cluster, "letters")
+    writer = Writer(cluster.bootstrap_servers, "letters")
+    writer.write("one", "two")
+    leader = described(cluster, "letters").partitions[0].leader
+    cluster.brokers[leader].kill()
+    writer.write("three")
+    (partition,) = described(cluster, "letters").partitions
+    assert partition.leader != leader
+    assert leader not in partition.isr
+
+    cluster.brokers[leader].start()
+    eventually(lambda: is_whole(cluster, "letters"), "the killed broker is in sync again")
+    writer.write("four")
+    assert read_all(cluster.bootstrap_servers, "letters") == ["one", "two", "three", "four"]
+    assert writer.acknowledged == ["one", "two", "three", "four"]
+
+
+def test_when_the_controller_dies_another_creates_topics(cluster: LocalCluster) -> None:
+    first = cluster.controller_id
+    assert first is not None
+    create(cluster, "before")
+    cluster.brokers[first].kill()
+    eventually(lambda: cluster.controller_id not in (None, first), "another controller")
+    create(cluster, "after", replicas=2)
+    assert described(cluster, "after").partitions[0].leader in cluster.brokers.keys() - {first}
+
+    cluster.brokers[first].start()
+    assert cluster.controller_id != first
+    assert sorted(view(cluster, first).brokers) == [1, 2, 3]
+    assert "after" in view(cluster, first).topics
+
+
+def test_each_broker_in_turn_may_be_killed_and_come_back(cluster: LocalCluster) -> None:
+    create(cluster, "letters", partitions=3)
+    writer = Writer(cluster.bootstrap_servers, "letters")
+    for number in cluster.brokers:
+        writer.write(f"before {number}")
+        cluster.brokers[number].kill()
+        writer.write(f"without {number}")
+        cluster.brokers[number].start()
+        eventually(lambda: is_whole(cluster, "letters"), f"broker {number} is in sync")
+    found = read_all(cluster.bootstrap_servers, "letters", partitions=3)
+    assert sorted(found) == sorted(writer.acknowledged)
+    assert len(found) == 6
+
+
+def test_a_stopped_broker_hands_over_what_it_leads_first(cluster: LocalCluster) -> None:
+    create(cluster, "letters", partitions=6)
+    before = described(cluster, "letters")
+    leaving = before.partitions[0].leader
+    cluster.brokers[leaving].stop()
+    cluster.brokers[leaving].stop()
+    after = described(cluster, "letters")
+    assert all(partition.leader not in (-1, leaving) for partition in after.partitions)
+    cluster.brokers[leaving].start()
+    cluster.brokers[leaving].start()
+    eventually(lambda: is_whole(cluster, "letters"), "the broker that came back is in sync")
+
+
+def test_a_broker_keeps_its_address_and_its_data_over_restarts(cluster: LocalCluster) -> None:
+    create(cluster, "letters", replicas=1, partitions=3)
+    writer = Writer(cluster.bootstrap_servers, "letters")
+    writer.write(*(f"letter {number}" for number in range(20)))
+    addresses = {number: broker.address for number, broker in cluster.brokers.items()}
+    for broker in cluster.brokers.values():
+        broker.kill()
+        assert not broker.is_running
+        broker.start()
+    assert {number: broker.address for number, broker in cluster.brokers.items()} == addresses
+    eventually(lambda: is_whole(cluster, "letters"), "all partitions are led")
+    found = read_all(cluster.bootstrap_servers, "letters", partitions=3)
+    assert sorted(found) == sorted(writer.acknowledged)
+
+
+def test_all_brokers_may_die_and_come_back(tmp_path: Path) -> None:
+    with LocalCluster(brokers=3, data=tmp_path) as cluster:
+        create(cluster, "letters")
+        Writer(cluster.bootstrap_servers, "letters").write("one")
+        for broker in cluster.brokers.values():
+            broker.kill()
+        assert cluster.controller_id is None
+        for broker in cluster.brokers.values():
+            broker.start()
+        eventually(lambda: is_whole(cluster, "letters"), "all replicas are in sync")
+        assert read_all(cluster.bootstrap_servers, "letters") == ["one"]
+
+
+def test_a_killed_broker_leaves_no_mark_of_a_clean_end(tmp_path: Path) -> None:
+    with LocalCluster(brokers=3, data=tmp_path) as cluster:
+        create(cluster, "letters")
+        cluster.brokers[1].kill()
+        cluster.brokers[2].stop()
+        marks = {path.parent.name for path in tmp_path.glob("broker-*/.kafka_cleanshutdown")}
+        assert marks == {"broker-2"}
+
+
+# ---- sessions that time out ----------------------------------------------------------------------------------------
+
+
+def test_a_killed_broker_whose_session_must_time_out_is_missed_only_then() -> None:
+    settings = {"zookeeper.session.timeout.ms": 1000}
+    with LocalCluster(brokers=3, settings=settings) as cluster:
+        victim = next(each for each in cluster.brokers if each != cluster.controller_id)
+        witness = next(each for each in cluster.brokers if each != victim)
+        began = time.monotonic()
+        cluster.brokers[victim].kill(expire=False)
+        assert victim in view(cluster, witness).brokers
+        eventually(lambda: victim not in view(cluster, witness).brokers, "its session times out")
+        assert time.monotonic() - began >= 0.9
+
+
+def test_a_broker_killed_without_a_word_may_come_back_before_it_is_missed() -> None:
+    settings = {"zookeeper.session.timeout.ms": 1000}
+    with LocalCluster(brokers=3, settings=settings) as cluster:
+        create(cluster, "letters")
+        victim = described(cluster, "letters").partitions[0].leader
+        cluster.brokers[victim].kill(expire=False)
+        cluster.brokers[victim].start()
+        eventually(lambda: is_whole(cluster, "letters"), "all replicas are in sync")
+        Writer(cluster.bootstrap_servers, "letters").write("one")
+        assert read_all(cluster.bootstrap_servers, "letters") == ["one"]
+
+
+# ---- paused --------------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_broker_answers_nobody_and_goes_on_afterwards(cluster: LocalCluster) -> None:
+    broker = cluster.brokers[2]
+    broker.pause()
+    broker.pause()
+    assert broker.is_paused
+    assert broker.is_running
+    with Cluster(broker.address, timeout_s=0.3) as client, pytest.raises(Exception, match="time"):
+        client.refresh([])
+    broker.resume()
+    broker.resume()
+    assert not broker.is_paused
+    assert sorted(view(cluster, 2).brokers) == [1, 2, 3]
+
+
+def test_a_leader_that_is_paused_for_too_long_is_replaced_and_comes_back_as_a_follower() -> None:
+    settings = {"zookeeper.session.timeout.ms": 500}
+    with LocalCluster(brokers=3, settings=settings) as cluster:
+        create(cluster, "letters")
+        writer = Writer(cluster.bootstrap_servers, "letters")
+        writer.write("one")
+        leader = described(cluster, "letters").partitions[0].leader
+        others = [broker for each, broker in cluster.brokers.items() if each != leader]
+        cluster.brokers[leader].pause()
+
+        def leader_now() -> int:
+            with Cluster([broker.address for broker in others]) as client:
+                return client.refresh(["letters"]).topic("letters").partitions[0].leader
+
+        eventually(lambda: leader_now() not in (-1, leader), "another leads")
+        writer.write("two")
+        cluster.brokers[leader].resume()
+        eventually(lambda: is_whole(cluster, "letters"), "it is in sync again")
+        assert sorted(view(cluster, leader).brokers) == [1, 2, 3]
+        writer.write("three")
+        assert read_all(cluster.bootstrap_servers, "letters") == ["one", "two", "three"]
+
+
+def test_a_controller_that_is_paused_for_too_long_is_deposed() -> None:
+    settings = {"zookeeper.session.timeout.ms": 500}
+    with LocalCluster(brokers=3, settings=settings) as cluster:
+        first = cluster.controller_id
+        assert first is not None
+        cluster.brokers[first].pause()
+        eventually(lambda: cluster.controller_id not in (None, first), "another controller")
+        second = cluster.controller_id
+        cluster.brokers[first].resume()
+        eventually(
+            lambda: (
+                view(cluster, first).controller == second
+                and sorted(view(cluster, first).brokers) == [1, 2, 3]
+            ),
+            "the old one knows the new one",
+        )
+        create(cluster, "letters")
+
+
+def test_a_paused_broker_may_be_killed_or_stopped(cluster: LocalCluster) -> None:
+    cluster.brokers[1].pause()
+    cluster.brokers[1].kill()
+    cluster.brokers[2].pause()
+    cluster.brokers[2].stop()
+    with pytest.raises(RuntimeError, match="broker 2 does not run"):
+        cluster.brokers[2].pause()
+    for number in (1, 2):
+        cluster.brokers[number].start()
+    create(cluster, "letters")
+
+
+def test_a_cluster_stops_whatever_became_of_its_brokers() -> None:
+    with LocalCluster(brokers=3) as cluster:
+        cluster.brokers[1].kill(expire=False)
+        cluster.brokers[2].pause()
+    assert not any(broker.is_running for broker in cluster.brokers.values())
