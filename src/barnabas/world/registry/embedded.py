@@ -358,9 +358,6 @@ class EmbeddedSession:
             await self.registry.end(self, tell=False)
 
     async def abandon(self) -> None:
-        self.registry.abandon(self)
-
-    async def abandon(self) -> None:
         """As if this client had died: the session ends when its timeout has passed."""
         self.registry.abandon(self)
 
