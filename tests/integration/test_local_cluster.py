@@ -9,7 +9,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.errors import ConfigError
+from barnabas.errors import AddressInUse, ConfigError
 
 
 def topics(servers: str) -> list[str]:
@@ -56,3 +56,34 @@ def test_settings_may_be_numbers_and_booleans() -> None:
         pass
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         LocalCluster(settings={"num.partitions": "three"})
+
+
+def test_one_broker_may_be_killed_and_started_again(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        servers = cluster.bootstrap_servers
+        create(servers, "orders")
+        assert cluster.controller_id == 1
+        cluster.brokers[1].kill()
+        assert cluster.controller_id is None
+        cluster.brokers[1].kill()
+        cluster.brokers[1].start()
+        assert cluster.bootstrap_servers == servers
+        assert topics(servers) == ["orders"]
+
+
+def test_a_broker_of_a_cluster_that_does_not_run_cannot_be_started() -> None:
+    cluster = LocalCluster()
+    with pytest.raises(RuntimeError, match="not running"):
+        cluster.brokers[1].start()
+    with cluster:
+        assert repr(cluster.brokers[1]).endswith("running>")
+    assert repr(cluster.brokers[1]).endswith("down>")
+
+
+def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind() -> None:
+    with LocalCluster() as first:
+        port = first.brokers[1].endpoint.port
+        second = LocalCluster(port=port)
+        with pytest.raises(AddressInUse, match=str(port)):
+            second.start()
+        assert not second.data.exists()

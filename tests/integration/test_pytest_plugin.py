@@ -60,6 +60,30 @@ def test_each_test_gets_its_own_topic_on_one_cluster(pytester: pytest.Pytester) 
     pytester.runpytest_subprocess(*ARGUMENTS).assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize("how", ["option", "setting"])
+def test_the_cluster_has_as_many_brokers_as_asked_for(pytester: pytest.Pytester, how: str) -> None:
+    pytester.makepyfile(
+        """
+        def test_it(barnabas_cluster, barnabas_topic):
+            assert list(barnabas_cluster.brokers) == [1, 2, 3]
+            barnabas_cluster.brokers[barnabas_cluster.controller_id].kill()
+        """
+    )
+    arguments = list(ARGUMENTS)
+    if how == "option":
+        arguments += ["--barnabas-brokers", "3"]
+    else:
+        pytester.makeini("[pytest]\nbarnabas_brokers = 3\n")
+    pytester.runpytest_subprocess(*arguments).assert_outcomes(passed=1)
+
+
+def test_a_number_of_brokers_that_is_none_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nbarnabas_brokers = many\n")
+    pytester.makepyfile("def test_it(barnabas_cluster): pass")
+    shown = pytester.runpytest_subprocess(*ARGUMENTS).stdout.str()
+    assert "barnabas_brokers = many: not a number of brokers" in shown
+
+
 def test_the_cluster_is_gone_with_its_directory_after_the_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

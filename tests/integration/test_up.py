@@ -1,0 +1,191 @@
+"""`barnabas up` with several brokers: in one process, and a process each around ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from barnabas.errors import ConfigError
+from barnabas.zookeeper_server import ZooKeeperServers, class_path, runnable_java
+from tests.broker_process import COMMAND, STOP_SECONDS, eventually, run
+from tests.child_process import ENVIRONMENT
+
+
+def have_zookeeper() -> bool:
+    try:
+        runnable_java()
+        class_path()
+    except ConfigError:
+        return False
+    return True
+
+
+needs_zookeeper = pytest.mark.skipif(
+    not have_zookeeper(), reason="a ZooKeeper needs Java and PySpark"
+)
+
+
+class Up:
+    """A running `barnabas up`."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self.process = process
+        self.errors = errors
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.match(r"Barnabas is up: (\d+) brokers? at (\S+), data in (.+)", line)
+        assert found, f"{line!r}\n{errors.read_text()}"
+        self.brokers = int(found[1])
+        self.servers = found[2]
+
+    def children(self) -> list[psutil.Process]:
+        """The broker processes, by id."""
+        brokers = [
+            child
+            for child in psutil.Process(self.process.pid).children()
+            if "barnabas.cli.main" in child.cmdline()
+        ]
+        return sorted(brokers, key=lambda child: child.cmdline()[-1])
+
+
+@contextmanager
+def up(tmp_path: Path, *arguments: str) -> Iterator[Up]:
+    errors = tmp_path / "errors"
+    with errors.open("w") as stream:
+        process = subprocess.Popen(
+            [*COMMAND, "up", "--port=0", f"--data={tmp_path / 'data'}", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=stream,
+            text=True,
+            env=ENVIRONMENT,
+        )
+    try:
+        yield Up(process, errors)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def stop(running: Up) -> int:
+    running.process.send_signal(signal.SIGTERM)
+    return running.process.wait(STOP_SECONDS)
+
+
+def brokers_seen(servers: str) -> list[int]:
+    with Cluster(servers) as cluster:
+        return sorted(cluster.refresh([]).brokers)
+
+
+def leaders(servers: str, topic: str) -> list[int]:
+    with Cluster(servers) as cluster:
+        (found,) = Admin(cluster).describe_topics([topic])
+        return [partition.leader for partition in found.partitions]
+
+
+def test_three_brokers_run_in_one_process_and_stop_in_order(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=3", "--topic=orders:6:3", "--topic=orders:6:3") as running:
+        assert running.brokers == 3
+        assert running.servers.count(",") == 2
+        assert not running.children()
+        for address in running.servers.split(","):
+            assert brokers_seen(address) == [1, 2, 3]
+        assert set(leaders(running.servers, "orders")) == {1, 2, 3}
+        with Cluster(running.servers) as cluster, Producer(cluster) as producer:
+            producer.send("orders", b"hello")
+            assert producer.flush()
+        assert stop(running) == 0
+    clean = sorted((tmp_path / "data").glob("broker-*/.kafka_cleanshutdown"))
+    assert [path.parent.name for path in clean] == ["broker-1", "broker-2", "broker-3"]
+
+
+def test_a_cluster_goes_on_where_it_was(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
+        assert stop(running) == 0
+    with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
+        eventually(lambda: -1 not in leaders(running.servers, "orders"), "all partitions are led")
+
+
+@needs_zookeeper
+def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=3", "--with-zookeeper", "--topic=orders:3:3") as running:
+        assert running.brokers == 3
+        first, second, third = running.children()
+        assert brokers_seen(running.servers) == [1, 2, 3]
+        assert (tmp_path / "data" / "broker-2.properties").is_file()
+        second.send_signal(signal.SIGKILL)
+        eventually(lambda: "broker 2 was ended by SIGKILL" in running.errors.read_text(), "told")
+        assert running.process.poll() is None
+        assert f"barnabas broker {tmp_path}/data/broker-2.properties" in running.errors.read_text()
+        survivors = ",".join(running.servers.split(",")[::2])
+        eventually(
+            lambda: set(leaders(survivors, "orders")) <= {1, 3}, "the others lead", seconds=40
+        )
+        assert stop(running) == 0
+        psutil.wait_procs([first, third], timeout=10)
+        assert not first.is_running()
+        assert not third.is_running()
+
+
+@needs_zookeeper
+def test_brokers_die_with_the_process_that_started_them(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=2", "--with-zookeeper") as running:
+        everyone = psutil.Process(running.process.pid).children(recursive=True)
+        assert len(running.children()) == 2
+        os.kill(running.process.pid, signal.SIGKILL)
+        _, alive = psutil.wait_procs(everyone, timeout=10)
+        assert not alive
+
+
+@needs_zookeeper
+def test_a_given_ensemble_is_used_below_its_chroot(tmp_path: Path) -> None:
+    servers = ZooKeeperServers(tmp_path / "zookeeper")
+    servers.start()
+    try:
+        connect = f"{servers.connect_string}/play"
+        with up(tmp_path, f"--zookeeper={connect}", "--brokers=2") as running:
+            assert brokers_seen(running.servers) == [1, 2]
+            listed = run("registry", "ls", "/brokers/ids", "--zookeeper", connect)
+            assert listed.stdout == "[1, 2]\n", listed.stderr
+            assert stop(running) == 0
+    finally:
+        servers.stop()
+
+
+@needs_zookeeper
+def test_brokers_that_cannot_start_are_told_with_their_last_words(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "broker-1").write_text("a file, not a directory")
+    ended = run("up", "--with-zookeeper", "--port=0", f"--data={tmp_path / 'data'}")
+    assert ended.returncode == 1
+    assert "broker 1 ended with exit code" in ended.stderr
+    assert "broker-1.log" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--brokers=0"], "0 is not in the range"),
+        (["--with-zookeeper", "--zookeeper=here:2181"], "--with-zookeeper"),
+        (["--brokers=3", "--port=65534"], "--port"),
+        (["--brokers=3", "--override=broker.id=7"], "broker.id"),
+        (["--topic=orders:x"], "orders:6:1"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    ended = run("up", f"--data={tmp_path}", *arguments)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
