@@ -23,6 +23,8 @@ from tests.child_process import ENVIRONMENT
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
+# Who lists topics, measures, or compares with Kafka wants those of the test alone.
+QUIET = {"barnabas.history.topic.enable": "false"}
 
 
 def chosen_seed() -> int:
@@ -81,7 +83,7 @@ class BrokerProcess:
     ) -> None:
         self.data = data
         self.descriptors_max = descriptors
-        self.settings = dict(settings or {})
+        self.settings = {**QUIET, **(settings or {})}
         self.port = free_port()
         self.log_path = data.with_name(data.name + ".log")
         self.process: subprocess.Popen[str] | None = None

@@ -127,6 +127,8 @@ class StateLog:
                 await self.publish_outbox()
             except StorageError as error:
                 self.complain("cannot read or mark the state changes", error)
+                self.wake.set()
+                await asyncio.sleep(RETRY_S[1])
 
     async def publish_outbox(self) -> None:
         while (chunk := self.outbox.unpublished(BATCH_BYTES)) is not None:
