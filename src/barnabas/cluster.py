@@ -224,8 +224,8 @@ class ClusterBroker:
             life.door.is_shut = True
             sessions = list(life.door.sessions)
             keeper.call(lambda: [registry.abandon(session) for session in sessions])
-            life.thread.go_on(first=life.network.drop)
-            life.thread.call(life.network.drop)
+            life.thread.go_on(first=life.fall_silent)
+            life.thread.call(life.fall_silent)
             if expire:
                 for session in sessions:
                     registry.time_out(session)
@@ -309,6 +309,12 @@ class Life:
     def metadata(self) -> MetadataCache:
         assert self.broker.router is not None
         return self.broker.router.parts.metadata
+
+    def fall_silent(self) -> None:
+        """Whatever still runs, nobody hears of it: neither those at the other end nor a later reader of the history."""
+        self.network.drop()
+        if self.broker.state_log is not None:
+            self.broker.state_log.close()
 
     def end(self) -> None:
         self.thread.end()

@@ -94,6 +94,7 @@ class StateLog:
         self.is_published = is_published
         self.outbox = Outbox(world.disk, directory, world.clock)
         self.wake = asyncio.Event()
+        self.is_closed = False
         self.complaint = Seldom(COMPLAINT_INTERVAL_S)
         self.connection: BrokerConnection | None = None
         self.connected_to: Broker | None = None
@@ -104,12 +105,14 @@ class StateLog:
         self.wake.set()
 
     def record(self, changes: Sequence[StateChange]) -> None:
-        if changes:
+        if changes and not self.is_closed:
             self.outbox.append(changes)
             self.wake.set()
 
     def close(self) -> None:
-        """What is not published yet is published by the next run."""
+        """What is not published yet is published by the next run. Nothing is recorded any more: who closes this before
+        the controller has ended wants it to die without a word."""
+        self.is_closed = True
         self.disconnect()
         self.outbox.close()
 

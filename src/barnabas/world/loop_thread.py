@@ -22,6 +22,9 @@ class LoopThread:
     """Runs from its construction until `end()`."""
 
     def __init__(self, name: str) -> None:
+        self.loop: asyncio.AbstractEventLoop
+        self.main: asyncio.Task[None] | None
+        self.ending: asyncio.Event
         self.gate: threading.Event | None = None
         self.first: Callable[[], object] | None = None
         started: Future[None] = Future()
