@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import signal
 
+from tests.zookeeper import chroot, shared_zookeeper
+
+__all__ = ("chroot", "shared_zookeeper")  # fixtures for all
+
 # A shell that starts this run in the background has it ignore interruptions, and every process started here would too;
 # some of them are to be interrupted.
 signal.signal(signal.SIGINT, signal.default_int_handler)

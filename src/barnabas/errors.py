@@ -444,6 +444,10 @@ class ControllerMoved(RegistryError):
     """Another broker is in charge by now: whatever was about to be done must not be."""
 
 
+class RegistryUnreachable(RegistryError):
+    """No server of the registry answered in time."""
+
+
 class MultiFailed(RegistryError):
     """A transaction was refused as a whole because of one operation."""
 

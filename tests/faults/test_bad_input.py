@@ -64,7 +64,7 @@ def test_wrong_usage_is_told_in_one_line_before_anything_is_made(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("broker.id=1\nzookeeper.connect=localhost:2181\n", "ZooKeeper ensemble cannot be used"),
+        ("broker.id=1\nzookeeper.connect=localhost:x\n", "is not host:port,…/chroot"),
         ("log.dirs=/nowhere\n", "choose a number, as in broker.id=1"),
         ("broker.id=1\nnum.partitions=x\n", "num.partitions"),
         ("broker.id=1\nno.such.thing=1\n", "no.such.thing: no such broker setting"),

@@ -17,6 +17,7 @@ from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
 from barnabas.world.descriptors import raise_descriptor_limit
 from barnabas.world.registry.embedded import EmbeddedRegistry
+from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
 logger = logging.getLogger("barnabas.broker")
 
@@ -37,11 +38,6 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
-    if "zookeeper.connect" in settings.properties:
-        raise ConfigError(
-            "zookeeper.connect",
-            "a ZooKeeper ensemble cannot be used yet; leave it out to run with the embedded registry",
-        )
     if settings.broker_id < 0:
         raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
     asyncio.run(run(settings))
@@ -49,14 +45,8 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
 
 async def run(settings: BrokerConfig) -> None:
     stopping = stop_on_signals()
-    registry = EmbeddedRegistry(settings.registry_dir, SystemClock())
-    await registry.open()
+    registry = await open_registry(settings)
     try:
-        logger.info(
-            "embedded registry directory=%s: no other process can join this cluster; several brokers "
-            "need a ZooKeeper ensemble (zookeeper.connect), which this version cannot use yet",
-            settings.registry_dir,
-        )
         running = Broker(settings, real_world(registry, settings))
         await running.start()
         try:
@@ -66,6 +56,28 @@ async def run(settings: BrokerConfig) -> None:
             close_doors(running.world)
     finally:
         await registry.close()
+
+
+async def open_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
+    """The ensemble that zookeeper.connect names, else one of this process alone."""
+    if settings.zookeeper_connect is not None:
+        timeout_ms = settings.zookeeper_connection_timeout_ms
+        logger.info("ZooKeeper connect=%s", settings.zookeeper_connect)
+        return ZooKeeperRegistry(
+            settings.zookeeper_connect,
+            connection_timeout_ms=(
+                settings.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms
+            ),
+            in_flight_max=settings.zookeeper_max_in_flight_requests,
+        )
+    registry = EmbeddedRegistry(settings.registry_dir, SystemClock())
+    await registry.open()
+    logger.info(
+        "embedded registry directory=%s: no other process can join this cluster; for brokers in several "
+        "processes start a ZooKeeper (`barnabas zookeeper`) and name it in zookeeper.connect",
+        settings.registry_dir,
+    )
+    return registry
 
 
 def read_file(path: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """barnabas registry: look into the znode tree, the way zkCli shows it.
 
 It reads the files of the embedded registry directly, so it works beside a running broker, without one, and when a
-broker cannot be reached.
+broker cannot be reached; or it asks a ZooKeeper.
 """
 
 from __future__ import annotations
@@ -12,24 +12,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from barnabas.cli.output import Output, note, printable, show
-from barnabas.errors import BarnabasError, NoNode
+from barnabas.cli.registry_sources import SeenChange, Source, source
+from barnabas.errors import BarnabasError, ConfigError, NoNode
 
 if TYPE_CHECKING:
     from barnabas.world.ports import ZnodeStat
-    from barnabas.world.registry.reader import PastChange, Reader
-    from barnabas.world.registry.tree import Tree
 
 DEFAULT_DATA_DIRECTORY = (
     "./barnabas-data"  # where `barnabas up` keeps everything unless told otherwise
 )
-REGISTRY_DIRECTORY = "registry"  # below the data directory
-POLL_S = 0.05
 INTERRUPTED = 130
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,6 +53,11 @@ def common(command: Command) -> Command:
             show_default=True,
             help="The data directory of `barnabas up`.",
         ),
+        click.option(
+            "--zookeeper",
+            metavar="HOST:PORT,…",
+            help="Look into this ZooKeeper instead, as zookeeper.connect names it.",
+        ),
         click.argument("path", default="/"),
     ):
         command = decorate(command)
@@ -67,16 +68,17 @@ def common(command: Command) -> Command:
 @common
 @click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
 @click.option("-R", "recursive", is_flag=True, help="List everything beneath, too.")
-def ls(path: str, data: str, output: str, with_stat: bool, recursive: bool) -> None:
+def ls(
+    path: str, data: str, zookeeper: str | None, output: str, with_stat: bool, recursive: bool
+) -> None:
     """List the children of a node."""
-    with reading(data) as reader:
-        tree = reader.tree()
-        stat = tree.node(path).stat()
+    with reading(data, zookeeper) as found:
+        _, stat = found.get(path)
         if recursive:
-            found = list(beneath(tree, path))
-            show(Output(output), found, lambda: "\n".join(found))
+            paths = list(beneath(found, path))
+            show(Output(output), paths, lambda: "\n".join(paths))
             return
-        children = tree.children(path)
+        children = found.children(path)
     document: dict[str, Any] = {"path": path, "children": children}
     text = f"[{', '.join(children)}]"
     if with_stat:
@@ -88,67 +90,54 @@ def ls(path: str, data: str, output: str, with_stat: bool, recursive: bool) -> N
 @registry.command()
 @common
 @click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
-def get(path: str, data: str, output: str, with_stat: bool) -> None:
+def get(path: str, data: str, zookeeper: str | None, output: str, with_stat: bool) -> None:
     """Show the data of a node."""
-    with reading(data) as reader:
-        node = reader.tree().node(path)
-    content = node.data.decode("utf-8", "backslashreplace")
-    document: dict[str, Any] = {"path": path, "data": content if node.data else None}
+    with reading(data, zookeeper) as found:
+        content_bytes, stat = found.get(path)
+    content = content_bytes.decode("utf-8", "backslashreplace")
+    document: dict[str, Any] = {"path": path, "data": content or None}
     # Kafka's nodes without content hold null, and that is what zkCli shows for them.
     text = content or "null"
     if sys.stdout.isatty():
         text = printable(text)
     if with_stat:
-        document["stat"] = stat_document(node.stat())
-        text += "\n" + stat_text(node.stat())
+        document["stat"] = stat_document(stat)
+        text += "\n" + stat_text(stat)
     show(Output(output), document, lambda: text)
 
 
 @registry.command()
 @common
-def stat(path: str, data: str, output: str) -> None:
+def stat(path: str, data: str, zookeeper: str | None, output: str) -> None:
     """Show when and by which transactions a node was made and changed."""
-    with reading(data) as reader:
-        found = reader.tree().node(path).stat()
+    with reading(data, zookeeper) as source:
+        _, found = source.get(path)
     show(Output(output), stat_document(found), lambda: stat_text(found))
 
 
 @registry.command()
 @common
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many changes.")
-def watch(path: str, data: str, output: str, count: int | None) -> None:
+def watch(path: str, data: str, zookeeper: str | None, output: str, count: int | None) -> None:
     """Follow changes to a node and everything beneath it, until Ctrl-C."""
     try:
-        with reading(data) as reader:
-            reader.tree().node(path)  # a path mistyped would be watched in silence for ever
-            last = reader.last_change()
-            note(f"Watching {path}; Ctrl-C stops.")
-            for number, change in enumerate(follow(reader, path, last), 1):
-                print(change_line(change, Output(output)), flush=True)
+        with reading(data, zookeeper) as found:
+            for number, change in enumerate(found.follow(path)):
+                if change is None:
+                    note(f"Watching {path}; Ctrl-C stops.")
+                else:
+                    print(change_line(change, Output(output)), flush=True)
                 if number == count:
                     return
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-def follow(reader: Reader, path: str, last: int) -> Iterator[PastChange]:
-    """Every change at or beneath `path` after change number `last`."""
-    version = reader.data_version()
-    while True:
-        for change in reader.changes_after(last):
-            last = change.number
-            if path in ("/", change.path) or change.path.startswith(path + "/"):
-                yield change
-        while (now := reader.data_version()) == version:
-            time.sleep(POLL_S)
-        version = now
-
-
-def beneath(tree: Tree, path: str) -> Iterator[str]:
+def beneath(found: Source, path: str) -> Iterator[str]:
     """The node and all its descendants, each before its children."""
     yield path
-    for name in tree.children(path):
-        yield from beneath(tree, f"{path.rstrip('/')}/{name}")
+    for name in found.children(path):
+        yield from beneath(found, f"{path.rstrip('/')}/{name}")
 
 
 # ---- what things look like ----------------------------------------------------------------------------------
@@ -193,7 +182,7 @@ def date(time_ms: int) -> str:
     return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(time_ms / 1000))
 
 
-def change_line(change: PastChange, output: Output) -> str:
+def change_line(change: SeenChange, output: Output) -> str:
     moment = datetime.fromtimestamp(change.time_ms / 1000, UTC)
     written = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if output is Output.TEXT:
@@ -214,22 +203,13 @@ class Failure(click.ClickException):
 
 
 @contextmanager
-def reading(data: str) -> Iterator[Reader]:
-    # SQLite is loaded only when it is needed: `--help` and completion stay quick.
-    from barnabas.world.registry.reader import Reader
-
-    directory = Path(data, REGISTRY_DIRECTORY)
-    if not directory.is_dir():
-        raise Failure(
-            f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR"
-        )
+def reading(data: str, zookeeper: str | None) -> Iterator[Source]:
     try:
-        reader = Reader(str(directory))
-        try:
-            yield reader
-        finally:
-            reader.close()
+        with source(data, zookeeper) as found:
+            yield found
     except NoNode as error:
         raise Failure(f"Node does not exist: {error.path}") from error
+    except ConfigError as error:
+        raise Failure(error.why) from error
     except BarnabasError as error:
         raise Failure(str(error)) from error

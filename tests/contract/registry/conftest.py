@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
@@ -7,32 +8,50 @@ import pytest
 from barnabas.world.clock import SystemClock
 from barnabas.world.ports import RegistrySession
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
+from barnabas.world.registry.zookeeper import ZooKeeperRegistry, ZooKeeperSession
+from tests import zookeeper
 from tests.contract.registry.harness import Setup
+
+SESSION_TIMEOUT_MS = 6000
 
 
 async def embedded(path: str | None) -> AsyncIterator[Setup]:
     registry = EmbeddedRegistry(path, SystemClock())
 
     async def connect() -> RegistrySession:
-        return await registry.connect(6000)
+        return await registry.connect(SESSION_TIMEOUT_MS)
 
     async def expire(session: RegistrySession) -> None:
         await registry.expire(cast(EmbeddedSession, session))
 
-    yield Setup(connect=connect, expire=expire)
+    yield Setup(registry=registry, connect=connect, expire=expire)
+    await registry.close()
+
+
+async def in_zookeeper(connect_string: str) -> AsyncIterator[Setup]:
+    registry = ZooKeeperRegistry(connect_string, connection_timeout_ms=10_000)
+
+    async def connect() -> RegistrySession:
+        return await registry.connect(SESSION_TIMEOUT_MS)
+
+    async def expire(session: RegistrySession) -> None:
+        await asyncio.to_thread(zookeeper.expire, cast(ZooKeeperSession, session))
+
+    yield Setup(registry=registry, connect=connect, expire=expire)
     await registry.close()
 
 
 # A further kind of registry is one more name here: it must pass every test of this folder unchanged.
-KINDS: dict[str, Callable[[Path], AsyncIterator[Setup]]] = {
-    "embedded in memory": lambda _: embedded(None),
-    "embedded on disk": lambda directory: embedded(str(directory / "registry")),
+KINDS: dict[str, Callable[[pytest.FixtureRequest, Path], AsyncIterator[Setup]]] = {
+    "embedded in memory": lambda _, __: embedded(None),
+    "embedded on disk": lambda _, directory: embedded(str(directory / "registry")),
+    "ZooKeeper": lambda request, _: in_zookeeper(request.getfixturevalue("chroot")),
 }
 
 
 @pytest.fixture(params=list(KINDS))
 async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Setup]:
-    async for setup in KINDS[request.param](tmp_path):
+    async for setup in KINDS[request.param](request, tmp_path):
         yield setup
 
 

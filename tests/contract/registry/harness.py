@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from barnabas.world.ports import RegistrySession, WatchEvent, WatchKind
+from barnabas.world.ports import Registry, RegistrySession, WatchEvent, WatchKind
 
 DEADLINE_S = 20
 QUIET_S = 0.05
@@ -14,6 +14,7 @@ QUIET_S = 0.05
 class Setup:
     """An empty registry: how to get a session, and how to make one expire."""
 
+    registry: Registry
     connect: Callable[[], Awaitable[RegistrySession]]
     expire: Callable[[RegistrySession], Awaitable[None]]
 

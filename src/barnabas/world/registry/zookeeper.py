@@ -47,6 +47,7 @@ from barnabas.errors import (
     NoNode,
     NotEmpty,
     RegistryError,
+    RegistryUnreachable,
     SessionExpired,
 )
 from barnabas.world.ports import (
@@ -117,7 +118,7 @@ class ZooKeeperRegistry:
                 await session.make_root()
         except TimeoutError:
             await session.abandon()
-            raise RegistryError(
+            raise RegistryUnreachable(
                 "",
                 f"no ZooKeeper answers at {self.hosts} within {self.connection_timeout_ms} ms: "
                 "start one (`barnabas zookeeper`), or correct zookeeper.connect",

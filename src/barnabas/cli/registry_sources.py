@@ -1,0 +1,197 @@
+"""Where `barnabas registry` reads from: the files of an embedded registry, or a ZooKeeper.
+
+The files can be read beside a running broker, without one, and when a broker cannot be reached, and they remember
+every change. A ZooKeeper tells only of changes from now on, and by watches that fire once: what happens to one node
+twice within a round trip is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from barnabas.errors import ConfigError, NoNode
+
+if TYPE_CHECKING:
+    from barnabas.world.ports import RegistrySession, WatchEvent, ZnodeStat
+    from barnabas.world.registry.reader import Reader
+    from barnabas.world.registry.tree import Tree
+
+REGISTRY_DIRECTORY = "registry"  # below the data directory
+POLL_S = 0.05
+SESSION_TIMEOUT_MS = 10_000
+CONNECTION_TIMEOUT_MS = 10_000
+
+T = TypeVar("T")
+
+
+class SeenChange(NamedTuple):
+    """`kind` is created, changed or deleted; `zxid` is None where the registry does not tell it."""
+
+    zxid: int | None
+    time_ms: int
+    kind: str
+    path: str
+
+
+class Source(Protocol):
+    def get(self, path: str) -> tuple[bytes, ZnodeStat]: ...
+
+    def children(self, path: str) -> list[str]: ...
+
+    def follow(self, path: str) -> Iterator[SeenChange | None]:
+        """Every change at or beneath `path` from now on; first None, when it has begun."""
+        ...
+
+
+@contextmanager
+def source(data: str, zookeeper: str | None) -> Iterator[Source]:
+    if zookeeper is None:
+        with reader_of(data) as reader:
+            yield FilesSource(reader)
+        return
+    with asyncio.Runner() as runner:
+        found = ZooKeeperSource(zookeeper, runner)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@contextmanager
+def reader_of(data: str) -> Iterator[Reader]:
+    # SQLite is loaded only when it is needed: `--help` and completion stay quick.
+    from barnabas.world.registry.reader import Reader
+
+    directory = Path(data, REGISTRY_DIRECTORY)
+    if not directory.is_dir():
+        raise ConfigError(
+            "--data",
+            f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
+            "or a ZooKeeper with --zookeeper HOST:PORT",
+        )
+    reader = Reader(str(directory))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+class FilesSource:
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.tree: Tree = reader.tree()
+
+    def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        node = self.tree.node(path)
+        return node.data, node.stat()
+
+    def children(self, path: str) -> list[str]:
+        return self.tree.children(path)
+
+    def follow(self, path: str) -> Iterator[SeenChange | None]:
+        self.tree.node(path)  # a path mistyped would be watched in silence for ever
+        last = self.reader.last_change()
+        version = self.reader.data_version()
+        yield None
+        while True:
+            for change in self.reader.changes_after(last):
+                last = change.number
+                if path in ("/", change.path) or change.path.startswith(path + "/"):
+                    yield SeenChange(change.zxid, change.time_ms, change.kind, change.path)
+            while (now := self.reader.data_version()) == version:
+                time.sleep(POLL_S)
+            version = now
+
+
+class ZooKeeperSource:
+    """A session of its own; the loop runs only while something is asked."""
+
+    def __init__(self, connect_string: str, runner: asyncio.Runner) -> None:
+        # Kazoo, too, is loaded only when it is needed.
+        from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+        self.runner = runner
+        self.registry = ZooKeeperRegistry(
+            connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS
+        )
+        self.session: RegistrySession = self.run(self.registry.connect(SESSION_TIMEOUT_MS))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        return self.run(self.session.get(path))
+
+    def children(self, path: str) -> list[str]:
+        return self.run(self.session.children(path))
+
+    def follow(self, path: str) -> Iterator[SeenChange | None]:
+        watching = Watching(self.session)
+        self.run(watching.begin(path))
+        yield None
+        while True:
+            yield from self.run(watching.changes())
+
+    def close(self) -> None:
+        self.run(self.registry.close())
+
+
+class Watching:
+    """Knows every node at and beneath a path, and so what an event means."""
+
+    def __init__(self, session: RegistrySession) -> None:
+        self.session = session
+        self.versions: dict[str, tuple[int, int]] = {}  # czxid and mzxid of each node
+        self.events: list[WatchEvent] = []
+        self.more = asyncio.Event()
+
+    async def begin(self, path: str) -> None:
+        await self.session.get(path)
+        await self.look(path)
+
+    async def changes(self) -> list[SeenChange]:
+        """At least one, in the order they were heard of."""
+        found: list[SeenChange] = []
+        while not found:
+            await self.more.wait()
+            self.more.clear()
+            events, self.events = self.events, []
+            for event in events:
+                found += await self.look(event.path)
+        return found
+
+    def hear(self, event: WatchEvent) -> None:
+        self.events.append(event)
+        self.more.set()
+
+    async def look(self, path: str) -> list[SeenChange]:
+        """Compare a node and its children with what was known, watching them on; new children are looked at in turn."""
+        stat = await self.session.exists(path, self.hear)
+        if stat is None:
+            return self.forget(path)
+        found = []
+        before = self.versions.get(path)
+        self.versions[path] = (stat.czxid, stat.mzxid)
+        if before is None:
+            found.append(SeenChange(stat.czxid, stat.ctime_ms, "created", path))
+        elif before != (stat.czxid, stat.mzxid):
+            found.append(SeenChange(stat.mzxid, stat.mtime_ms, "changed", path))
+        try:
+            names = await self.session.children(path, self.hear)
+        except NoNode:
+            return found + self.forget(path)
+        for name in names:
+            child = f"{path.rstrip('/')}/{name}"
+            if child not in self.versions:
+                found += await self.look(child)
+        return found
+
+    def forget(self, path: str) -> list[SeenChange]:
+        if self.versions.pop(path, None) is None:
+            return []
+        return [SeenChange(None, time.time_ns() // 1_000_000, "deleted", path)]

@@ -1,0 +1,132 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from barnabas.errors import RegistryError
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import Broker, BrokerId, Endpoint
+from tests.contract.registry.harness import DEADLINE_S, Setup, eventually
+
+BROKER = Broker(
+    id=BrokerId(7), endpoints=(Endpoint(listener="PLAINTEXT", host="here", port=9092),), rack=None
+)
+PATH = "/brokers/ids/7"
+
+
+@pytest.fixture
+async def client(registry: Setup) -> AsyncIterator[RegistryClient]:
+    client = await opened(registry)
+    await registration.prepare(client)
+    yield client
+    await client.close()
+
+
+async def opened(registry: Setup, timeout_ms: int = 6000) -> RegistryClient:
+    client = RegistryClient(registry.registry, timeout_ms)
+    await client.open()
+    return client
+
+
+async def test_the_broker_epoch_is_the_transaction_that_made_the_entry(
+    client: RegistryClient,
+) -> None:
+    epoch = await registration.register(client, BROKER, 123, wait_s=0)
+    data, stat = await client.get(PATH)
+    assert epoch == stat.czxid
+    assert stat.ephemeral_owner == client.id
+    assert stat.version == 1  # created, then set, in one transaction: as Kafka does
+    assert stat.mzxid == stat.czxid
+    assert json.loads(data) == json.loads(znodes.encode_broker(BROKER, timestamp_ms=123))
+
+
+async def test_an_entry_of_the_own_session_is_a_lost_answer(client: RegistryClient) -> None:
+    first = await registration.register(client, BROKER, 123, wait_s=0)
+    assert await registration.register(client, BROKER, 123, wait_s=0) == first
+
+
+async def test_an_entry_of_a_former_session_is_replaced(
+    registry: Setup, client: RegistryClient
+) -> None:
+    former = await registry.connect()
+    client.session_ids.add(former.id)
+    _, left_behind = await former.create(PATH, b"{}", ephemeral=True)
+    epoch = await registration.register(client, BROKER, 123, wait_s=0)
+    assert epoch > left_behind.czxid
+    assert (await client.get(PATH))[1].ephemeral_owner == client.id
+
+
+async def test_an_entry_of_somebody_else_is_told_in_one_line(
+    registry: Setup, client: RegistryClient
+) -> None:
+    other = await opened(registry)
+    theirs = await registration.register(other, BROKER, 123, wait_s=0)
+    with pytest.raises(RegistryError, match="another broker is registered as 7") as failed:
+        await registration.register(client, BROKER, 123, wait_s=0.05)
+    assert "\n" not in str(failed.value)
+    assert (await client.get(PATH))[1].czxid == theirs
+    await other.close()
+
+
+async def test_an_entry_of_somebody_else_is_waited_for(
+    registry: Setup, client: RegistryClient
+) -> None:
+    other = await opened(registry)
+    theirs = await registration.register(other, BROKER, 123, wait_s=0)
+    waiting = asyncio.ensure_future(registration.register(client, BROKER, 123, wait_s=DEADLINE_S))
+    await other.set(PATH, b"{}")  # not what it waits for
+    await client.children("/brokers/ids")
+    assert not waiting.done()
+    await other.close()
+    assert await waiting > theirs
+    assert (await client.get(PATH))[1].ephemeral_owner == client.id
+
+
+async def test_a_killed_broker_comes_back_when_its_former_session_has_timed_out(
+    registry: Setup, client: RegistryClient
+) -> None:
+    killed = await opened(registry, 1500)
+    before = await registration.register(killed, BROKER, 123, wait_s=0)
+    await killed.abandon()
+    assert await registration.register(client, BROKER, 123, wait_s=DEADLINE_S) > before
+
+
+async def test_after_expiry_a_broker_registers_under_a_later_epoch(
+    registry: Setup, client: RegistryClient
+) -> None:
+    before = await registration.register(client, BROKER, 123, wait_s=0)
+    is_new = asyncio.Event()
+    client.on_new_session = is_new.set
+    assert client.session is not None
+    await registry.expire(client.session)
+    async with asyncio.timeout(DEADLINE_S):
+        await is_new.wait()
+    assert await registration.register(client, BROKER, 456, wait_s=0) > before
+
+
+async def test_all_who_ask_get_the_same_cluster_id(registry: Setup, client: RegistryClient) -> None:
+    other = await opened(registry)
+    clients = [client, other] * 3
+    ids = await asyncio.gather(
+        *(registration.cluster_id(each, Random(seed)) for seed, each in enumerate(clients))
+    )
+    assert len(set(ids)) == 1
+    assert len(ids[0]) == 22
+    await other.close()
+
+
+async def test_the_persistent_paths_may_be_made_by_all_at_once(
+    registry: Setup, client: RegistryClient
+) -> None:
+    other = await opened(registry)
+    await asyncio.gather(*(registration.prepare(each) for each in [client, other] * 2))
+
+    async def stand() -> bool:
+        found = [await other.exists(path) for path in znodes.PERSISTENT_PATHS]
+        return None not in found
+
+    await eventually(stand)
+    await other.close()

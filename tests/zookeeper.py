@@ -1,0 +1,51 @@
+"""A real ZooKeeper for tests: one for the whole run, and a chroot of its own for each test.
+
+Where there is no Java its tests are skipped, but fail in CI.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from barnabas.errors import ConfigError
+from barnabas.world.registry.zookeeper import ZooKeeperSession
+from barnabas.zookeeper_server import ZooKeeperServers, runnable_java
+
+
+@pytest.fixture(scope="session")
+def shared_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
+    """Not to be killed or paused: many tests use it."""
+    require_java()
+    servers = ZooKeeperServers(tmp_path_factory.mktemp("zookeeper"))
+    servers.start()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def chroot(shared_zookeeper: ZooKeeperServers) -> str:
+    """A connect string that leads to an empty tree."""
+    return f"{shared_zookeeper.connect_string}/test-{uuid4().hex}"
+
+
+def require_java() -> None:
+    try:
+        runnable_java()
+    except ConfigError as error:
+        why = f"there is no Java to run a ZooKeeper with: {error.why}"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+
+
+def expire(session: ZooKeeperSession) -> None:
+    """As the server does when a session's time is over: another client with its id and password closes it."""
+    twin = KazooClient(hosts=session.registry.hosts, client_id=session.credentials)
+    twin.start()
+    twin.stop()
+    twin.close()
