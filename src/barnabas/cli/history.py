@@ -224,6 +224,9 @@ class Narrator:
                 told = replicas(run)
             case "request":
                 told = self.request(event)
+            case "topic":
+                who = event.get("by") or "a client without a name"
+                told = f"{event.get('after')}, as {who} at {event.get('host')} asked"
             case _:
                 told = controller(event)
         if event.get("result") == "failed" and event.get("what") != "request":

@@ -5,8 +5,9 @@
      "after":"OnlinePartition","leader":2,"leader_epoch":0,"isr":[2,3,1],"znode_version":0,"replicas":[2,3,1],
      "result":"done"}
 
-`what` is a partition, a replica, a request or the controller itself. `sequence` counts within one controller epoch, and
-an epoch has one controller: (epoch, sequence) names an event for ever, wherever it is read.
+`what` is a partition, a replica, a topic that a client asked for, a request to a broker or the controller itself.
+`sequence` counts within one controller epoch, and an epoch has one controller: (epoch, sequence) names an event for
+ever, wherever it is read.
 
 A request is one event too, but may be about ten thousand partitions. It names them as ranges, `{"orders":"0-5,9"}`, and
 goes on in further lines (`part` of `parts`) where its topics would not fit one: every topic finds its requests, and no
@@ -159,6 +160,20 @@ class History:
                 f'"result":"done"{own(partition)}',
             )
             for partition, state in states
+        ]
+
+    def asked(
+        self, topics: Iterable[str], *, request: str, after: str, client: str | None, host: str
+    ) -> list[StateChange]:
+        """Somebody had these topics created or marked for deletion, and it was done. The rest is the controller's."""
+        by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
+        return [
+            self.event(
+                request,
+                f'"what":"topic","id":"{inside(topic)}","topic":"{inside(topic)}",'
+                f'"after":"{after}",{by},"result":"done"{OWN if topic == STATE_CHANGES else ""}',
+            )
+            for topic in topics
         ]
 
     # ---- requests
