@@ -16,7 +16,7 @@ from random import Random
 from uuid import UUID
 
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition import Partition, Watcher
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -42,6 +42,7 @@ class FetchEntry:
         "sent_log_start_offset",
         "topic",
         "topic_id",
+        "watches_end",
     )
 
     def __init__(self, topic: str, topic_id: UUID, index: int) -> None:
@@ -57,12 +58,17 @@ class FetchEntry:
         self.sent_log_start_offset = -1
         self.partition: Partition | None = None
         self.on_wake: Callable[[FetchEntry], None] | None = None
+        self.watches_end = False
+        """A follower is to be woken when the log grows, a consumer when there is more for it to read."""
 
     def sleep(self, partition: Partition, on_wake: Callable[[FetchEntry], None]) -> None:
         """Be told, once, when this partition changes."""
         self.partition = partition
         self.on_wake = on_wake
-        partition.watchers[self.wake] = None
+        self.watchers_of(partition)[self.wake] = None
+
+    def watchers_of(self, partition: Partition) -> dict[Watcher, None]:
+        return partition.end_watchers if self.watches_end else partition.watchers
 
     def wake(self) -> None:
         self.partition = None
@@ -73,7 +79,7 @@ class FetchEntry:
     def forget(self) -> None:
         """Nobody is interested any longer; leave no watcher behind."""
         if self.partition is not None:
-            self.partition.watchers.pop(self.wake, None)
+            self.watchers_of(self.partition).pop(self.wake, None)
             self.partition = None
         self.on_wake = None
 
@@ -85,14 +91,20 @@ class FetchSession:
         "awake",
         "epoch",
         "id",
+        "is_of_replica",
+        "last_fetch_ms",
         "partitions",
         "used_at",
         "uses_topic_ids",
         "waiting_fetch",
     )
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, now: float) -> None:
+    def __init__(
+        self, session_id: int, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
+    ) -> None:
         self.id = session_id
+        self.is_of_replica = is_of_replica
+        self.last_fetch_ms = now * 1000
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.used_at = now
@@ -144,21 +156,33 @@ class FetchSessions:
         self.random = random
         self.sessions: dict[int, FetchSession] = {}
 
-    def open(self, *, uses_topic_ids: bool, now: float) -> FetchSession | None:
+    def open(
+        self, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
+    ) -> FetchSession | None:
         """A new session, or None when all slots are in use: the client then fetches without one."""
-        if len(self.sessions) >= self.slots and not self.evict(now):
+        if len(self.sessions) >= self.slots and not self.evict(now, is_of_replica):
             return None
         session_id = self.random.randint(1, 0x7FFFFFFF)
         while session_id in self.sessions:
             session_id = self.random.randint(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now=now)
+        session = FetchSession(
+            session_id, uses_topic_ids=uses_topic_ids, now=now, is_of_replica=is_of_replica
+        )
         self.sessions[session_id] = session
         return session
 
-    def evict(self, now: float) -> bool:
-        """Drop the session that was silent longest, if that is long enough."""
-        oldest = min(self.sessions.values(), key=lambda session: session.used_at, default=None)
-        if oldest is None or now - oldest.used_at < EVICTABLE_AFTER_SECONDS:
+    def evict(self, now: float, for_replica: bool) -> bool:
+        """Drop the session that was silent longest, if that is long enough. Followers come before consumers: without a
+        session each of their fetches names every partition."""
+        oldest = min(
+            self.sessions.values(),
+            key=lambda session: (session.is_of_replica, session.used_at),
+            default=None,
+        )
+        if oldest is None:
+            return False
+        is_silent = now - oldest.used_at >= EVICTABLE_AFTER_SECONDS
+        if not is_silent and (oldest.is_of_replica or not for_replica):
             return False
         self.close(oldest.id)
         return True
@@ -174,6 +198,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.used_at = now
+        session.last_fetch_ms = now * 1000
         return session
 
     def close(self, session_id: int) -> None:

@@ -3,26 +3,34 @@
     log start ────────── high watermark ────────── log end
               readable by consumers      appended, may still be taken back
 
-The high watermark is the offset below which every in-sync replica holds the record. It never moves back while this
-broker leads, since a consumer may already have read below it.
+The high watermark is the offset below which every in-sync replica holds the record (isr.py says who counts). It never
+moves back while this broker leads, since a consumer may already have read below it. A follower takes it over from its
+leader, as far as its own log goes.
 
 Two kinds of waiting. A *watcher* is told once that something about the partition changed and looks for itself, as
-fetches do. A *promise* is a future that resolves when the high watermark reaches an offset (acks=all).
+fetches do: those of consumers when the high watermark moves, those of followers when the log grows. A *promise* is a
+future that resolves when the high watermark reaches an offset (acks=all).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
+from barnabas.replication import isr as in_sync
+from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
 from barnabas.wire.recompress import recompress
 from barnabas.wire.records import BatchHeader
+
+logger = logging.getLogger("barnabas.isr")
 
 Watcher = Callable[[], None]
 
@@ -37,13 +45,33 @@ PLAIN_BYTES_MAX = 32 << 20
 """A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderContext:
+    """What the leaders of one broker share: the time, who is alive, and the way to the controller."""
+
+    now_ms: Callable[[], float] = lambda: 0.0
+    """Of the loop's clock: the wall's may jump, and followers would fall out of sync by it."""
+    lag_max_ms: float = 30_000.0
+    is_alive: Callable[[BrokerId], bool] = lambda _: True
+    propose: Callable[[Partition, IsrChange], None] = lambda _, __: None
+
+
+ALONE = LeaderContext()
+NOBODY: dict[BrokerId, FollowerState] = {}
+"""The followers of most partitions of a small cluster: shared, and never written to."""
+
+
 class Partition:
     """A partition whose log is on this broker."""
 
     __slots__ = (
         "broker_id",
+        "context",
+        "end_watchers",
+        "epoch_start_offset",
         "flush_next",
         "flush_running",
+        "followers",
         "index",
         "is_held",
         "is_offline",
@@ -52,25 +80,41 @@ class Partition:
         "leader_epoch",
         "log",
         "partition_epoch",
+        "pending",
         "promises",
         "replicas",
+        "replication_factor",
         "topic",
         "topic_id",
         "watchers",
     )
 
     def __init__(
-        self, topic: str, index: int, topic_id: UUID, broker_id: BrokerId, log: Log
+        self,
+        topic: str,
+        index: int,
+        topic_id: UUID,
+        broker_id: BrokerId,
+        log: Log,
+        context: LeaderContext = ALONE,
     ) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.broker_id = broker_id
         self.log = log
+        self.context = context
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
+        self.epoch_start_offset = -1
+        """Where our log ended when we began to lead; -1 while we do not."""
         self.replicas: tuple[BrokerId, ...] = ()
+        self.replication_factor = 0
+        """Without those that a reassignment is only adding."""
         self.isr: tuple[BrokerId, ...] = ()
+        """As the controller has it; empty on a follower, which need not know."""
+        self.pending: IsrChange | None = None
+        self.followers = NOBODY
         self.partition_epoch = ZnodeVersion(0)
         self.is_offline = False
         # The high watermark is held back while a flush that the topic's settings ask for is under way.
@@ -78,6 +122,7 @@ class Partition:
         self.flush_running = False
         self.flush_next: asyncio.Future[None] | None = None
         self.watchers: dict[Watcher, None] = {}
+        self.end_watchers: dict[Watcher, None] = {}
         self.promises: list[tuple[int, asyncio.Future[None]]] = []
 
     def __str__(self) -> str:
@@ -92,15 +137,83 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
-    ) -> None:
-        """Become leader. The epoch's first offset is recorded at once, before any write: a follower may ask for it."""
+        adding: tuple[BrokerId, ...] = (),
+    ) -> bool:
+        """Become leader, or lead on in a new epoch; False if what we know is newer. The epoch's first offset is
+        recorded at once, before any write: a follower may ask for it."""
+        if partition_epoch < self.partition_epoch:
+            return False
+        was_leading = self.leader == self.broker_id
+        is_new_epoch = leader_epoch > self.leader_epoch
+        self.take_assignment(replicas, adding, leader_epoch, partition_epoch)
         self.leader = self.broker_id
-        self.leader_epoch = leader_epoch
-        self.replicas = replicas
         self.isr = isr
-        self.partition_epoch = partition_epoch
-        self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
+        if replicas == (self.broker_id,):
+            self.followers = NOBODY
+        else:
+            known = self.followers
+            self.followers = {
+                broker: known.get(broker) or FollowerState()
+                for broker in replicas
+                if broker != self.broker_id
+            }
+        if is_new_epoch:
+            end = self.log.log_end_offset
+            self.log.assign_epoch(leader_epoch, end)
+            self.epoch_start_offset = end
+            for broker, follower in self.followers.items():
+                follower.begin_epoch(
+                    now_ms=self.context.now_ms(),
+                    leader_end=end,
+                    is_in_sync=broker in isr,
+                    was_leading=was_leading,
+                )
         self.advance_high_watermark()
+        return True
+
+    def follow(
+        self,
+        leader: BrokerId,
+        *,
+        leader_epoch: LeaderEpoch,
+        replicas: tuple[BrokerId, ...],
+        partition_epoch: ZnodeVersion,
+        adding: tuple[BrokerId, ...] = (),
+    ) -> bool:
+        """Become a follower; False if there is nothing new in it, so that whoever fetches may go on."""
+        if partition_epoch < self.partition_epoch:
+            return False
+        is_new_epoch = leader_epoch > self.leader_epoch
+        self.take_assignment(replicas, adding, leader_epoch, partition_epoch)
+        self.cease(leader)
+        return is_new_epoch
+
+    def cease(
+        self, leader: BrokerId = NO_LEADER, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ) -> None:
+        """Lead no longer: whoever waits for us has to look elsewhere."""
+        self.leader = leader
+        self.isr = ()
+        self.followers = NOBODY
+        self.epoch_start_offset = -1
+        self.is_held = False
+        self.pending = None
+        self.break_promises(code)
+
+    def take_assignment(
+        self,
+        replicas: tuple[BrokerId, ...],
+        adding: tuple[BrokerId, ...],
+        leader_epoch: LeaderEpoch,
+        partition_epoch: ZnodeVersion,
+    ) -> None:
+        self.replicas = replicas
+        self.replication_factor = (
+            len(replicas) if not adding else sum(broker not in adding for broker in replicas)
+        )
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.pending = None  # whatever the controller says to it now, this came later
 
     def require_leader(self, current_leader_epoch: int) -> None:
         """Refuse who believes in another epoch, then whoever takes us for a leader we are not."""
@@ -123,10 +236,124 @@ class Partition:
         """Where an epoch ends in this log, as (epoch, end offset); (-1, -1) if that cannot be said."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
+    # ---- who is in sync
+
+    @property
+    def maximal_isr(self) -> tuple[BrokerId, ...]:
+        return self.isr if self.pending is None else self.pending.maximal_isr
+
     def has_enough_replicas(self) -> bool:
         """Of those in sync; min.insync.replicas cannot ask for more replicas than there are."""
         in_sync = len(self.isr)
-        return in_sync >= self.log.config.min_insync_replicas or in_sync >= len(self.replicas) > 0
+        return in_sync >= self.log.config.min_insync_replicas or (
+            in_sync >= self.replication_factor > 0
+        )
+
+    def fetched_by(
+        self,
+        replica: BrokerId,
+        offset: int,
+        log_start_offset: int,
+        *,
+        leader_end: int,
+        contact: Contact | None = None,
+    ) -> None:
+        """A follower asked for `offset`: the high watermark may move, and it may be time for it to join the ISR."""
+        follower = self.followers[replica]
+        before = follower.log_end_offset
+        follower.fetched(
+            offset,
+            log_start_offset,
+            now_ms=self.context.now_ms(),
+            leader_end=leader_end,
+            contact=contact,
+        )
+        if replica not in self.isr and self.pending is None:
+            self.consider_expanding(replica, follower)
+        if offset != before:
+            self.advance_high_watermark()
+
+    def consider_expanding(self, replica: BrokerId, follower: FollowerState) -> None:
+        ready = in_sync.may_join(
+            follower.log_end_offset,
+            high_watermark=self.log.watermark,
+            epoch_start=self.epoch_start_offset,
+        )
+        if ready and self.context.is_alive(replica):
+            change = in_sync.expansion(self.isr, replica, self.leader_epoch, self.partition_epoch)
+            self.propose(change, "expanding")
+
+    def look_after_isr(self) -> None:
+        """Now and then: propose to let go of who fell behind. Where somebody outside the ISR has stopped, the high
+        watermark need not wait for them any longer."""
+        if self.leader != self.broker_id or self.is_offline or not self.followers:
+            return
+        if self.pending is None and len(self.isr) > 1:
+            leaving = in_sync.out_of_sync(
+                self.broker_id,
+                self.log.log_end_offset,
+                self.isr,
+                self.followers,
+                now_ms=self.context.now_ms(),
+                lag_max_ms=self.context.lag_max_ms,
+            )
+            if leaving:
+                change = in_sync.shrinking(
+                    self.isr, leaving, self.leader_epoch, self.partition_epoch
+                )
+                self.propose(change, "shrinking")
+        self.advance_high_watermark()
+
+    def propose(self, change: IsrChange, what: str) -> None:
+        logger.info(
+            "%s isr partition=%s from=%s to=%s high_watermark=%d log_end=%d followers=%s",
+            what,
+            self,
+            list(self.isr),
+            list(change.isr),
+            self.log.watermark,
+            self.log.log_end_offset,
+            {broker: follower.log_end_offset for broker, follower in self.followers.items()},
+        )
+        self.pending = change
+        self.context.propose(self, change)
+
+    def isr_answered(
+        self,
+        change: IsrChange,
+        code: int,
+        *,
+        isr: tuple[BrokerId, ...] = (),
+        leader_epoch: int = NO_EPOCH,
+        partition_epoch: int = -1,
+    ) -> Outcome:
+        """What the controller said to our proposal. An answer that a LeaderAndIsr has overtaken means nothing."""
+        if self.pending is not change:
+            return Outcome.STAY
+        outcome = in_sync.outcome(code)
+        if outcome is Outcome.COMMIT:
+            if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+                return Outcome.STAY
+            self.isr = isr
+            self.partition_epoch = ZnodeVersion(partition_epoch)
+            logger.info("isr partition=%s isr=%s epoch=%d", self, list(isr), partition_epoch)
+        else:
+            logger.info(
+                "isr change refused partition=%s code=%d then=%s", self, code, outcome.value
+            )
+        if outcome in (Outcome.COMMIT, Outcome.REVERT):
+            self.pending = None
+            self.advance_high_watermark()
+        return outcome
+
+    def low_watermark(self) -> int:
+        """Where the logs of all living replicas have begun."""
+        starts = (
+            follower.log_start_offset
+            for broker, follower in self.followers.items()
+            if self.context.is_alive(broker)
+        )
+        return min((self.log.log_start_offset, *starts))
 
     # ---- appending
 
@@ -148,24 +375,52 @@ class Partition:
         if not info.duplicate:
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 self.is_held = True
+            if self.followers:
+                self.tell_followers(info.first_offset)
             self.advance_high_watermark()
         return info
 
+    def tell_followers(self, end_before: int) -> None:
+        for follower in self.followers.values():
+            follower.leader_moved_on(end_before)
+        if self.end_watchers:
+            self.notify_end()
+
     def advance_high_watermark(self) -> None:
-        """Alone in the ISR, the leader's own end is what everybody holds."""
+        """Alone, the leader's own end is what everybody holds."""
         log = self.log
-        if not self.is_held and log.watermark < log.log_end_offset and self.has_enough_replicas():
-            log.watermark = log.log_end_offset
+        end = log.log_end_offset
+        if not self.is_held and log.watermark < end and self.has_enough_replicas():
+            if self.followers:
+                end = self.replicated_end()
+                if end <= log.watermark:
+                    return
+            log.watermark = end
             if self.promises:
                 self.keep_promises()
             if self.watchers:
                 self.notify()
 
+    def replicated_end(self) -> int:
+        context = self.context
+        return in_sync.replicated_end(
+            self.log.log_end_offset,
+            self.followers,
+            self.maximal_isr,
+            now_ms=context.now_ms(),
+            lag_max_ms=context.lag_max_ms,
+            is_alive=context.is_alive,
+        )
+
     def flushed(self, up_to: int) -> None:
         """Everything below `up_to` is durable; release what was held for it."""
+        if self.leader != self.broker_id:
+            return
         self.is_held = self.log.log_end_offset > up_to and self.flush_next is not None
         if self.is_held:
             log = self.log
+            if self.followers:
+                up_to = min(up_to, self.replicated_end())
             if log.high_watermark < up_to:
                 log.high_watermark = up_to
                 self.keep_promises()
@@ -176,7 +431,8 @@ class Partition:
     # ---- waiting
 
     def promise(self, end_offset: int) -> asyncio.Future[None]:
-        """Resolves when the high watermark reaches `end_offset`; fails with ApiError when leadership is lost."""
+        """Resolves when the high watermark reaches `end_offset`; fails with ApiError when leadership is lost, or when
+        fewer are in sync by then than must be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.log.high_watermark >= end_offset:
             future.set_result(None)
@@ -186,14 +442,18 @@ class Partition:
 
     def keep_promises(self) -> None:
         reached = self.log.high_watermark
+        needed = min(self.log.config.min_insync_replicas, max(self.replication_factor, 1))
+        is_enough = len(self.maximal_isr) >= needed
         waiting = []
         for end_offset, future in self.promises:
             if future.done():
                 continue
-            if end_offset <= reached:
+            if end_offset > reached:
+                waiting.append((end_offset, future))
+            elif is_enough:
                 future.set_result(None)
             else:
-                waiting.append((end_offset, future))
+                future.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         self.promises = waiting
 
     def break_promises(self, code: ErrorCode) -> None:
@@ -203,9 +463,15 @@ class Partition:
             if not future.done():
                 future.set_exception(ApiError(code))
         self.notify()
+        self.notify_end()
 
     def notify(self) -> None:
         watchers, self.watchers = self.watchers, {}
+        for watcher in watchers:
+            watcher()
+
+    def notify_end(self) -> None:
+        watchers, self.end_watchers = self.end_watchers, {}
         for watcher in watchers:
             watcher()
 

@@ -1,85 +1,407 @@
-"""Which partitions live on this broker, and the background care of their logs."""
+"""Which partitions live on this broker: what the controller makes of them, and the background care of their logs.
+
+    LeaderAndIsr ─► become_leader_or_follower ─► Partition.lead      fetcher stopped, log made, epoch recorded
+                                              ─► Partition.follow    log made, fetcher toward the leader
+    StopReplica  ─► stop_replicas             ─► fetcher stopped; to delete: out of the table, log moved away
+
+Nothing but LeaderAndIsr puts a partition into the table. One that is not in it is known to the metadata cache, and then
+somebody else has it, or to nobody.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from barnabas.config import TopicConfig
+from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
-from barnabas.model import BrokerId, LeaderEpoch, TopicPartition, ZnodeVersion
-from barnabas.replication.partition import Partition
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model import (
+    NO_EPOCH,
+    NO_LEADER,
+    ZERO_ID,
+    BrokerId,
+    LeaderEpoch,
+    TopicPartition,
+    ZnodeVersion,
+)
+from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
+from barnabas.replication.fetcher import FetcherManager, settings_of
+from barnabas.replication.isr import IsrChange
+from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import Log, parent
 from barnabas.storage.log_manager import LogManager
-from barnabas.world.ports import Clock, Disk
+from barnabas.tasks import Tasks
+from barnabas.wire.messages.control import EPOCH_DURING_DELETE
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import StopReplicaPartitionState
+from barnabas.world.ports import Clock, Disk, Network
 
 logger = logging.getLogger("barnabas.replicas")
+
+CHANGED_PER_TURN = 64
+
+ConfigOf = Callable[[str], TopicConfig]
+Errors = dict[TopicPartition, ErrorCode]
+
+
+class Fetchers(Protocol):
+    """Who copies from the leaders; replication/fetcher.py."""
+
+    def add(self, partitions: Iterable[Partition]) -> None: ...
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def stop_idle(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Change(NamedTuple):
+    """One partition of a LeaderAndIsr that is to be carried out."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    state: LeaderAndIsrPartitionState
+
+
+@dataclass(slots=True)
+class NoFetchers:
+    """Of a broker that follows nobody."""
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """Nothing is copied."""
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nothing was."""
+
+    def stop_idle(self) -> None:
+        """There are none."""
+
+    async def stop(self) -> None:
+        """Nothing runs."""
 
 
 class ReplicaManager:
     """The partitions of this broker by (topic, index)."""
 
-    def __init__(self, broker_id: BrokerId, logs: LogManager, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        logs: LogManager,
+        disk: Disk,
+        clock: Clock,
+        *,
+        network: Network | None = None,
+        metadata: MetadataCache | None = None,
+        control: RegisteredBroker | None = None,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        """Without a network it is alone: nothing is copied, and nobody is asked."""
         self.broker_id = broker_id
         self.logs = logs
         self.disk = disk
         self.clock = clock
+        self.metadata = metadata if metadata is not None else MetadataCache("")
+        self.config = config if config is not None else BrokerConfig()
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.names: dict[UUID, str] = {}
+        """Of the topics in the table; a leader is asked for them by id before UpdateMetadata has come."""
+        self.offline: dict[tuple[str, int], None] = {}
+        """Partitions that could not even be opened: their directory is broken."""
+        self.tasks = Tasks()
+        self.fetchers: Fetchers = NoFetchers()
+        self.proposals: IsrProposals | None = None
+        self.context = LeaderContext(
+            now_ms=loop_ms,
+            lag_max_ms=self.config.replica_lag_time_max_ms,
+            is_alive=self.metadata.is_alive,
+            propose=self.propose,
+        )
+        if network is not None:
+            assert control is not None
+            self.fetchers = FetcherManager(self, network, control, settings_of(self.config))
+            self.proposals = IsrProposals(
+                broker_id, network, self.metadata, control, self.config.inter_broker_listener
+            )
         logs.on_offline = self.take_offline
+
+    def start(self) -> None:
+        if self.proposals is not None:
+            self.tasks.start("alter-partition", self.proposals.run())
+        self.tasks.start("isr", self.watch_isrs())
+
+    async def stop(self) -> None:
+        """Copy nothing more and propose nothing more. The logs are closed by who opened them."""
+        await self.fetchers.stop()
+        await self.tasks.stop()
 
     def find(self, topic: str, index: int) -> Partition:
         partition = self.partitions.get((topic, index))
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise self.missing(topic, index)
         return partition
 
-    # ---- becoming, ceasing
+    def missing(self, topic: str, index: int) -> ApiError:
+        """Why a partition is not in the table."""
+        if (topic, index) in self.offline:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline")
+        if self.metadata.knows(topic, index):
+            return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def lead(
+    def has_all_it_should(self) -> bool:
+        """Whether every partition that the metadata places here has been handed to us."""
+        return all(
+            (topic.name, index) in self.partitions or (topic.name, index) in self.offline
+            for topic in self.metadata.topics.values()
+            for index, state in topic.partitions.items()
+            if self.broker_id in state.replicas
+        )
+
+    # ---- LeaderAndIsr
+
+    def topics_without_log(self, topics: Iterable[LeaderAndIsrTopicState]) -> set[str]:
+        """Of these, the ones with a partition that is not in the table yet."""
+        return {
+            topic.topic_name
+            for topic in topics
+            for state in topic.partition_states
+            if (topic.topic_name, state.partition_index) not in self.partitions
+        }
+
+    async def become_leader_or_follower(
+        self, topics: Iterable[LeaderAndIsrTopicState], config_of: ConfigOf
+    ) -> Errors:
+        """Carry out what is newer than what we know; what became of each partition. One that fails fails alone."""
+        errors: Errors = {}
+        to_lead: list[Change] = []
+        to_follow: list[Change] = []
+        configs: dict[str, TopicConfig] = {}
+        for topic in topics:
+            configs[topic.topic_name] = config_of(topic.topic_name)
+            for state in topic.partition_states:
+                change = Change(
+                    TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+                )
+                code, is_to_be_done = self.judge(change)
+                errors[change.tp] = code
+                if is_to_be_done:
+                    (to_lead if state.leader == self.broker_id else to_follow).append(change)
+        self.fetchers.remove(change.tp for change in to_lead)
+        await self.carry_out(to_lead, configs, self.make_leader, errors)
+        followed: list[Partition] = []
+
+        def make_follower(change: Change, config: TopicConfig) -> None:
+            partition = self.make_follower(change, config)
+            if partition is not None:
+                followed.append(partition)
+
+        await self.carry_out(to_follow, configs, make_follower, errors)
+        self.fetchers.remove(TopicPartition(each.topic, each.index) for each in followed)
+        self.fetchers.add(each for each in followed if not each.is_offline)
+        self.fetchers.stop_idle()
+        if to_lead or to_follow:
+            logger.info("leading=%d following=%d", len(to_lead), len(to_follow))
+        return errors
+
+    def judge(self, change: Change) -> tuple[ErrorCode, bool]:
+        """The answer for this partition so far, and whether there is anything to be done."""
+        tp, topic_id, state = change
+        partition = self.partitions.get(tp)
+        epoch = NO_EPOCH
+        if tp in self.offline or (partition is not None and partition.is_offline):
+            return ErrorCode.KAFKA_STORAGE_ERROR, False
+        if partition is not None:
+            epoch = partition.leader_epoch
+            if topic_id not in (ZERO_ID, partition.topic_id) and partition.topic_id != ZERO_ID:
+                logger.error("other topic id partition=%s id=%s", tp, partition.topic_id)
+                return ErrorCode.INCONSISTENT_TOPIC_ID, False
+        if state.leader_epoch > epoch:
+            if self.broker_id in state.replicas:
+                return ErrorCode.NONE, True
+            logger.warning("not ours partition=%s replicas=%s", tp, list(state.replicas))
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False
+        if state.leader_epoch == epoch and partition is not None:
+            if partition.topic_id == ZERO_ID != topic_id:
+                partition.topic_id = topic_id
+                partition.log.assign_topic_id(topic_id)
+                return ErrorCode.NONE, False
+            if topic_id == ZERO_ID != partition.topic_id and state.leader != self.broker_id:
+                return ErrorCode.NONE, False
+        logger.info("stale partition=%s epoch=%d own=%d", tp, state.leader_epoch, epoch)
+        return ErrorCode.STALE_CONTROLLER_EPOCH, False
+
+    async def carry_out(
         self,
-        tp: TopicPartition,
-        topic_id: UUID,
-        config: TopicConfig,
-        *,
-        leader_epoch: LeaderEpoch,
-        replicas: tuple[BrokerId, ...],
-        isr: tuple[BrokerId, ...],
-        partition_epoch: ZnodeVersion,
-    ) -> Partition:
-        """Create the log if it is missing and become its leader."""
+        changes: list[Change],
+        configs: Mapping[str, TopicConfig],
+        work: Callable[[Change, TopicConfig], None],
+        errors: Errors,
+    ) -> None:
+        for number, change in enumerate(changes, 1):
+            try:
+                work(change, configs[change.tp.topic])
+            except StorageError as error:
+                logger.error("cannot open partition=%s error=%s", change.tp, error)
+                errors[change.tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                if change.tp not in self.partitions and not isinstance(error, OutOfSpace):
+                    self.offline[change.tp] = None
+            except Exception:
+                logger.exception("cannot change partition=%s", change.tp)
+                errors[change.tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            if number % CHANGED_PER_TURN == 0:
+                await asyncio.sleep(0)  # a large topic must not keep everybody else waiting
+
+    def make_leader(self, change: Change, config: TopicConfig) -> None:
+        tp, _, state = change
+        partition = self.partition_of(change, config)
+        partition.lead(
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            replicas=self.metadata.share(state.replicas),
+            isr=self.metadata.share(state.isr),
+            partition_epoch=ZnodeVersion(state.partition_epoch),
+            adding=self.metadata.share(state.adding_replicas),
+        )
+        self.partitions[tp] = partition
+        logger.debug(
+            "leading partition=%s epoch=%d start=%d isr=%s",
+            tp,
+            state.leader_epoch,
+            partition.epoch_start_offset,
+            state.isr,
+        )
+
+    def make_follower(self, change: Change, config: TopicConfig) -> Partition | None:
+        """The partition, if a fetcher is to be started for it."""
+        tp, _, state = change
+        partition = self.partition_of(change, config)
+        self.partitions[tp] = partition
+        if not self.metadata.is_alive(state.leader):
+            # The log is there all the same, so that its high watermark stays in the checkpoint. The epoch is not taken
+            # over: the controller may say the same again when the leader is known.
+            logger.warning("no leader to follow partition=%s leader=%d", tp, state.leader)
+            partition.cease(NO_LEADER)
+            self.fetchers.remove((tp,))
+            return None
+        is_new = partition.follow(
+            BrokerId(state.leader),
+            leader_epoch=LeaderEpoch(state.leader_epoch),
+            replicas=self.metadata.share(state.replicas),
+            partition_epoch=ZnodeVersion(state.partition_epoch),
+            adding=self.metadata.share(state.adding_replicas),
+        )
+        return partition if is_new else None
+
+    def partition_of(self, change: Change, config: TopicConfig) -> Partition:
+        tp, topic_id, state = change
         partition = self.partitions.get(tp)
         if partition is None:
+            if self.logs.offline and not state.is_new and self.logs.get(tp) is None:
+                # What there is of it may be in the broken directory: to begin anew would lose it.
+                raise next(iter(self.logs.offline.values()))
             log = self.log_of(tp, topic_id, config)
             log.use_config(config)
-            partition = Partition(tp.topic, tp.partition, topic_id, self.broker_id, log)
-            self.partitions[tp] = partition
-        partition.lead(
-            leader_epoch=leader_epoch, replicas=replicas, isr=isr, partition_epoch=partition_epoch
-        )
+            partition = Partition(
+                tp.topic, tp.partition, topic_id, self.broker_id, log, self.context
+            )
+            self.names[topic_id] = tp.topic
+        elif partition.topic_id == ZERO_ID != topic_id:
+            partition.topic_id = topic_id
+            partition.log.assign_topic_id(topic_id)
         return partition
 
     def log_of(self, tp: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
         """The log of this very topic. One of a former topic of that name is never served; it is kept for somebody to
         look at, as when the power went before its deletion was on the disk."""
         log = self.logs.get(tp)
-        if log is not None and log.topic_id not in (None, topic_id):
+        if log is not None and log.topic_id not in (None, topic_id) and topic_id != ZERO_ID:
             logger.warning("setting aside partition=%s of former topic id=%s", tp, log.topic_id)
             self.logs.set_aside(tp)
             log = None
         if log is None:
             return self.logs.create_log(tp, topic_id, config, self.clock.now_ms())
-        if log.topic_id is None:
+        if log.topic_id is None and topic_id != ZERO_ID:
             log.assign_topic_id(topic_id)
         return log
 
-    def stop(self, tp: TopicPartition, *, delete: bool) -> None:
-        partition = self.partitions.pop(tp, None)
+    # ---- StopReplica
+
+    async def stop_replicas(
+        self, states: Mapping[TopicPartition, StopReplicaPartitionState]
+    ) -> Errors:
+        errors: Errors = {}
+        stopped: list[tuple[TopicPartition, bool]] = []
+        for tp, state in states.items():
+            partition = self.partitions.get(tp)
+            if tp in self.offline or (partition is not None and partition.is_offline):
+                errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif partition is not None and is_fenced(state.leader_epoch, partition.leader_epoch):
+                logger.warning("fenced partition=%s epoch=%d", tp, state.leader_epoch)
+                errors[tp] = ErrorCode.FENCED_LEADER_EPOCH
+            else:
+                errors[tp] = ErrorCode.NONE
+                stopped.append((tp, state.delete_partition))
+        self.fetchers.remove(tp for tp, _ in stopped)
+        directories: dict[str, None] = {}
+        for number, (tp, delete) in enumerate(stopped, 1):
+            if (log := self.logs.get(tp)) is not None and delete:
+                directories[parent(log.directory)] = None
+            try:
+                self.stop_one(tp, delete=delete)
+            except StorageError as error:
+                logger.error("cannot delete partition=%s error=%s", tp, error)
+                errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            if number % CHANGED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        self.forget_names(tp.topic for tp, delete in stopped if delete)
+        if directories:
+            # What the checkpoints say of a deleted log must not be taken for the next one of that name.
+            self.logs.checkpoint_recovery_points(directories)
+            self.logs.checkpoint_high_watermarks(directories)
+        self.fetchers.stop_idle()
+        return errors
+
+    def stop_one(self, tp: TopicPartition, *, delete: bool) -> None:
+        """Whoever waits for it is told. Not to `delete`: it stays in the table, for the next LeaderAndIsr."""
+        partition = self.partitions.get(tp)
         if partition is not None:
-            partition.leader = BrokerId(-1)
-            partition.break_promises(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if delete:
+                del self.partitions[tp]
+                partition.cease(NO_LEADER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                partition.break_promises(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if delete and self.logs.get(tp) is not None:
             self.logs.delete_log(tp, self.clock.now_ms())
+
+    def forget_names(self, deleted: Iterable[str]) -> None:
+        gone = set(deleted)
+        if gone:
+            gone -= {topic for topic, _ in self.partitions}
+            self.names = {known: name for known, name in self.names.items() if name not in gone}
+
+    # ---- in-sync replicas
+
+    def propose(self, partition: Partition, change: IsrChange) -> None:
+        if self.proposals is not None:
+            self.proposals.submit(partition, change)
+
+    async def watch_isrs(self) -> None:
+        period = max(self.config.replica_lag_time_max_ms / 2000, 0.001)
+        while True:
+            await asyncio.sleep(period)
+            self.look_after_isrs()
+
+    def look_after_isrs(self) -> None:
+        for partition in list(self.partitions.values()):
+            partition.look_after_isr()
 
     # ---- durability
 
@@ -125,8 +447,18 @@ class ReplicaManager:
             self.logs.mark_offline(parent(partition.log.directory), error)
 
     def take_offline(self, gone: list[TopicPartition], error: StorageError) -> None:
+        self.fetchers.remove(gone)
         for tp in gone:
             partition = self.partitions.get(tp)
             if partition is not None:
                 partition.is_offline = True
                 partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def loop_ms() -> float:
+    return asyncio.get_running_loop().time() * 1000
+
+
+def is_fenced(epoch: int, own: int) -> bool:
+    """A topic that is being deleted, and a request too old to have epochs, are obeyed whatever we know."""
+    return epoch < own and epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)

@@ -2,6 +2,8 @@
 
 A look at the logs costs no copying: it yields slices of files, which the network door sends from the page cache. A
 fetch that has to wait leaves a watcher with each partition and looks again when one of them changes.
+
+A fetch of a follower reads up to the end of the log, and tells by where it begins what the follower holds.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -22,7 +25,7 @@ from barnabas.broker.fetch_sessions import (
 )
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
-from barnabas.model import ZERO_ID
+from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.wire.fast import FetchedPartition, FetchedTopic
 from barnabas.wire.headers import RequestHeader
@@ -71,7 +74,11 @@ def handle(
         fetch = Fetch(parts, request, header.api_version)
     except ApiError as error:
         return FetchAnswer(error_code=error.code, session_id=NO_SESSION, topics=())
+    if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return FetchAnswer(error_code=code, session_id=NO_SESSION, topics=())
     looks = fetch.look()
+    fetch.has_arrived = True
     if fetch.is_enough(looks) or request.max_wait_ms <= 0 or not fetch.has_partitions():
         return fetch.answer(looks)
     return fetch.wait(request.max_wait_ms / 1000)
@@ -85,7 +92,11 @@ class Fetch:
         self.request = request
         self.version = version
         self.loop = asyncio.get_running_loop()
-        self.replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
+        self.replica_id = BrokerId(
+            request.replica_id if version < 15 else request.replica_state.replica_id
+        )
+        self.has_arrived = False
+        """What a follower holds is taken from its fetch once, on arrival."""
         self.bytes_max = min(request.max_bytes, parts.config.fetch_max_bytes)
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
@@ -107,7 +118,9 @@ class Fetch:
             named = list(self.named_entries())
             session = None
             if request.session_epoch == INITIAL_EPOCH:
-                session = sessions.open(uses_topic_ids=uses_topic_ids, now=now)
+                session = sessions.open(
+                    uses_topic_ids=uses_topic_ids, now=now, is_of_replica=self.replica_id >= 0
+                )
             if session is None:
                 self.entries = [entry for _, entry in named]
             else:
@@ -124,6 +137,7 @@ class Fetch:
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if uses_topic_ids else topic.topic
             for index in topic.partitions:
+                self.forget_follower(session.partitions.get((name, index)))
                 session.remove((name, index))
         if not session.partitions:
             sessions.close(session.id)
@@ -133,7 +147,6 @@ class Fetch:
     def named_entries(
         self, session: FetchSession | None = None
     ) -> Iterable[tuple[Key, FetchEntry]]:
-        names = self.parts.metadata.names
         uses_topic_ids = self.version >= TOPIC_IDS_SINCE
         for topic, topic_id, partitions in self.request.topics:
             name: str | UUID = topic_id if uses_topic_ids else topic
@@ -141,16 +154,25 @@ class Fetch:
                 key = (name, wanted.partition)
                 entry = session.partitions.get(key) if session is not None else None
                 if entry is None:
-                    known = names.get(topic_id, "") if uses_topic_ids else topic
+                    known = self.name_of(topic_id) if uses_topic_ids else topic
                     entry = FetchEntry(known, topic_id, wanted.partition)
                 else:
                     entry.forget()
+                entry.watches_end = self.replica_id >= 0
                 entry.current_leader_epoch = wanted.current_leader_epoch
                 entry.fetch_offset = wanted.fetch_offset
                 entry.last_fetched_epoch = wanted.last_fetched_epoch
                 entry.log_start_offset = wanted.log_start_offset
                 entry.partition_max_bytes = wanted.partition_max_bytes
                 yield key, entry
+
+    def forget_follower(self, entry: FetchEntry | None) -> None:
+        """It no longer copies this partition, however long the session goes on about others."""
+        if entry is not None and self.replica_id >= 0:
+            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
+            follower = partition and partition.followers.get(self.replica_id)
+            if follower:
+                follower.contact = None
 
     def has_partitions(self) -> bool:
         return bool(self.session.partitions if self.session is not None else self.entries)
@@ -200,19 +222,19 @@ class Fetch:
         partition.require_leader(entry.current_leader_epoch)
         log = partition.log
         from_follower = self.replica_id >= 0
-        if from_follower and self.replica_id not in partition.replicas:
+        if from_follower and self.replica_id not in partition.followers:
+            # With our epoch, it knows of an assignment we have not heard of; without one, who can tell.
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
-                if self.version >= TOPIC_IDS_SINCE
+                if entry.current_leader_epoch >= 0
                 else ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
-        high_watermark = log.high_watermark
         diverging = self.divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
         is_held_back = is_older = False
         if diverging is NO_DIVERGENCE:
-            bound = log.log_end_offset if from_follower else high_watermark
+            bound = log.log_end_offset if from_follower else log.watermark
             found = log.read(
                 entry.fetch_offset,
                 min(entry.partition_max_bytes, bytes_left),
@@ -231,6 +253,15 @@ class Fetch:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if from_follower and not self.has_arrived:
+                partition.fetched_by(
+                    self.replica_id,
+                    entry.fetch_offset,
+                    entry.log_start_offset,
+                    leader_end=log.log_end_offset,
+                    contact=self.session,
+                )
+        high_watermark = log.watermark
         data = FetchedPartition(
             entry.index,
             0,
@@ -247,7 +278,7 @@ class Fetch:
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:
             # The name may have become known, or the topic may have been deleted, since the session was opened.
-            entry.topic = self.parts.metadata.names.get(entry.topic_id, "")
+            entry.topic = self.name_of(entry.topic_id)
             if not entry.topic:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self.parts.replicas.find(entry.topic, entry.index)
@@ -255,12 +286,19 @@ class Fetch:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return partition
 
+    def name_of(self, topic_id: UUID) -> str:
+        """LeaderAndIsr comes before UpdateMetadata: a follower may ask for a topic that only its replicas know yet."""
+        name = self.parts.metadata.names.get(topic_id)
+        if name is None and self.replica_id >= 0:
+            name = self.parts.replicas.names.get(topic_id)
+        return name or ""
+
     def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:
         """Where the reader's history leaves ours, if it says which epoch it read last."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
         epoch, end = partition.end_offset_for(entry.last_fetched_epoch)
-        if epoch < 0 or end < 0:
+        if epoch < 0 or end < 0 or entry.fetch_offset < partition.log.log_start_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < entry.last_fetched_epoch or end < entry.fetch_offset:
             return EpochEndOffset(epoch=epoch, end_offset=end)

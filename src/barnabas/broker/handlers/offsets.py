@@ -32,6 +32,7 @@ from barnabas.wire.messages.offsets import (
 )
 
 UP_TO_HIGH_WATERMARK = -1
+OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
 def list_offsets(
@@ -80,10 +81,13 @@ def find_offset(
     log = partition.log
     index = wanted.partition_index
     end = log.log_end_offset if replica_id >= 0 else log.high_watermark
+    # Until the high watermark has reached a new leader's epoch, what it says may be less than clients were told before.
+    is_behind = replica_id < 0 and end < partition.epoch_start_offset
     timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
     match wanted.timestamp:
         case -1:
             assert LATEST_TIMESTAMP == -1
+            require_settled(is_behind, version)
             offset, epoch = end, partition.leader_epoch
         case -2 | -4:
             assert (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) == (-2, -4)
@@ -103,6 +107,8 @@ def find_offset(
             found = log.offset_for_timestamp(at)
             if found is not None and found[1] < end:
                 timestamp, offset, epoch = found
+            else:
+                require_settled(is_behind, version)
         case other:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {other}")
     return ListOffsetsPartitionResponse(
@@ -116,6 +122,15 @@ SPECIAL_SINCE = {
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
 }
+
+
+def require_settled(is_behind: bool, version: int) -> None:
+    if is_behind:
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= OFFSET_NOT_AVAILABLE_SINCE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
 
 
 def require_version(timestamp: int, version: int) -> None:

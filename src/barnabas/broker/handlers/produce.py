@@ -74,7 +74,7 @@ def handle(
             partition = partitions.get((name, index))
             try:
                 if partition is None:
-                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    raise parts.replicas.missing(name, index)
                 info = append(partition, records, version, request, now_ms)
             except (ApiError, StorageError) as error:
                 failed = True

@@ -1,0 +1,529 @@
+"""Followers: tasks that copy partitions from the brokers that lead them, one per source and fetcher id.
+
+    name what moved ─► Fetch (waits at the leader) ─► append, partition by partition ─► name what moved ─► …
+
+What an answer brought is appended before the next fetch is sent, so the offset a follower asks for is always one it
+holds: leaders count on that. All partitions of one task share an incremental session. Only those whose offset moved are
+named in it, so an idle task costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
+
+A partition that fails rests for replica.fetch.backoff.ms while the others go on. One whose leader has moved on without
+us, or whose disk failed, is given up until the next LeaderAndIsr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from barnabas.client.connection import BrokerConnection
+from barnabas.config import BrokerConfig
+from barnabas.errors import ApiError, ErrorCode, OutOfSpace, RemoteWireError, StorageError
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.replication import following
+from barnabas.replication.alter_partition import RegisteredBroker
+from barnabas.replication.following import Reaction
+from barnabas.replication.partition import Partition
+from barnabas.tasks import Tasks
+from barnabas.wire.messages.fetch import (
+    NO_DIVERGENCE,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from barnabas.wire.messages.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.world.ports import Clock, Network
+
+logger = logging.getLogger("barnabas.fetcher")
+
+BYTES_PER_TURN = 1 << 20
+NO_SESSION = 0
+FIRST_EPOCH = 0
+EPOCH_MAX = 0x7FFF_FFFF
+
+Key = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    listener: str
+    fetchers: int = 1
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    partition_bytes: int = 1 << 20
+    response_bytes: int = 10 << 20
+    backoff_s: float = 1.0
+    timeout_s: float = 30.0
+
+
+def settings_of(config: BrokerConfig) -> FetcherSettings:
+    return FetcherSettings(
+        listener=config.inter_broker_listener,
+        fetchers=max(config.num_replica_fetchers, 1),
+        wait_max_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        partition_bytes=config.replica_fetch_max_bytes,
+        response_bytes=config.replica_fetch_response_max_bytes,
+        backoff_s=config.replica_fetch_backoff_ms / 1000,
+        timeout_s=config.replica_socket_timeout_ms / 1000,
+    )
+
+
+class Replicas(Protocol):
+    """What a fetcher needs of the replica manager."""
+
+    broker_id: BrokerId
+    metadata: MetadataCache
+    clock: Clock
+
+    def fail(self, partition: Partition, error: StorageError) -> None: ...
+
+
+class Followed:
+    """One partition in the care of a fetcher. A new one for every LeaderAndIsr: what an old one asked for is void."""
+
+    __slots__ = ("asked_offset", "key", "leader_epoch", "partition", "setbacks", "timer")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.key: Key = (partition.topic_id, partition.index)
+        self.asked_offset = -1
+        self.setbacks = 0
+        self.timer: asyncio.TimerHandle | None = None
+        """Set while it rests."""
+
+
+class FetcherManager:
+    """The fetchers of one broker, made when needed and ended when idle."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        network: Network,
+        control: RegisteredBroker,
+        settings: FetcherSettings,
+    ) -> None:
+        self.replicas = replicas
+        self.network = network
+        self.control = control
+        self.settings = settings
+        self.fetchers: dict[tuple[BrokerId, int], Fetcher] = {}
+        self.by_partition: dict[TopicPartition, Fetcher] = {}
+        self.tasks = Tasks()
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """Follow each partition's leader of the moment."""
+        now_ms = self.replicas.clock.now_ms()
+        for partition in partitions:
+            tp = TopicPartition(partition.topic, partition.index)
+            try:
+                following.prepare(partition.log, now_ms)
+            except StorageError as error:
+                self.replicas.fail(partition, error)
+                continue
+            number = following.fetcher_of(*tp, self.settings.fetchers)
+            key = (partition.leader, number)
+            fetcher = self.fetchers.get(key)
+            if fetcher is None:
+                fetcher = self.fetchers[key] = Fetcher(self, *key)
+                self.tasks.start(f"fetcher-{key[0]}-{number}", fetcher.run())
+            fetcher.add(partition)
+            self.by_partition[tp] = fetcher
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """From here on nothing more is appended to them."""
+        for tp in partitions:
+            fetcher = self.by_partition.pop(tp, None)
+            if fetcher is not None:
+                fetcher.remove(tp)
+
+    def stop_idle(self) -> None:
+        for key, fetcher in list(self.fetchers.items()):
+            if not fetcher.followed:
+                del self.fetchers[key]
+                fetcher.stop()
+
+    async def stop(self) -> None:
+        self.fetchers.clear()
+        self.by_partition.clear()
+        await self.tasks.stop()
+
+
+class Fetcher:
+    """Copies from one broker."""
+
+    def __init__(self, manager: FetcherManager, source: BrokerId, number: int) -> None:
+        self.manager = manager
+        self.replicas = manager.replicas
+        self.settings = manager.settings
+        self.source = source
+        self.client_id = f"broker-{self.replicas.broker_id}-fetcher-{number}"
+        self.followed: dict[TopicPartition, Followed] = {}
+        self.active: dict[Key, Followed] = {}
+        """Those that do not rest."""
+        self.to_name: dict[Key, None] = {}
+        self.to_forget: dict[Key, None] = {}
+        self.session_id = NO_SESSION
+        self.session_epoch = FIRST_EPOCH
+        self.connection: BrokerConnection | None = None
+        self.has_work = asyncio.Event()
+        self.is_stopped = False
+        self.setbacks = 0
+
+    def add(self, partition: Partition) -> None:
+        followed = Followed(partition)
+        self.followed[TopicPartition(partition.topic, partition.index)] = followed
+        self.activate(followed)
+
+    def remove(self, tp: TopicPartition) -> None:
+        followed = self.followed.pop(tp, None)
+        if followed is not None:
+            self.deactivate(followed)
+            if followed.timer is not None:
+                followed.timer.cancel()
+
+    def activate(self, followed: Followed) -> None:
+        followed.timer = None
+        self.active[followed.key] = followed
+        self.to_name[followed.key] = None
+        self.to_forget.pop(followed.key, None)
+        self.has_work.set()
+
+    def deactivate(self, followed: Followed) -> None:
+        if self.active.pop(followed.key, None) is not None:
+            self.to_name.pop(followed.key, None)
+            if followed.asked_offset >= 0:
+                self.to_forget[followed.key] = None
+
+    def rest(self, followed: Followed, seconds: float | None = None) -> None:
+        """Leave it out for a while."""
+        if self.active.get(followed.key) is followed:
+            self.deactivate(followed)
+            seconds = self.settings.backoff_s if seconds is None else seconds
+            loop = asyncio.get_running_loop()
+            followed.timer = loop.call_later(seconds, self.activate, followed)
+
+    def give_up(self, followed: Followed) -> None:
+        """Until a LeaderAndIsr brings it back."""
+        tp = TopicPartition(followed.partition.topic, followed.partition.index)
+        if self.followed.get(tp) is followed:
+            logger.warning("gave up partition=%s source=%d", tp, self.source)
+            self.manager.remove((tp,))
+
+    def stop(self) -> None:
+        """Ends at its next step, at the latest when the connection it waits on is closed."""
+        self.is_stopped = True
+        self.has_work.set()
+        self.disconnect("nothing to fetch any longer")
+
+    # ---- the task
+
+    async def run(self) -> None:
+        try:
+            while not self.is_stopped:
+                if not self.active:
+                    self.has_work.clear()
+                    await self.has_work.wait()
+                    continue
+                try:
+                    await self.fetch_once()
+                except (ConnectionError, TimeoutError, RemoteWireError) as error:
+                    if not self.is_stopped:
+                        await self.recover(error)
+        finally:
+            self.disconnect("stopped")
+
+    async def recover(self, error: Exception) -> None:
+        logger.info("cannot fetch source=%d why=%s", self.source, error)
+        self.disconnect(str(error))
+        await asyncio.sleep(min(patience(self.setbacks), self.settings.backoff_s))
+        self.setbacks += 1
+
+    async def fetch_once(self) -> None:
+        connection = await self.connect()
+        response = await connection.exchange(
+            self.next_request(),
+            FetchResponse,
+            timeout_s=self.settings.timeout_s + self.settings.wait_max_ms / 1000,
+        )
+        if response.error_code != ErrorCode.NONE:
+            code = ErrorCode(response.error_code)
+            if self.session_epoch == FIRST_EPOCH:
+                raise ConnectionError(f"the leader refuses every fetch: {code.name}")
+            logger.info("session lost source=%d error=%s", self.source, code.name)
+            self.forget_session()
+            return
+        self.setbacks = 0
+        self.continue_session(response.session_id)
+        await self.take(connection, response)
+
+    async def connect(self) -> BrokerConnection:
+        if self.connection is not None and self.connection.is_open:
+            return self.connection
+        endpoint = self.replicas.metadata.endpoint_of(self.source, self.settings.listener)
+        if endpoint is None:
+            raise ConnectionError(f"broker {self.source} has no known address")
+        self.forget_session()
+        self.connection = await BrokerConnection.open(
+            self.manager.network,
+            endpoint.host,
+            endpoint.port,
+            client_id=self.client_id,
+            timeout_s=self.settings.timeout_s,
+        )
+        return self.connection
+
+    def disconnect(self, why: str) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close(why)
+
+    # ---- the session
+
+    def forget_session(self) -> None:
+        """The next request names everything, and opens another."""
+        self.session_id = NO_SESSION
+        self.session_epoch = FIRST_EPOCH
+
+    def continue_session(self, session_id: int) -> None:
+        if session_id == NO_SESSION:
+            self.forget_session()  # the leader has no room for one
+        elif session_id != self.session_id:
+            self.session_id = session_id
+            self.session_epoch = 1
+        else:
+            self.session_epoch = 1 if self.session_epoch == EPOCH_MAX else self.session_epoch + 1
+
+    def next_request(self) -> FetchRequest:
+        named: Iterable[Key] = self.to_name
+        forgotten = self.to_forget
+        if self.session_epoch == FIRST_EPOCH:
+            named, forgotten = self.active, {}
+        topics: dict[UUID, list[FetchPartition]] = {}
+        for key in named:
+            followed = self.active[key]
+            log = followed.partition.log
+            followed.asked_offset = log.log_end_offset
+            topics.setdefault(key[0], []).append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=followed.leader_epoch,
+                    fetch_offset=log.log_end_offset,
+                    last_fetched_epoch=log.epochs.latest,
+                    log_start_offset=log.log_start_offset,
+                    partition_max_bytes=self.settings.partition_bytes,
+                )
+            )
+        gone: dict[UUID, list[int]] = {}
+        for topic_id, index in forgotten:
+            gone.setdefault(topic_id, []).append(index)
+        self.to_name = {}
+        self.to_forget = {}
+        return FetchRequest(
+            replica_state=ReplicaState(self.replicas.broker_id, self.manager.control.broker_epoch),
+            max_wait_ms=self.settings.wait_max_ms,
+            min_bytes=self.settings.min_bytes,
+            max_bytes=self.settings.response_bytes,
+            session_id=self.session_id,
+            session_epoch=self.session_epoch,
+            topics=tuple(
+                FetchTopic(topic_id=topic_id, partitions=tuple(partitions))
+                for topic_id, partitions in topics.items()
+            ),
+            forgotten_topics_data=tuple(
+                ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
+                for topic_id, indexes in gone.items()
+            ),
+        )
+
+    # ---- what came
+
+    async def take(self, connection: BrokerConnection, response: FetchResponse) -> None:
+        taken = 0
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self.active.get((topic.topic_id, data.partition_index))
+                if (
+                    followed is None
+                    or followed.asked_offset != followed.partition.log.log_end_offset
+                ):
+                    continue  # it was taken from us meanwhile, or given back anew
+                if data.error_code == ErrorCode.NONE:
+                    taken += self.take_data(followed, data)
+                else:
+                    await self.react(connection, followed, ErrorCode(data.error_code))
+                if taken > BYTES_PER_TURN:
+                    taken = 0
+                    await asyncio.sleep(0)
+
+    def take_data(self, followed: Followed, data: PartitionData) -> int:
+        """The number of bytes appended."""
+        partition = followed.partition
+        try:
+            if data.diverging_epoch != NO_DIVERGENCE:
+                self.cut(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                return 0
+            return self.append(followed, data)
+        except OutOfSpace as error:
+            logger.error("no room to copy partition=%s error=%s", partition, error)
+            self.rest(followed)
+        except StorageError as error:
+            logger.error("cannot write partition=%s error=%s", partition, error)
+            self.give_up(followed)
+            self.replicas.fail(partition, error)
+        except ApiError as error:
+            logger.error("cannot append partition=%s error=%s", partition, error)
+            if error.code is ErrorCode.CORRUPT_MESSAGE:
+                self.rest(followed)
+            else:
+                self.give_up(followed)
+        except Exception:
+            logger.exception("cannot append partition=%s", partition)
+            self.give_up(followed)
+        return 0
+
+    def append(self, followed: Followed, data: PartitionData) -> int:
+        log = followed.partition.log
+        size = 0
+        if data.records:
+            size = log.append_as_follower(
+                memoryview(data.records), self.replicas.clock.now_ms()
+            ).size
+        log.high_watermark = data.high_watermark
+        followed.setbacks = 0
+        has_moved = size > 0
+        if log.log_start_offset < data.log_start_offset <= log.high_watermark:
+            has_moved |= log.advance_log_start(data.log_start_offset)
+        if has_moved:
+            self.to_name[followed.key] = None
+        return size
+
+    def cut(self, followed: Followed, leader_epoch: int, leader_end: int) -> None:
+        """What that answer says of the high watermark is not for the log as it is now."""
+        partition = followed.partition
+        log = partition.log
+        before = (log.log_end_offset, log.epochs.latest)
+        offset = following.truncation_offset(
+            log.epochs, log.log_end_offset, leader_epoch=leader_epoch, leader_end=leader_end
+        )
+        if offset < log.high_watermark:
+            logger.warning(
+                "truncating below high watermark partition=%s to=%d high_watermark=%d",
+                partition,
+                offset,
+                log.high_watermark,
+            )
+        log.truncate_to(offset, self.replicas.clock.now_ms())
+        logger.info(
+            "diverged partition=%s leader=%d leader_epoch=%d leader_end=%d to=%d",
+            partition,
+            self.source,
+            leader_epoch,
+            leader_end,
+            offset,
+        )
+        if (log.log_end_offset, log.epochs.latest) == before:
+            self.rest(followed)  # to ask the same again at once would get the same answer
+        else:
+            self.to_name[followed.key] = None
+
+    async def react(
+        self, connection: BrokerConnection, followed: Followed, code: ErrorCode
+    ) -> None:
+        level = logging.INFO if code in following.EXPECTED else logging.WARNING
+        logger.log(
+            level, "leader=%d says %s partition=%s", self.source, code.name, followed.partition
+        )
+        match following.reaction(code):
+            case Reaction.BACK_OFF if code in following.EXPECTED:
+                self.rest(followed, min(patience(followed.setbacks), self.settings.backoff_s))
+                followed.setbacks += 1
+            case Reaction.BACK_OFF:
+                self.rest(followed)
+            case Reaction.GIVE_UP:
+                self.give_up(followed)
+            case Reaction.FIND_PLACE:
+                try:
+                    await self.find_place(connection, followed)
+                except ApiError as error:
+                    if following.reaction(error.code) is Reaction.GIVE_UP:
+                        self.give_up(followed)
+                    else:
+                        self.rest(followed)
+                except StorageError as error:
+                    self.give_up(followed)
+                    self.replicas.fail(followed.partition, error)
+
+    async def find_place(self, connection: BrokerConnection, followed: Followed) -> None:
+        """Our end is not within the leader's log."""
+        log = followed.partition.log
+        now_ms = self.replicas.clock.now_ms()
+        leader_end = await self.list_offset(connection, followed, LATEST_TIMESTAMP)
+        if self.active.get(followed.key) is not followed:
+            return
+        if leader_end < log.log_end_offset:
+            logger.warning(
+                "leader ends earlier partition=%s end=%d leader_end=%d",
+                followed.partition,
+                log.log_end_offset,
+                leader_end,
+            )
+            log.truncate_to(leader_end, now_ms)
+        else:
+            leader_start = await self.list_offset(connection, followed, EARLIEST_TIMESTAMP)
+            if self.active.get(followed.key) is not followed:
+                return
+            if leader_start > log.log_end_offset:
+                logger.warning(
+                    "leader begins later, beginning anew partition=%s end=%d leader_start=%d",
+                    followed.partition,
+                    log.log_end_offset,
+                    leader_start,
+                )
+                log.truncate_fully_and_start_at(leader_start, now_ms=now_ms)
+        self.to_name[followed.key] = None
+
+    async def list_offset(
+        self, connection: BrokerConnection, followed: Followed, timestamp: int
+    ) -> int:
+        wanted = ListOffsetsPartition(
+            partition_index=followed.partition.index,
+            current_leader_epoch=followed.leader_epoch,
+            timestamp=timestamp,
+        )
+        response = await connection.exchange(
+            ListOffsetsRequest(
+                replica_id=self.replicas.broker_id,
+                topics=(ListOffsetsTopic(name=followed.partition.topic, partitions=(wanted,)),),
+            ),
+            ListOffsetsResponse,
+            timeout_s=self.settings.timeout_s,
+        )
+        for topic in response.topics:
+            for answer in topic.partitions:
+                if answer.error_code != ErrorCode.NONE:
+                    raise ApiError(ErrorCode(answer.error_code))
+                return answer.offset
+        raise RemoteWireError("ListOffsets was answered with nothing")
+
+
+def patience(setbacks: int) -> float:
+    """Seconds to rest after so many failures in a row. Short ones first: most often the other side is just about to
+    hear what we have heard already."""
+    return float(0.02 * 4 ** min(setbacks, 8))
