@@ -34,7 +34,7 @@ DISABLED_SINCE = 3  # before, there was no code of its own for it
 
 
 async def create(
-    parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, _: Connection
+    parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, connection: Connection
 ) -> CreateTopicsResponse:
     refused = refuse_before_checking(parts, request)
     wishes = [wish_of(topic) for topic in request.topics if topic.name not in refused]
@@ -49,6 +49,9 @@ async def create(
         except (RegistryError, StorageError) as error:
             why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             refused |= {wish.name: why for wish in wishes}
+    if not request.validate_only:
+        done = [outcome.name for outcome in outcomes if is_done(outcome.error)]
+        take_note(parts, done, header, connection, request="CreateTopics", after="created")
     by_name = {outcome.name: outcome for outcome in outcomes}
     results = []
     for topic in request.topics:
@@ -125,7 +128,7 @@ def created(parts: BrokerParts, outcome: TopicOutcome) -> CreatableTopicResult:
 
 
 async def delete(
-    parts: BrokerParts, request: DeleteTopicsRequest, header: RequestHeader, _: Connection
+    parts: BrokerParts, request: DeleteTopicsRequest, header: RequestHeader, connection: Connection
 ) -> DeleteTopicsResponse:
     version = header.api_version
     wanted = (
@@ -140,6 +143,8 @@ async def delete(
     outcomes = await parts.topics.delete(
         [name for name in named if isinstance(name, str)], timeout_ms=request.timeout_ms
     )
+    done = [name for name, failed in outcomes.items() if is_done(failed)]
+    take_note(parts, done, header, connection, request="DeleteTopics", after="marked for deletion")
     results = []
     for topic, name in zip(wanted, named, strict=True):
         if isinstance(name, ApiError):
@@ -184,3 +189,31 @@ def not_deleted(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResul
         error_code=error.code,
         error_message=error.message or None,
     )
+
+
+# ---- both
+
+
+def is_done(error: ApiError | None) -> bool:
+    """In the registry, whether or not the client waited for all brokers to know."""
+    return error is None or error.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def take_note(
+    parts: BrokerParts,
+    topics: list[str],
+    header: RequestHeader,
+    connection: Connection,
+    *,
+    request: str,
+    after: str,
+) -> None:
+    """In the history: the controller knows what happened, only we know who wanted it."""
+    execution = parts.controller.execution
+    if execution is not None and topics:
+        host, _ = connection.stream.peer
+        parts.controller.log.record(
+            execution.history.asked(
+                topics, request=request, after=after, client=header.client_id, host=host
+            )
+        )
