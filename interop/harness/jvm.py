@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from barnabas.spark.java import Java
-from barnabas.spark.launcher import spark_home
 
 # The second compiler never pays for itself in a process that lives for a second.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
@@ -57,15 +55,3 @@ def written(path: Path, text: str) -> Path:
     if not path.exists():
         path.write_text(text)
     return path
-
-
-ZOOKEEPER_JARS = (
-    *("zookeeper-3", "zookeeper-jute-", "slf4j-api-", "metrics-core-", "snappy-java-"),
-    *("log4j-api-", "log4j-core-", "log4j-slf4j2-impl-", "netty-", "commons-io-", "commons-cli-"),
-)
-
-
-def zookeeper_class_path() -> str:
-    """PySpark brings a whole ZooKeeper, server and all."""
-    found = sorted((spark_home() / "jars").glob("*.jar"))
-    return os.pathsep.join(str(path) for path in found if path.name.startswith(ZOOKEEPER_JARS))

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.spark.java import Java
+from barnabas.zookeeper_server import class_path as zookeeper_class_path
 from interop.harness import jvm
 from interop.harness.process import Process
 from interop.harness.unavailable import StartFailed
@@ -60,7 +61,7 @@ class ZooKeeper:
         settings.write_text(SETTINGS.format(data=self.directory / "data", port=self.port))
         command = jvm.command(
             self.java,
-            jvm.zookeeper_class_path(),
+            zookeeper_class_path(),
             "org.apache.zookeeper.server.ZooKeeperServerMain",
             str(settings),
             scratch=self.directory,

@@ -19,39 +19,16 @@ from typing import Any
 
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import (
-    BadVersionError,
     ConnectionLoss,
     KazooException,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    RolledBackError,
-    RuntimeInconsistency,
-    SessionExpiredError,
     WriterNotClosedException,
 )
-from kazoo.hosts import collect_hosts
-from kazoo.protocol import serialization
-from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
 
-from barnabas.errors import (
-    BadPath,
-    BadVersion,
-    ConfigError,
-    MultiFailed,
-    NoChildrenForEphemerals,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    RegistryError,
-    RegistryUnreachable,
-    SessionExpired,
-)
+from barnabas.errors import BadPath, MultiFailed, NodeExists, RegistryUnreachable, SessionExpired
 from barnabas.world.ports import (
-    Check,
     Create,
     Delete,
     Op,
@@ -62,8 +39,16 @@ from barnabas.world.ports import (
     WatchKind,
     ZnodeStat,
 )
+from barnabas.world.registry.armed_watches import ArmedWatches
 from barnabas.world.registry.kazoo_thread import Inbox, OneThreadHandler
-from barnabas.world.registry.tree import ROOT, check_path, parent_of
+from barnabas.world.registry.tree import ROOT, parent_of
+from barnabas.world.registry.zookeeper_values import (
+    KINDS,
+    check_size,
+    parse_connect_string,
+    to_stat,
+    translated,
+)
 
 logger = logging.getLogger("barnabas.registry")
 kazoo_logger = logging.getLogger("barnabas.registry.kazoo")
@@ -72,25 +57,6 @@ kazoo_logger.setLevel(logging.ERROR)  # what it says below that, the session say
 IN_FLIGHT_DEFAULT = 10  # that of zookeeper.max.in.flight.requests
 # Kazoo wakes its thread by one byte per request through a socket pair, which takes some 270 before it blocks the loop.
 IN_FLIGHT_MAX = 200
-# A server closes the connection on a longer request (jute.maxbuffer), which would be sent again and again.
-REQUEST_BYTES_MAX = 0xFFFFF
-REQUEST_OVERHEAD_BYTES = 64  # of each operation, besides its path and data
-
-ERRORS: dict[type[KazooException], type[RegistryError]] = {
-    NoNodeError: NoNode,
-    NodeExistsError: NodeExists,
-    BadVersionError: BadVersion,
-    NotEmptyError: NotEmpty,
-    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
-    SessionExpiredError: SessionExpired,
-}
-KINDS = {
-    EventType.CREATED: WatchKind.CREATED,
-    EventType.DELETED: WatchKind.DELETED,
-    EventType.CHANGED: WatchKind.CHANGED,
-    EventType.CHILD: WatchKind.CHILDREN,
-}
-EPHEMERAL, SEQUENTIAL = 1, 2
 
 
 class ZooKeeperRegistry:
@@ -103,7 +69,7 @@ class ZooKeeperRegistry:
         connection_timeout_ms: int,
         in_flight_max: int = IN_FLIGHT_DEFAULT,
     ) -> None:
-        self.hosts, self.root = parse_connect_string(connect_string)
+        self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
         self.sessions: list[ZooKeeperSession] = []
@@ -134,21 +100,6 @@ class ZooKeeperRegistry:
             await session.close()
 
 
-def parse_connect_string(text: str) -> tuple[str, str]:
-    """`h1:2181,h2:2181/kafka` → (`h1:2181,h2:2181`, `/kafka`)."""
-    hosts, slash, rest = text.strip().partition("/")
-    root = (slash + rest).rstrip("/")
-    try:
-        collect_hosts(hosts)
-        if root:
-            check_path(root)
-    except (ValueError, BadPath) as error:
-        raise ConfigError(
-            "zookeeper.connect", f"'{text}' is not host:port,…/chroot: {error}"
-        ) from None
-    return hosts, root
-
-
 class Call:
     """A request on its way: which connection it was given to, and what to remember when it succeeds."""
 
@@ -173,11 +124,10 @@ class ZooKeeperSession:
 
     def __init__(self, registry: ZooKeeperRegistry, timeout_ms: int) -> None:
         self.registry = registry
-        self.root = registry.root
+        self.chroot = registry.chroot
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop)
-        hosts, _ = collect_hosts(registry.hosts)
-        self.handler = OneThreadHandler(timeout_ms / 1000 / len(hosts))
+        self.handler = OneThreadHandler(timeout_ms / 1000 / registry.host_count)
         self.kazoo = KazooClient(
             hosts=registry.hosts,
             timeout=timeout_ms / 1000,
@@ -201,10 +151,7 @@ class ZooKeeperSession:
         self.slots = asyncio.Semaphore(registry.in_flight_max)
         self.calls: dict[Call, None] = {}
 
-        # Insertion order is the order of being told. A path's data watches all know the same node, or none.
-        self.data_watches: dict[str, dict[Watch, None]] = {}
-        self.child_watches: dict[str, dict[Watch, None]] = {}
-        self.absent: set[str] = set()  # watched for their creation
+        self.watches = ArmedWatches()
         self.unarmed_since: int | None = None
         self.arming: asyncio.Task[None] | None = None
 
@@ -218,30 +165,34 @@ class ZooKeeperSession:
     # ---- reads
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
-        full = self.full(path)
-
-        def send(hook: object) -> Any:
-            return self.kazoo.get_async(full, hook)
-
-        data, stat = await self.read(path, send, watch, self.arm_data)
+        data, stat = await self.read(path, self.kazoo.get_async, watch, self.watches.arm_data)
         return data or b"", to_stat(stat)
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
-        full = self.full(path)
-
-        def send(hook: object) -> Any:
-            return self.kazoo.exists_async(full, hook)
-
-        stat = await self.read(path, send, watch, self.arm_data)
+        stat = await self.read(path, self.kazoo.exists_async, watch, self.watches.arm_data)
         return None if stat is None else to_stat(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        full = self.full(path)
+        ask = self.kazoo.get_children_async
+        return sorted(await self.read(path, ask, watch, self.watches.arm_child))
 
-        def send(hook: object) -> Any:
-            return self.kazoo.get_children_async(full, hook)
-
-        return sorted(await self.read(path, send, watch, self.arm_child))
+    async def read(
+        self,
+        path: str,
+        ask: Callable[[str, object], Any],
+        watch: Watch | None,
+        arm: Callable[[str, Watch, bool], None],
+    ) -> Any:
+        full = self.chroot.full(path)
+        if watch is None:
+            return await self.perform(path, lambda: ask(full, None), is_read=True)
+        return await self.perform(
+            path,
+            lambda: ask(full, self.hear_event_on_thread),
+            is_read=True,
+            # Here, where answers and events come in their order; whoever waits for the answer runs later.
+            arm=lambda answer: arm(path, watch, answer is not None),
+        )
 
     # ---- writes
 
@@ -249,7 +200,7 @@ class ZooKeeperSession:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, ZnodeStat]:
         op = Create(path=path, data=data, ephemeral=ephemeral, sequential=sequential)
-        request = self.request(op)
+        request = self.chroot.request(op)
         check_size([op])
         created, stat = await self.perform(
             path,
@@ -261,11 +212,11 @@ class ZooKeeperSession:
                 include_data=True,
             ),
         )
-        return self.stripped(created), to_stat(stat)
+        return self.chroot.stripped(created), to_stat(stat)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
         op = SetData(path=path, data=data, version=version)
-        request = self.request(op)
+        request = self.chroot.request(op)
         check_size([op])
         return to_stat(
             await self.perform(
@@ -274,14 +225,14 @@ class ZooKeeperSession:
         )
 
     async def delete(self, path: str, version: int = -1) -> None:
-        request = self.request(Delete(path=path, version=version))
+        request = self.chroot.request(Delete(path=path, version=version))
         await self.perform(path, lambda: self.kazoo.delete_async(request.path, version))
 
     async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
         requests = []
         for index, op in enumerate(ops):
             try:
-                requests.append(self.request(op))
+                requests.append(self.chroot.request(op))
             except BadPath as error:
                 raise MultiFailed(index, error) from None
         check_size(ops)
@@ -291,57 +242,9 @@ class ZooKeeperSession:
             transaction.operations.extend(requests)
             return transaction.commit_async()
 
-        results = await self.perform("", send)
-        for index, result in enumerate(results):
-            if isinstance(result, Exception) and not isinstance(
-                result, RolledBackError | RuntimeInconsistency
-            ):
-                raise MultiFailed(index, translated(result, ops[index].path))
-        return [self.told(op, result) for op, result in zip(ops, results, strict=True)]
-
-    def request(self, op: Op) -> Any:
-        match op:
-            case Create():
-                # The digits are part of the name, so "/a/" is a fine path for a sequential node.
-                check_path(op.path + "0" if op.sequential else op.path)
-                full = self.root + op.path if op.path != ROOT or op.sequential else self.full(ROOT)
-                flags = EPHEMERAL * op.ephemeral | SEQUENTIAL * op.sequential
-                return serialization.Create(full, to_wire(op.data), OPEN_ACL_UNSAFE, flags)
-            case SetData():
-                return serialization.SetData(self.full(op.path), to_wire(op.data), op.version)
-            case Delete():
-                if op.path == ROOT:
-                    raise BadPath(ROOT, "the root cannot be deleted")
-                return serialization.Delete(self.full(op.path), op.version)
-            case Check():
-                return serialization.CheckVersion(self.full(op.path), op.version)
-
-    def told(self, op: Op, result: Any) -> str | ZnodeStat | None:
-        match op:
-            case Create():
-                return self.stripped(result)
-            case SetData():
-                return to_stat(result)
-            case _:
-                return None
+        return self.chroot.results(ops, await self.perform("", send))
 
     # ---- calls
-
-    async def read(
-        self,
-        path: str,
-        send: Callable[[object], Any],
-        watch: Watch | None,
-        arm: Callable[[str, Watch, Any], None],
-    ) -> Any:
-        if watch is None:
-            return await self.perform(path, lambda: send(None), is_read=True)
-        return await self.perform(
-            path,
-            lambda: send(self.hear_event_on_thread),
-            is_read=True,
-            arm=lambda result: arm(path, watch, result),
-        )
 
     async def perform(
         self,
@@ -398,27 +301,13 @@ class ZooKeeperSession:
 
     # ---- watches
 
-    def arm_data(self, path: str, watch: Watch, result: Any) -> None:
-        self.data_watches.setdefault(path, {})[watch] = None
-        if result is None:
-            self.absent.add(path)
-
-    def arm_child(self, path: str, watch: Watch, _: Any) -> None:
-        self.child_watches.setdefault(path, {})[watch] = None
-
     def hear_event_on_thread(self, event: WatchedEvent) -> None:
         if event.type in KINDS:  # not NONE: so kazoo tells that it lets go of a watch
             self.inbox.put(self.fire, KINDS[event.type], event.path)
 
     def fire(self, kind: WatchKind, full: str) -> None:
-        path = self.stripped(full)
-        told: dict[Watch, None] = {}
-        if kind is not WatchKind.CHILDREN:
-            told |= self.data_watches.pop(path, {})
-            self.absent.discard(path)
-        if kind in (WatchKind.CHILDREN, WatchKind.DELETED):
-            told |= self.child_watches.pop(path, {})
-        for watch in told:
+        path = self.chroot.stripped(full)
+        for watch in self.watches.take(kind, path):
             # Each by its own call_soon: a watch that raises is reported by the loop and stops nobody else.
             self.loop.call_soon(self.tell, watch, WatchEvent(kind, path))
 
@@ -431,34 +320,31 @@ class ZooKeeperSession:
         since = self.unarmed_since
         assert since is not None
         hook = self.hear_event_on_thread
+        kazoo, watches = self.kazoo, self.watches
 
-        async def look(path: str, *, at_children: bool) -> None:
-            full = self.full(path)
+        async def look(send: Callable[[], Any]) -> Any:
             async with self.slots:
-                if at_children:
-                    send = partial(self.kazoo.get_children_async, full, hook, include_data=True)
-                else:
-                    send = partial(self.kazoo.exists_async, full, hook)
                 try:
-                    result = await self.exchange(send)
+                    return await self.exchange(send)
                 except NoNodeError:
-                    result = None
-            if at_children:
-                if result is None:
-                    self.fire(WatchKind.DELETED, full)
-                elif result[1].pzxid > since:
-                    self.fire(WatchKind.CHILDREN, full)
-            elif result is None and path not in self.absent:
-                self.fire(WatchKind.DELETED, full)
-            elif result is not None and path in self.absent:
-                self.fire(WatchKind.CREATED, full)
-            elif result is not None and result.mzxid > since:
-                self.fire(WatchKind.CHANGED, full)
+                    return None
+
+        async def look_at_data(path: str) -> None:
+            full = self.chroot.full(path)
+            stat = await look(lambda: kazoo.exists_async(full, hook))
+            if missed := watches.missed_data(path, stat and stat.mzxid, since):
+                self.fire(missed, full)
+
+        async def look_at_children(path: str) -> None:
+            full = self.chroot.full(path)
+            found = await look(lambda: kazoo.get_children_async(full, hook, include_data=True))
+            if missed := watches.missed_children(found and found[1].pzxid, since):
+                self.fire(missed, full)
 
         try:
             await asyncio.gather(
-                *(look(path, at_children=False) for path in list(self.data_watches)),
-                *(look(path, at_children=True) for path in list(self.child_watches)),
+                *(look_at_data(path) for path in list(watches.data)),
+                *(look_at_children(path) for path in list(watches.child)),
             )
         except (KazooException, SessionExpired):
             return  # this connection is gone, too
@@ -522,9 +408,10 @@ class ZooKeeperSession:
 
     async def make_root(self) -> None:
         """The chroot, with what stands above it."""
-        if not self.root or await self.exists(ROOT) is not None:
+        root = self.chroot.root
+        if not root or await self.exists(ROOT) is not None:
             return
-        missing = [self.root]
+        missing = [root]
         while (above := parent_of(missing[0])) != ROOT:
             missing.insert(0, above)
         for path in missing:
@@ -560,53 +447,3 @@ class ZooKeeperSession:
             self.kazoo.close()
         except WriterNotClosedException as error:
             logger.warning("a connection to ZooKeeper does not end error=%s", error)
-
-    # ---- paths
-
-    def full(self, path: str) -> str:
-        check_path(path)
-        if path == ROOT:
-            return self.root or ROOT
-        return self.root + path
-
-    def stripped(self, full: str) -> str:
-        return full[len(self.root) :] or ROOT
-
-
-def check_size(ops: Sequence[Op]) -> None:
-    size = 0
-    for op in ops:
-        data = op.data if isinstance(op, Create | SetData) else b""
-        size += len(op.path.encode()) + len(data) + REQUEST_OVERHEAD_BYTES
-    if size > REQUEST_BYTES_MAX:
-        raise RegistryError(
-            ops[0].path,
-            f"{size} bytes in one request, where ZooKeeper takes {REQUEST_BYTES_MAX} (jute.maxbuffer)",
-        )
-
-
-def to_wire(data: bytes) -> bytes | None:
-    """Kafka's nodes without content hold null."""
-    return bytes(data) or None
-
-
-def to_stat(stat: Any) -> ZnodeStat:
-    return ZnodeStat(
-        czxid=stat.czxid,
-        mzxid=stat.mzxid,
-        pzxid=stat.pzxid,
-        ctime_ms=stat.ctime,
-        mtime_ms=stat.mtime,
-        version=stat.version,
-        cversion=stat.cversion,
-        ephemeral_owner=stat.ephemeralOwner,
-        data_length=stat.dataLength,
-        num_children=stat.numChildren,
-    )
-
-
-def translated(error: Exception, path: str) -> RegistryError:
-    for theirs, ours in ERRORS.items():
-        if isinstance(error, theirs):
-            return ours(path)
-    return RegistryError(path, f"ZooKeeper says {type(error).__name__} {error}".rstrip())

@@ -1,0 +1,163 @@
+"""ZooKeeper's values and errors in our words and back: between the port and kazoo, nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.hosts import collect_hosts
+from kazoo.protocol import serialization
+from kazoo.protocol.states import EventType
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from barnabas.errors import (
+    BadPath,
+    BadVersion,
+    ConfigError,
+    MultiFailed,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    RegistryError,
+    SessionExpired,
+)
+from barnabas.world.ports import Check, Create, Delete, Op, SetData, WatchKind, ZnodeStat
+from barnabas.world.registry.tree import ROOT, check_path
+
+# A server closes the connection on a longer request (jute.maxbuffer), which would be sent again and again.
+REQUEST_BYTES_MAX = 0xFFFFF
+REQUEST_OVERHEAD_BYTES = 64  # of each operation, besides its path and data
+
+EPHEMERAL, SEQUENTIAL = 1, 2
+
+ERRORS: dict[type[KazooException], type[RegistryError]] = {
+    NoNodeError: NoNode,
+    NodeExistsError: NodeExists,
+    BadVersionError: BadVersion,
+    NotEmptyError: NotEmpty,
+    NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    SessionExpiredError: SessionExpired,
+}
+KINDS = {
+    EventType.CREATED: WatchKind.CREATED,
+    EventType.DELETED: WatchKind.DELETED,
+    EventType.CHANGED: WatchKind.CHANGED,
+    EventType.CHILD: WatchKind.CHILDREN,
+}
+
+
+def parse_connect_string(text: str) -> tuple[str, int, Chroot]:
+    """`h1:2181,h2:2181/kafka` → (`h1:2181,h2:2181`, 2 hosts, the chroot /kafka)."""
+    hosts, slash, rest = text.strip().partition("/")
+    root = (slash + rest).rstrip("/")
+    try:
+        count = len(collect_hosts(hosts)[0])
+        if root:
+            check_path(root)
+    except (ValueError, BadPath) as error:
+        raise ConfigError(
+            "zookeeper.connect", f"'{text}' is not host:port,…/chroot: {error}"
+        ) from None
+    return hosts, count, Chroot(root)
+
+
+class Chroot:
+    """Where in the ensemble our tree begins; "" is its root."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def full(self, path: str) -> str:
+        check_path(path)
+        return self.root + path if path != ROOT else self.root or ROOT
+
+    def stripped(self, full: str) -> str:
+        return full[len(self.root) :] or ROOT
+
+    def request(self, op: Op) -> Any:
+        """BadPath for what ZooKeeper's clients refuse."""
+        match op:
+            case Create():
+                # The digits are part of the name, so "/a/" is a fine path for a sequential node.
+                check_path(op.path + "0" if op.sequential else op.path)
+                full = self.root + op.path if op.sequential else self.full(op.path)
+                flags = EPHEMERAL * op.ephemeral | SEQUENTIAL * op.sequential
+                return serialization.Create(full, to_wire(op.data), OPEN_ACL_UNSAFE, flags)
+            case SetData():
+                return serialization.SetData(self.full(op.path), to_wire(op.data), op.version)
+            case Delete():
+                if op.path == ROOT:
+                    raise BadPath(ROOT, "the root cannot be deleted")
+                return serialization.Delete(self.full(op.path), op.version)
+            case Check():
+                return serialization.CheckVersion(self.full(op.path), op.version)
+
+    def results(self, ops: Sequence[Op], answers: Sequence[Any]) -> list[str | ZnodeStat | None]:
+        """What a transaction gave; MultiFailed if it was refused."""
+        for index, answer in enumerate(answers):
+            # The others of a refused transaction are told to have been rolled back, or not tried.
+            if isinstance(answer, Exception) and not isinstance(
+                answer, RolledBackError | RuntimeInconsistency
+            ):
+                raise MultiFailed(index, translated(answer, ops[index].path))
+        return [self.result(op, answer) for op, answer in zip(ops, answers, strict=True)]
+
+    def result(self, op: Op, answer: Any) -> str | ZnodeStat | None:
+        match op:
+            case Create():
+                return self.stripped(answer)
+            case SetData():
+                return to_stat(answer)
+            case _:
+                return None
+
+
+def check_size(ops: Sequence[Op]) -> None:
+    size = 0
+    for op in ops:
+        data = op.data if isinstance(op, Create | SetData) else b""
+        size += len(op.path.encode()) + len(data) + REQUEST_OVERHEAD_BYTES
+    if size > REQUEST_BYTES_MAX:
+        raise RegistryError(
+            ops[0].path,
+            f"{size} bytes in one request, where ZooKeeper takes {REQUEST_BYTES_MAX} (jute.maxbuffer)",
+        )
+
+
+def to_wire(data: bytes) -> bytes | None:
+    """Kafka's nodes without content hold null."""
+    return bytes(data) or None
+
+
+def to_stat(stat: Any) -> ZnodeStat:
+    return ZnodeStat(
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        pzxid=stat.pzxid,
+        ctime_ms=stat.ctime,
+        mtime_ms=stat.mtime,
+        version=stat.version,
+        cversion=stat.cversion,
+        ephemeral_owner=stat.ephemeralOwner,
+        data_length=stat.dataLength,
+        num_children=stat.numChildren,
+    )
+
+
+def translated(error: Exception, path: str) -> RegistryError:
+    for theirs, ours in ERRORS.items():
+        if isinstance(error, theirs):
+            return ours(path)
+    return RegistryError(path, f"ZooKeeper says {type(error).__name__} {error}".rstrip())

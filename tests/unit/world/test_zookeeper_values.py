@@ -1,0 +1,76 @@
+import pytest
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    NoAuthError,
+    NodeExistsError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from barnabas.errors import (
+    BadPath,
+    BadVersion,
+    ConfigError,
+    MultiFailed,
+    NodeExists,
+    SessionExpired,
+)
+from barnabas.world.ports import Check, Create, Delete
+from barnabas.world.registry.zookeeper_values import Chroot, parse_connect_string, translated
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "count", "root"),
+    [
+        ("h:2181", "h:2181", 1, ""),
+        ("h", "h", 1, ""),
+        ("h1:1,h2:2/kafka", "h1:1,h2:2", 2, "/kafka"),
+        ("h1:1,[::1]:2,h3:3/a/b/", "h1:1,[::1]:2,h3:3", 3, "/a/b"),
+        (" h:2181/ ", "h:2181", 1, ""),
+    ],
+)
+def test_a_connect_string_is_hosts_and_a_chroot(
+    text: str, hosts: str, count: int, root: str
+) -> None:
+    found = parse_connect_string(text)
+    assert (found[0], found[1], found[2].root) == (hosts, count, root)
+
+
+@pytest.mark.parametrize("text", ["", "host:x", "host:1/a//b", "host:1/../a", ":2181", "a,,b"])
+def test_a_connect_string_that_makes_no_sense_is_a_wrong_setting(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        parse_connect_string(text)
+
+
+@pytest.mark.parametrize("root", ["", "/kafka", "/a/b"])
+@pytest.mark.parametrize("path", ["/", "/brokers", "/brokers/ids/1"])
+def test_paths_go_under_the_chroot_and_come_back(root: str, path: str) -> None:
+    chroot = Chroot(root)
+    full = chroot.full(path)
+    assert full.startswith(root or "/")
+    assert not full.endswith("/") or full == "/"
+    assert chroot.stripped(full) == path
+
+
+def test_a_sequential_node_may_have_no_name_of_its_own() -> None:
+    assert Chroot("/root").request(Create(path="/a/", sequential=True)).path == "/root/a/"
+    assert Chroot("/root").request(Create(path="/", sequential=True)).path == "/root/"
+    with pytest.raises(BadPath):
+        Chroot("/root").request(Create(path="/a/"))
+
+
+def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
+    ops = [Create(path="/a"), Check(path="/b", version=1), Delete(path="/c")]
+    with pytest.raises(MultiFailed) as failed:
+        Chroot("").results(ops, [RolledBackError(), BadVersionError(), RuntimeInconsistency()])
+    assert failed.value.index == 1
+    assert isinstance(failed.value.error, BadVersion)
+    assert failed.value.error.path == "/b"
+    assert Chroot("/r").results(ops, ["/r/a", True, True]) == ["/a", None, None]
+
+
+def test_their_errors_become_ours() -> None:
+    assert isinstance(translated(NodeExistsError(), "/a"), NodeExists)
+    assert isinstance(translated(ConnectionClosedError(), "/a"), SessionExpired)
+    assert "NoAuthError" in str(translated(NoAuthError(), "/a"))
