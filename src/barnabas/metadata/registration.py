@@ -1,4 +1,4 @@
-"""A broker makes itself known: the paths every cluster has, the cluster's id, its own entry, and who is in charge."""
+"""A broker makes itself known: the paths every cluster has, the cluster's id, and its own entry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random import Random
 from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import Broker, BrokerEpoch, BrokerId, ControllerEpoch
+from barnabas.model import Broker, BrokerEpoch
 from barnabas.world.ports import Create, RegistrySession, SetData, WatchEvent, ZnodeStat
 
 
@@ -89,31 +89,3 @@ async def register(
                 path,
                 f"another broker is registered as {broker.id}: give this one a broker.id of its own, or stop the other",
             ) from None
-
-
-async def take_charge(
-    registry: RegistrySession, broker_id: BrokerId, now_ms: int
-) -> ControllerEpoch:
-    """Alone, a broker is the controller: the next epoch is its own."""
-    try:
-        data, stat = await registry.get(znodes.CONTROLLER_EPOCH)
-        epoch, version = znodes.decode_controller_epoch(data), stat.version
-    except NoNode:
-        await registry.create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(0))
-        epoch, version = ControllerEpoch(0), 0
-    following = ControllerEpoch(epoch + 1)
-    await registry.multi(
-        [
-            Create(
-                path=znodes.CONTROLLER,
-                data=znodes.encode_controller(broker_id, timestamp_ms=now_ms),
-                ephemeral=True,
-            ),
-            SetData(
-                path=znodes.CONTROLLER_EPOCH,
-                data=znodes.encode_controller_epoch(following),
-                version=version,
-            ),
-        ]
-    )
-    return following
