@@ -27,7 +27,8 @@ from barnabas.world.ports import Network
 logger = logging.getLogger("barnabas.controller")
 
 RETRY_SECONDS = 0.1
-COMPLAINT_ATTEMPTS = 50
+COMPLAINT_ATTEMPTS = 20
+"""One that leaves, or has just died, is gone from the registry before anybody needs to hear of it."""
 
 OnAnswer = Callable[[Sent, Message], None]
 RESPONSES: dict[type[Message], type[Message]] = {
@@ -71,12 +72,12 @@ class Sender:
             try:
                 return await self.exchange(request)
             except (OSError, TimeoutError, WireError) as error:
+                attempts += 1
                 if attempts % COMPLAINT_ATTEMPTS == 0:
                     logger.warning(
                         "cannot reach broker=%d request=%s error=%s; trying on",
                         *(self.broker.id, type(request).__name__, error),
                     )
-                attempts += 1
                 if self.connection is not None:
                     self.connection.close("lost")
                     self.connection = None

@@ -197,7 +197,7 @@ class RequestBatch:
         leaders: set[BrokerId] = set()
         for partition, state in self.leader_and_isr[broker].items():
             by_topic.setdefault(partition.topic, []).append(state)
-            leaders.add(state.leader)
+            leaders.add(BrokerId(state.leader))
         known = self.context.brokers
         return LeaderAndIsrRequest(
             controller_id=self.controller_id,

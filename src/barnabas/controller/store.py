@@ -216,8 +216,9 @@ class ControllerStore:
                     return WriteRefused.NODE_EXISTS
                 case NoNode():
                     return WriteRefused.NO_NODE
-            logger.error("cannot write partition=%s error=%s", write.partition, error)
-            return WriteRefused.FAILED
+                case _:
+                    logger.error("cannot write partition=%s error=%s", write.partition, error)
+                    return WriteRefused.FAILED
 
     async def create_if_missing(self, path: str) -> None:
         """A missing parent is told by the write below it."""
