@@ -15,7 +15,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.offsets import FoundOffset, list_offsets
 from barnabas.client.view import TopicView
-from barnabas.errors import ApiError
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.messages.cluster import (
     DescribeClusterRequest,
@@ -106,7 +106,7 @@ class Admin:
             CreateTopicsResponse,
             codes=lambda answer: [topic.error_code for topic in answer.topics],
         )
-        return [
+        outcomes = [
             TopicOutcome(
                 name=topic.name,
                 error=error_of(topic.error_code, topic.error_message),
@@ -116,6 +116,11 @@ class Admin:
             )
             for topic in response.topics
         ]
+        declined = declined_by_the_controller(outcomes)
+        again = [topic for topic in topics if topic.name in declined]
+        return with_later_outcomes(
+            outcomes, self.create_topics(again, validate_only=validate_only) if again else []
+        )
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         response = self.cluster.ask_controller(
@@ -124,12 +129,14 @@ class Admin:
             codes=lambda answer: [topic.error_code for topic in answer.responses],
             at_most=DELETE_BY_NAME,
         )
-        return [
+        outcomes = [
             TopicOutcome(
                 name=topic.name or "", error=error_of(topic.error_code, topic.error_message)
             )
             for topic in response.responses
         ]
+        again = sorted(declined_by_the_controller(outcomes))
+        return with_later_outcomes(outcomes, self.delete_topics(again) if again else [])
 
     def list_topics(self) -> list[TopicView]:
         view = self.cluster.retry(lambda: self.cluster.refresh(None), refresh=False)
@@ -227,6 +234,22 @@ class Admin:
     def timeout_ms(self) -> int:
         """What the broker may take: less than we wait, so that its own answer arrives."""
         return int(self.cluster.timeout_s * 900)
+
+
+def declined_by_the_controller(outcomes: Sequence[TopicOutcome]) -> set[str]:
+    """It stopped being the controller over our request: these were not looked at, and its successor has to be asked."""
+    return {
+        outcome.name
+        for outcome in outcomes
+        if outcome.error is not None and outcome.error.code is ErrorCode.NOT_CONTROLLER
+    }
+
+
+def with_later_outcomes(
+    outcomes: Sequence[TopicOutcome], later: Sequence[TopicOutcome]
+) -> list[TopicOutcome]:
+    by_name = {outcome.name: outcome for outcome in later}
+    return [by_name.get(outcome.name, outcome) for outcome in outcomes]
 
 
 def creatable(topic: NewTopic) -> CreatableTopic:

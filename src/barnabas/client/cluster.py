@@ -153,7 +153,9 @@ class Cluster:
         codes: Callable[[R], Iterable[int]],
         at_most: int | None = None,
     ) -> R:
-        """`codes` finds the error codes in an answer: NOT_CONTROLLER among them means nothing was done, look again."""
+        """`codes` finds the error codes in an answer: nothing but NOT_CONTROLLER means nothing was done, look again.
+
+        A controller that loses its office over a request may have granted some of it; the rest is the caller's."""
 
         def attempt() -> R:
             controller = self.refresh([]).controller
@@ -162,7 +164,7 @@ class Cluster:
             answer = self.connection(controller).exchange(
                 request, response, timeout_s=self.timeout_s, at_most=at_most
             )
-            if ErrorCode.NOT_CONTROLLER in codes(answer):
+            if set(codes(answer)) == {ErrorCode.NOT_CONTROLLER}:
                 raise ApiError(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
             return answer
 

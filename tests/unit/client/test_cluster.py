@@ -15,6 +15,9 @@ from barnabas.wire.messages.topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 from tests.unit.client.scripted_broker import ScriptedBroker
 
@@ -103,6 +106,37 @@ def test_the_new_controller_is_looked_for_when_the_old_one_declines() -> None:
     assert outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert outcome.error.message == "told"
     assert not codes
+
+
+def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -> None:
+    declined, granted = ErrorCode.NOT_CONTROLLER, ErrorCode.NONE
+    codes = [{"a": granted, "b": declined, "c": granted}, {"b": declined}, {"b": granted}]
+
+    def create(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        answer = codes.pop(0)
+        assert [topic.name for topic in request.topics] == [*answer]
+        return CreateTopicsResponse(
+            topics=tuple(CreatableTopicResult(name=n, error_code=c) for n, c in answer.items())
+        )
+
+    def delete(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        answer = codes.pop(0)
+        assert list(request.topic_names) == [*answer]
+        return DeleteTopicsResponse(
+            responses=tuple(DeletableTopicResult(name=n, error_code=c) for n, c in answer.items())
+        )
+
+    with (
+        ScriptedBroker({CreateTopicsRequest: create, DeleteTopicsRequest: delete}) as broker,
+        Cluster(broker.address, timeout_s=5) as cluster,
+    ):
+        created = Admin(cluster).create_topics([NewTopic(name=name) for name in "abc"])
+        assert not codes
+        codes += [{"a": declined, "b": granted}, {"a": granted}]
+        deleted = Admin(cluster).delete_topics(["a", "b"])
+        assert not codes
+    assert [(each.name, each.error) for each in created] == [("a", None), ("b", None), ("c", None)]
+    assert [(each.name, each.error) for each in deleted] == [("a", None), ("b", None)]
 
 
 def test_a_broker_that_does_not_answer_is_left_after_the_timeout() -> None:

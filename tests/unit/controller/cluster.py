@@ -255,7 +255,9 @@ class Cluster:
         followed = tuple(
             Replica(each, leaving)
             for each in self.context.partitions_on_broker(leaving)
-            if each not in led and len(self.context.replicas(each)) > 1
+            if each not in led
+            and len(self.context.replicas(each)) > 1
+            and not self.context.is_topic_queued_for_deletion(each.topic)
         )
         self.move_partitions(led, PartitionState.ONLINE, Strategy.CONTROLLED_SHUTDOWN)
         self.move_replicas(followed, ReplicaState.OFFLINE)

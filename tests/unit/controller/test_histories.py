@@ -15,6 +15,7 @@ from barnabas.controller.states import (
     PartitionState,
     ReplicaState,
 )
+from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.messages.stop_replica import StopReplicaRequest
@@ -88,9 +89,12 @@ class Witness:
         for partition, known in context.leadership.items():
             written = self.cluster.znodes.states[partition]
             assert known.leader_epoch <= written.leader_epoch
-            if context.partition_state(partition) is PartitionState.ONLINE:
+            deleting = context.is_topic_queued_for_deletion(partition.topic)
+            if context.partition_state(partition) is PartitionState.ONLINE and not deleting:
                 assert known.leader in context.brokers
         for partition in context.partitions_in_states(PartitionState.NEW):
+            if context.is_topic_queued_for_deletion(partition.topic):
+                continue
             assert not context.online_replicas(partition) or partition in self.cluster.znodes.states
 
     def look_at_requests(self) -> None:
@@ -111,7 +115,10 @@ class Witness:
 happenings = st.lists(
     st.tuples(
         st.sampled_from(
-            ("create", "kill", "start", "bounce", "fail over", "shut down", "prefer", "race", "isr")
+            (
+                *("create", "kill", "start", "bounce", "fail over", "shut down", "prefer", "race"),
+                *("isr", "delete", "answer"),
+            )
         ),
         st.integers(0, 2**16),
     ),
@@ -135,6 +142,12 @@ def test_epochs_never_fall_leaders_are_in_sync_and_no_move_is_illegal(
     witness.look()
     cluster.fail_over(BrokerId(1))
     witness.look()
+    marked = tuple(cluster.marked_for_deletion)
+    cluster.answer_deletes()
+    witness.look()
+    assert not cluster.context.topics_to_be_deleted, "all brokers are back, and a topic still waits"
+    assert not cluster.marked_for_deletion
+    assert not cluster.topics.keys() & set(marked)
     states = {cluster.context.partition_state(each) for each in cluster.context.all_partitions}
     assert states <= {PartitionState.ONLINE}, "all brokers are back, and not all have a leader"
     for partition in cluster.context.all_partitions:
@@ -145,7 +158,11 @@ def test_epochs_never_fall_leaders_are_in_sync_and_no_move_is_illegal(
 def happen(cluster: Cluster, what: str, random: Random, number: int) -> None:
     up = sorted(cluster.registered)
     down = [each for each in BROKERS if each not in cluster.registered]
-    led = [tp for tp, state in sorted(cluster.znodes.states.items()) if state.leader != -1]
+    led = [
+        tp
+        for tp, state in sorted(cluster.znodes.states.items())
+        if state.leader != -1 and not cluster.context.is_topic_queued_for_deletion(tp.topic)
+    ]
     if what == "create":
         replicas = [
             random.sample(BROKERS, random.randint(1, 3)) for _ in range(random.randint(1, 3))
@@ -170,18 +187,30 @@ def happen(cluster: Cluster, what: str, random: Random, number: int) -> None:
         cluster.prefer(*led)
     elif what == "isr" and led:
         change_isr(cluster, random.choice(led), random)
+    elif what == "delete" and cluster.topics:
+        cluster.delete(random.choice(sorted(cluster.topics)))
+    elif what == "answer":
+        error = random.choice((ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR))
+        cluster.answer_deletes(random.choice(up), error=error)
     elif what == "race" and led:
-        partition, dying = random.choice(led), random.choice(up)
-        cluster.znodes.before_commit.append(lambda: change_isr(cluster, partition, random))
-        if len(up) > 1:
-            cluster.kill(dying)
-        else:
-            cluster.prefer(partition)
+        race(cluster, random.choice(led), random)
+
+
+def race(cluster: Cluster, partition: TopicPartition, random: Random) -> None:
+    """A leader changes its ISR while the controller is about to write it."""
+    up = sorted(cluster.registered)
+    dying = random.choice(up)
+    cluster.znodes.before_commit.append(lambda: change_isr(cluster, partition, random))
+    if len(up) > 1:
+        cluster.kill(dying)
+    else:
+        cluster.prefer(partition)
 
 
 def change_isr(cluster: Cluster, partition: TopicPartition, random: Random) -> None:
     """As its leader may at any time, unnoticed by the controller."""
-    leader = cluster.znodes.states[partition].leader
+    state = cluster.znodes.states.get(partition)
+    leader = -1 if state is None else state.leader
     if leader != -1:
         others = [each for each in cluster.context.replicas(partition) if each != leader]
         cluster.znodes.change_isr(

@@ -55,14 +55,14 @@ async def create(
     by_name = {outcome.name: outcome for outcome in outcomes}
     results = []
     for topic in request.topics:
-        error = refused.get(topic.name)
-        if error is None:
+        failed = refused.get(topic.name)
+        if failed is None:
             await asyncio.sleep(
                 0
             )  # dozens of settings are told of each: others have their turn in between
             results.append(created(parts, by_name[topic.name]))
         else:
-            results.append(not_created(topic.name, error))
+            results.append(not_created(topic.name, failed))
     return CreateTopicsResponse(topics=tuple(results))
 
 

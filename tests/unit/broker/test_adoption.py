@@ -1,0 +1,144 @@
+"""Logs that no topic has, at the start of a broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.adoption import adopt_logs, set_strays_aside
+from barnabas.broker.topics import Topics
+from barnabas.config import TopicConfig
+from barnabas.controller.topic_checks import TopicDefaults
+from barnabas.errors import SessionExpired
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.storage.log_manager import LogManager
+from barnabas.world.clock import SystemClock
+from barnabas.world.registry.embedded import EmbeddedRegistry
+from tests.unit.storage.builders import NOW_MS, forgetful_disk
+
+US = BrokerId(1)
+ORDERS = UUID(int=7)
+CONFIG = TopicConfig()
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[RegistryClient]:
+    embedded = EmbeddedRegistry(None, SystemClock())
+    client = RegistryClient(embedded, 6000)
+    await client.open()
+    await registration.prepare(client)
+    yield client
+    await client.close()
+    await embedded.close()
+
+
+@pytest.fixture
+def logs() -> LogManager:
+    """orders-0 and orders-1, the second written in epoch 5; half-1 without half-0."""
+    manager = LogManager.open(
+        forgetful_disk(),
+        ["/data/a"],
+        broker_id=US,
+        cluster_id="c",
+        config_of=lambda _: CONFIG,
+        random=Random(1),
+        now_ms=NOW_MS,
+    )
+    for tp in (TopicPartition("orders", 0), TopicPartition("orders", 1)):
+        manager.create_log(tp, ORDERS, CONFIG, NOW_MS)
+    manager.logs[TopicPartition("orders", 1)].epochs.assign(5, 0)
+    manager.create_log(TopicPartition("half", 1), UUID(int=8), CONFIG, NOW_MS)
+    return manager
+
+
+def topics_of(registry: RegistryClient) -> Topics:
+    return Topics(
+        registry,
+        MetadataCache("c"),
+        defaults=CONFIG,
+        new_topics=TopicDefaults(),
+        random=Random(1),
+    )
+
+
+def held(logs: LogManager) -> list[str]:
+    return sorted(map(str, logs.logs))
+
+
+async def test_adopted_logs_become_topics_that_have_been_led_before(
+    registry: RegistryClient, logs: LogManager
+) -> None:
+    await registry.create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(3))
+    await registry.create("/config/topics/orders", b"{")
+    await adopt_logs(registry, logs, topics_of(registry), US)
+    assert await registry.children(znodes.TOPICS) == ["orders"]
+    data, _ = await registry.get("/brokers/topics/orders")
+    topic = znodes.decode_topic("orders", data)
+    assert topic.topic_id == ORDERS
+    assert [each.replicas for each in topic.partitions.values()] == [(US,), (US,)]
+    for index, epoch in ((0, 0), (1, 5)):
+        tp = TopicPartition("orders", index)
+        data, _ = await registry.get(znodes.state_path(tp))
+        state = znodes.decode_state(tp, data, version=0)
+        assert (state.leader, state.isr) == (US, (US,))
+        assert (state.leader_epoch, state.controller_epoch) == (epoch, 3)
+    data, _ = await registry.get("/config/topics/orders")
+    assert znodes.decode_config("", data) == {}
+    await set_strays_aside(registry, logs)
+    assert held(logs) == ["orders-0", "orders-1"]
+
+
+async def test_beside_other_brokers_nothing_is_adopted(
+    registry: RegistryClient, logs: LogManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    await registry.create("/brokers/ids/1")  # our own, of a process that was killed a moment ago
+    await registry.create("/brokers/ids/2")
+    with caplog.at_level(logging.ERROR, "barnabas.topics"):
+        await adopt_logs(registry, logs, topics_of(registry), US)
+    assert await registry.children(znodes.TOPICS) == []
+    assert "other brokers ids=2" in caplog.text
+
+
+async def test_logs_without_topic_are_set_aside(registry: RegistryClient, logs: LogManager) -> None:
+    await registry.create("/brokers/topics/orders", assigned({0: (9,)}))
+    await set_strays_aside(registry, logs)
+    assert held(logs) == ["orders-0"], "that it is assigned elsewhere now is for the controller"
+
+
+async def test_logs_whose_topic_cannot_be_understood_are_left_alone(
+    registry: RegistryClient, logs: LogManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    await registry.create("/brokers/topics/orders", b"{")
+    with caplog.at_level(logging.ERROR, "barnabas.topics"):
+        await set_strays_aside(registry, logs)
+    assert held(logs) == ["orders-0", "orders-1"]
+    assert "/brokers/topics/orders" in caplog.text
+
+
+async def test_nothing_is_set_aside_when_the_registry_cannot_be_asked(
+    registry: RegistryClient, logs: LogManager
+) -> None:
+    before = held(logs)
+    await registry.close()
+    with pytest.raises(SessionExpired):
+        await set_strays_aside(registry, logs)
+    assert held(logs) == before
+
+
+def assigned(partitions: dict[int, tuple[int, ...]]) -> bytes:
+    return znodes.encode_topic(
+        znodes.TopicAssignment(
+            topic_id=ORDERS,
+            partitions={
+                index: znodes.ReplicaAssignment(replicas=tuple(map(BrokerId, replicas)))
+                for index, replicas in partitions.items()
+            },
+        )
+    )

@@ -1,0 +1,332 @@
+"""What a wish to create or delete a topic leads to: znodes, waiting, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from barnabas.broker.topics import TopicOutcome, Topics
+from barnabas.config import TopicConfig
+from barnabas.controller.topic_checks import TopicDefaults, TopicWish
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from barnabas.world.clock import SystemClock
+from barnabas.world.registry.embedded import EmbeddedRegistry
+
+LONG_MS = 10_000
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[RegistryClient]:
+    embedded = EmbeddedRegistry(None, SystemClock())
+    client = RegistryClient(embedded, 6000)
+    await client.open()
+    await registration.prepare(client)
+    await client.create(znodes.CONTROLLER, b"{}", ephemeral=True)
+    yield client
+    await client.close()
+    await embedded.close()
+
+
+@pytest.fixture
+def cache() -> MetadataCache:
+    cache = MetadataCache("cluster")
+    tell(cache)
+    return cache
+
+
+@pytest.fixture
+def topics(registry: RegistryClient, cache: MetadataCache) -> Topics:
+    return Topics(
+        registry,
+        cache,
+        defaults=TopicConfig(),
+        new_topics=TopicDefaults(partitions=2, replication_factor=1),
+        random=Random(1),
+    )
+
+
+def tell(cache: MetadataCache, *states: UpdateMetadataTopicState) -> None:
+    """As the controller does."""
+    endpoint = UpdateMetadataEndpoint(9092, "here", "PLAINTEXT")
+    cache.update(
+        UpdateMetadataRequest(
+            controller_id=1,
+            controller_epoch=1,
+            topic_states=states,
+            live_brokers=tuple(UpdateMetadataBroker(id=n, endpoints=(endpoint,)) for n in (1, 2)),
+        )
+    )
+
+
+def led(name: str, *leaders: int) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(
+        name,
+        partition_states=tuple(
+            UpdateMetadataPartitionState(partition_index=index, leader=leader, replicas=(1,))
+            for index, leader in enumerate(leaders)
+        ),
+    )
+
+
+def wish(name: str, **more: object) -> TopicWish:
+    return TopicWish(name=name, **{"configs": {}, **more})  # type: ignore[arg-type]
+
+
+def code_of(outcome: TopicOutcome) -> ErrorCode:
+    return ErrorCode.NONE if outcome.error is None else outcome.error.code
+
+
+async def until_there(registry: RegistryClient, path: str) -> None:
+    async with asyncio.timeout(5):
+        while await registry.exists(path) is None:
+            await asyncio.sleep(0)
+
+
+# ---- creating
+
+
+async def test_a_wish_is_written_and_answered_when_the_cache_shows_every_leader(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache
+) -> None:
+    configs = {"retention.ms": "5"}
+    asked = asyncio.create_task(
+        topics.create([wish("t", configs=configs, replication_factor=2)], timeout_ms=LONG_MS)
+    )
+    await until_there(registry, "/brokers/topics/t")
+    tell(cache, led("t", 1, -1))
+    await asyncio.sleep(0)
+    assert not asked.done(), "one partition has no leader yet"
+    tell(cache, led("t", 1, 2))
+    (outcome,) = await asked
+    assert code_of(outcome) is ErrorCode.NONE
+    data, _ = await registry.get("/brokers/topics/t")
+    written = znodes.decode_topic("t", data)
+    assert written.topic_id == outcome.topic_id
+    assert tuple(each.replicas for each in written.partitions.values()) == outcome.replicas
+    assert [sorted(each) for each in outcome.replicas] == [[1, 2], [1, 2]]
+    data, _ = await registry.get("/config/topics/t")
+    assert znodes.decode_config("", data) == configs == outcome.overrides
+    assert await registry.children("/brokers/topics/t") == [], "the rest is the controller's"
+
+
+async def test_who_gives_up_waiting_gets_the_topic_all_the_same(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    for name, timeout_ms in (("short", 1), ("none", 0), ("less", -1)):
+        (outcome,) = await topics.create([wish(name)], timeout_ms=timeout_ms)
+        assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+        assert outcome.error is not None
+        assert outcome.error.message == ""
+        assert await registry.exists(f"/brokers/topics/{name}") is not None
+
+
+async def test_all_topics_of_a_request_are_answered_together(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache
+) -> None:
+    wishes = [wish("a"), wish("bad name"), wish("b")]
+    asked = asyncio.create_task(topics.create(wishes, timeout_ms=LONG_MS))
+    await until_there(registry, "/brokers/topics/b")
+    tell(cache, led("a", 1, 1))
+    await asyncio.sleep(0)
+    assert not asked.done()
+    tell(cache, led("b", 1, 1))
+    outcomes = await asked
+    assert [each.name for each in outcomes] == ["a", "bad name", "b"]
+    assert [code_of(each) for each in outcomes] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+    ]
+
+
+async def test_when_the_time_is_over_only_those_without_leader_are_told_so(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache
+) -> None:
+    asked = asyncio.create_task(topics.create([wish("a"), wish("b")], timeout_ms=100))
+    await until_there(registry, "/brokers/topics/b")
+    tell(cache, led("a", 1, 1))
+    outcomes = await asked
+    assert [code_of(each) for each in outcomes] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+
+
+async def test_only_checking_writes_nothing(topics: Topics, registry: RegistryClient) -> None:
+    wishes = [wish("a.b"), wish("a_b"), wish("c", configs={"retention.ms": "soon"})]
+    outcomes = await topics.create(wishes, timeout_ms=LONG_MS, validate_only=True)
+    assert [code_of(each) for each in outcomes] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_CONFIG,
+    ]
+    assert await registry.children("/brokers/topics") == []
+    assert await registry.children("/config/topics") == []
+
+
+async def test_of_two_names_that_look_alike_in_one_request_one_is_made(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    outcomes = await topics.create([wish("a.b"), wish("a_b")], timeout_ms=0)
+    assert [code_of(each) for each in outcomes] == [
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert await registry.children("/brokers/topics") == ["a.b"]
+
+
+async def test_a_topic_that_is_in_the_registry_alone_exists(topics: Topics) -> None:
+    await topics.create([wish("t")], timeout_ms=0)
+    (again,) = await topics.create([wish("t")], timeout_ms=0)
+    assert code_of(again) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_of_two_who_create_the_same_topic_at_once_one_is_told_that_it_exists(
+    topics: Topics,
+) -> None:
+    found = await asyncio.gather(
+        *(topics.create([wish("t")], timeout_ms=0) for _ in range(5)),
+    )
+    codes = sorted(code_of(outcomes[0]) for outcomes in found)
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 4]
+
+
+async def test_a_topic_that_is_marked_for_deletion_is_refused(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    await registry.create("/admin/delete_topics/t")
+    (outcome,) = await topics.create([wish("t")], timeout_ms=0)
+    assert code_of(outcome) is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert "marked for deletion" in str(outcome.error)
+
+
+async def test_settings_that_an_interrupted_creation_left_are_overwritten(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    await registry.create("/config/topics/t", znodes.encode_config({"segment.bytes": "100"}))
+    (outcome,) = await topics.create([wish("t")], timeout_ms=0)
+    assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
+    data, _ = await registry.get("/config/topics/t")
+    assert znodes.decode_config("", data) == {}
+    assert await registry.exists("/brokers/topics/t") is not None
+
+
+async def test_without_a_controller_nothing_is_created(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    await registry.delete(znodes.CONTROLLER)
+    with pytest.raises(ApiError) as refused:
+        await topics.create([wish("t")], timeout_ms=0)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_when_the_controller_moves_before_the_write_nothing_is_created(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    known = await topics.read_known()
+    await registry.set(znodes.CONTROLLER, b"{}")
+    checked = topics.check(wish("t"), known)
+    outcome = await topics.write(checked, known.controller_version)
+    assert code_of(outcome) is ErrorCode.NOT_CONTROLLER
+    assert await registry.exists("/brokers/topics/t") is None
+    assert await registry.exists("/config/topics/t") is None
+
+
+async def test_a_thousand_topics_take_one_request(topics: Topics, registry: RegistryClient) -> None:
+    wishes = [wish(f"many.{index}") for index in range(1000)]
+    async with asyncio.timeout(10):
+        outcomes = await topics.create(wishes, timeout_ms=0)
+    assert {code_of(each) for each in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert len(await registry.children("/brokers/topics")) == 1000
+
+
+# ---- deleting
+
+
+async def test_a_deletion_is_marked_and_answered_when_the_cache_has_forgotten_the_topic(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache
+) -> None:
+    await topics.create([wish("t")], timeout_ms=0)
+    tell(cache, led("t", 1, 1))
+    first = asyncio.create_task(topics.delete(["t", "nowhere", "t"], timeout_ms=LONG_MS))
+    await until_there(registry, "/admin/delete_topics/t")
+    second = asyncio.create_task(topics.delete(["t"], timeout_ms=LONG_MS))
+    async with asyncio.timeout(5):
+        while len(cache.waiting) < 2:
+            await asyncio.sleep(0)
+    tell(cache, led("t", -2))
+    await asyncio.sleep(0)
+    assert not first.done(), "a partition is left"
+    tell(cache, led("t", -2, -2))
+    found = await first
+    assert found["t"] is None
+    unknown = found["nowhere"]
+    assert unknown is not None
+    assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await second == {"t": None}, "a marker that is there already is as good"
+
+
+async def test_a_deletion_nobody_waits_for_is_marked_all_the_same(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache
+) -> None:
+    await topics.create([wish("t")], timeout_ms=0)
+    tell(cache, led("t", 1, 1))
+    (error,) = (await topics.delete(["t"], timeout_ms=0)).values()
+    assert error is not None
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert await registry.children("/admin/delete_topics") == ["t"]
+
+
+async def test_a_topic_the_registry_does_not_have_is_not_marked(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache
+) -> None:
+    tell(cache, led("gone", 1))
+    (error,) = (await topics.delete(["gone"], timeout_ms=LONG_MS)).values()
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await registry.children("/admin/delete_topics") == []
+
+
+# ---- settings
+
+
+async def test_settings_are_read_anew_whenever_a_name_is_learnt(
+    topics: Topics, registry: RegistryClient
+) -> None:
+    path = "/config/topics/t"
+    await registry.create(path, znodes.encode_config({"segment.bytes": "100"}))
+    await topics.learn(["t", "nowhere"])
+    assert topics.config_of("t").segment_bytes == 100
+    await registry.set(path, znodes.encode_config({"segment.bytes": "200"}))
+    await topics.learn(["t"])
+    assert topics.config_of("t").segment_bytes == 200
+    await registry.delete(path)
+    await topics.learn(["t"])
+    assert topics.config_of("t") == topics.defaults == topics.config_of("nowhere")
+
+
+async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skipped(
+    topics: Topics, registry: RegistryClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("bad", "good", "odd"):
+        await topics.create([wish(name)], timeout_ms=0)
+    await registry.set("/config/topics/bad", b"{")
+    await registry.set("/config/topics/good", znodes.encode_config({"segment.bytes": "100"}))
+    await registry.set("/config/topics/odd", znodes.encode_config({"segment.bytes": "many"}))
+    with caplog.at_level(logging.WARNING, "barnabas.topics"):
+        await topics.read_overrides()
+        assert topics.config_of("bad") == topics.defaults == topics.config_of("odd")
+        assert topics.config_of("good").segment_bytes == 100
+    assert "/config/topics/bad" in caplog.text
+    assert "topic=odd" in caplog.text
