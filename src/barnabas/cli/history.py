@@ -178,16 +178,18 @@ class Timeline:
 
 
 def follower(output: Output, narrator: Narrator) -> Callable[[list[Event]], None]:
-    def write(events: list[Event]) -> None:
+    def lines(events: list[Event]) -> Iterable[str]:
         match output:
             case Output.JSON:
-                lines = [json.dumps(event, ensure_ascii=False) for event in events]
+                return (json.dumps(event, ensure_ascii=False) for event in events)
             case Output.YAML:
-                lines = [f"---\n{to_yaml(event)}" for event in events]
+                return (f"---\n{to_yaml(event)}" for event in events)
             case Output.TEXT:
-                lines = list(narrator.tell(events))
-        if lines:
-            write_out("\n".join([*lines, ""]).encode("utf-8", "backslashreplace"))
+                return narrator.tell(events)
+
+    def write(events: list[Event]) -> None:
+        text = "".join(f"{line}\n" for line in lines(events))
+        write_out(text.encode("utf-8", "backslashreplace"))
 
     return write
 

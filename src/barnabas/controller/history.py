@@ -182,7 +182,7 @@ class History:
         """A request that goes to this broker. Its `changes` are to be recorded."""
         rendered = self.rendered(request)
         about = f'"what":"request","id":"{name_of(request)} to {broker}","to":{broker}'
-        count = f',"partitions":{rendered.count}'
+        count = f',"partitions":{rendered.partitions}'
         if isinstance(request, StopReplicaRequest):
             count += f',"deletes":{deletes(request)}'
         mark = OWN if rendered.is_own else ""
@@ -305,7 +305,7 @@ class Rendered(NamedTuple):
     """What a request is about: the insides of one or more JSON objects, topic → ranges of partitions."""
 
     topics: list[str]
-    count: int
+    partitions: int
     is_own: bool
 
 

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from barnabas.cli.history import Event, Narrator, Timeline, plain, runs
+from barnabas.client.consumer import ConsumedRecord
+from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
+from barnabas.controller.history import STATE_CHANGES, History, StateChange
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.errors import ErrorCode
+from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from tests.unit.controller.cluster import ids, state
+from tests.unit.controller.test_history import Clock, leader_and_isr
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def history(epoch: int = 7) -> History:
+    return History(BrokerId(1), ControllerEpoch(epoch), Clock())
+
+
+def partition(
+    before: PartitionState,
+    after: PartitionState,
+    *,
+    leader: int | None = None,
+    isr: tuple[int, ...] = (),
+    epoch: int = 0,
+    cause: str = "TopicsChanged#4",
+    topic: str = "orders",
+) -> PartitionMove:
+    known = None if leader is None else state(leader, isr, epoch=epoch)
+    return Move(
+        item=TopicPartition(topic, 0), before=before, after=after, cause=cause, leadership=known
+    )
+
+
+def replica(broker: int, index: int = 0) -> ReplicaMove:
+    return Move(
+        item=Replica(TopicPartition("orders", index), BrokerId(broker)),
+        before=ReplicaState.NEW,
+        after=ReplicaState.ONLINE,
+        cause="TopicsChanged#4",
+    )
+
+
+def consumed(changes: list[StateChange]) -> list[ConsumedRecord]:
+    return [
+        ConsumedRecord(STATE_CHANGES, 0, offset, 0, None, change.line.encode())
+        for offset, change in enumerate(changes)
+    ]
+
+
+def timeline(*changes: StateChange, topic: str = "orders") -> list[Event]:
+    found = Timeline(topic)
+    found.take(consumed(list(changes)))
+    return found.in_order()
+
+
+def told(*changes: StateChange) -> list[str]:
+    return list(Narrator("orders").tell(timeline(*changes)))
+
+
+NEW = partition(PartitionState.NON_EXISTENT, PartitionState.NEW)
+ONLINE = partition(PartitionState.NEW, PartitionState.ONLINE, leader=2, isr=(2, 3, 1))
+
+
+def test_a_topic_is_born_in_words() -> None:
+    by = history()
+    changes = by.moved([NEW], replicas_of=lambda _: ids(2, 3, 1))
+    changes += by.moved([ONLINE])
+    changes += by.moved([replica(2), replica(3), replica(1), replica(3, index=1)])
+    sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause="TopicsChanged#4")
+    changes += sent.changes
+    changes += by.answered(sent, LeaderAndIsrResponse())
+    changes += by.asked(
+        ["orders"], request="CreateTopics", after="created", client="app", host="::1"
+    )
+    assert told(*changes) == [
+        "2026-05-01 controller 1, epoch 7: TopicsChanged#4",
+        "  08:00:00.123  partition 0: new, on brokers 2,3,1",
+        "  08:00:00.123  partition 0: online, leader 2 in epoch 0, ISR 2,3,1",
+        "  08:00:00.123  replicas 0 on 2,3,1; 1 on 3: online",
+        "  08:00:00.123  LeaderAndIsr #7 to broker 3: partitions 0-1",
+        "  08:00:00.123  broker 3 answered LeaderAndIsr #7: done",
+        "2026-05-01 controller 1, epoch 7: CreateTopics",
+        "  08:00:00.123  created, as app at ::1 asked",
+    ]
+
+
+def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> None:
+    by = history()
+    online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
+    changes = by.moved([ONLINE])
+    changes += by.moved([partition(online, offline, cause="BrokersChanged#9")])
+    moved = partition(offline, online, leader=3, isr=(3, 1), epoch=1, cause="BrokersChanged#9")
+    changes += by.moved([moved])
+    changes += by.isr_changed([(ORDERS, state(3, (3, 1, 2), epoch=1))], cause="AlterPartition#12")
+    lines = told(*changes)
+    assert lines[2:] == [
+        "2026-05-01 controller 1, epoch 7: BrokersChanged#9",
+        "  08:00:00.123  partition 0: offline, its leader 2 is gone",
+        "  08:00:00.123  partition 0: online, leader 3 in epoch 1 after 2, ISR 3,1 (without 2)",
+        "2026-05-01 controller 1, epoch 7: AlterPartition#12",
+        "  08:00:00.123  partition 0: leader 3 in epoch 1, ISR 3,1,2 (now with 2)",
+    ]
+
+
+def test_failures_are_told_with_their_reason() -> None:
+    by = history()
+    sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
+    stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    lines = told(*by.moved([ONLINE]), *sent.changes, *by.answered(sent, stale))
+    assert lines[-1].endswith("answered LeaderAndIsr #1: failed, STALE_CONTROLLER_EPOCH")
+    lost = told(*sent.changes, *by.unanswered(sent, "broker 3 is gone"))
+    assert lost[-1].endswith("failed, broker 3 is gone")
+
+
+def test_an_event_is_told_once_and_in_the_order_of_epochs() -> None:
+    first, second = history(7), history(8)
+    old = first.moved([NEW, ONLINE])
+    new = second.elected(cause="ControllerGone#3", previous=BrokerId(1))
+    new += second.moved([ONLINE])
+    # The old controller's broker came back and published the rest of what it had, some of it again.
+    events = timeline(old[0], *new, *old, *new)
+    names = [(event["epoch"], event["sequence"]) for event in events]
+    assert names == [(7, 1), (7, 2), (8, 1), (8, 2)]
+
+
+def test_only_what_is_about_the_topic_is_told() -> None:
+    by = history()
+    changes = by.elected(cause="Startup#1")
+    changes += by.moved([partition(PartitionState.NEW, PartitionState.ONLINE, topic="orders2")])
+    changes += by.moved([NEW])
+    other = by.sent(BrokerId(2), leader_and_isr(("orders2", [0])), cause="x")
+    both = by.sent(BrokerId(2), leader_and_isr(("orders2", [0]), ("orders", [0])), cause="x")
+    changes += [*other.changes, *both.changes]
+    changes += by.answered(other, LeaderAndIsrResponse())
+    changes += by.answered(both, LeaderAndIsrResponse())
+    events = timeline(*changes)
+    assert [event["sequence"] for event in events] == [1, 3, 5, 7]
+    assert timeline(*changes, topic="nothing") == []
+
+
+def test_a_request_in_parts_finds_its_answer() -> None:
+    by = history()
+    names = [(f"topic-{number:05d}", [0]) for number in range(5_000)]
+    sent = by.sent(BrokerId(3), leader_and_isr(*names, ("orders", [0])), cause="x")
+    assert len(sent.changes) > 1
+    events = timeline(*sent.changes, *by.answered(sent, LeaderAndIsrResponse()))
+    assert [event.get("answers") for event in events] == [None, sent.changes[0].sequence]
+    words = list(Narrator("orders").tell(events))
+    assert "#1 to broker 3: partition 0, 5001 with those of other topics" in words[1]
+    assert "answered LeaderAndIsr #1: done" in words[2]
+
+
+@pytest.mark.parametrize("value", [None, b"", b"orders", b'"orders"', b'{"topic":"orders"}'])
+def test_what_others_wrote_there_is_passed_over(value: bytes | None) -> None:
+    found = Timeline("orders")
+    assert found.take([ConsumedRecord(STATE_CHANGES, 0, 0, 0, None, value)]) == []
+
+
+def test_controllers_before_the_topics_time_are_left_out() -> None:
+    earlier, later = history(3), history(7)
+    changes = earlier.elected(cause="Startup#1") + later.elected(cause="ControllerGone#2")
+    events = timeline(*changes, *later.moved([NEW]), *later.resigned(cause="SessionExpired#9"))
+    assert [(event["epoch"], event["what"]) for event in events] == [
+        (7, "controller"),
+        (7, "partition"),
+        (7, "controller"),
+    ]
+    words = list(Narrator("orders").tell(events))
+    assert words[1].endswith("controller 1 elected")
+    assert words[-1].endswith("controller 1 resigned")
+
+
+def test_states_have_plain_names() -> None:
+    states = [*PartitionState, *ReplicaState]
+    assert {plain(state) for state in states} == {
+        *("gone", "new", "online", "offline", "being deleted", "deleted", "cannot be deleted now"),
+    }
+
+
+def test_every_event_is_in_exactly_one_run() -> None:
+    by = history()
+    events: list[dict[str, Any]] = [
+        json.loads(change.line)
+        for change in by.moved([NEW, replica(1), replica(2), ONLINE, replica(3)])
+    ]
+    assert [len(run) for run in runs(events)] == [1, 2, 1, 1]
+    assert list(runs([])) == []

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from barnabas.controller.decision import (
+    Failure,
+    FailureReason,
+    Move,
+    PartitionMove,
+)
+from barnabas.controller.history import (
+    NAMES_LENGTH_MAX,
+    STATE_CHANGES,
+    History,
+    StateChange,
+    instant,
+    ranges,
+)
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.errors import ErrorCode
+from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from tests.unit.controller.cluster import ids, state
+
+NOW_MS = 1_777_622_400_123
+ORDERS = TopicPartition("orders", 0)
+ORDERS_ID = UUID(int=7)
+CAUSE = "TopicsChanged#4"
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+def history() -> History:
+    return History(BrokerId(1), ControllerEpoch(7), Clock())
+
+
+def read(changes: list[StateChange]) -> list[dict[str, Any]]:
+    events = [json.loads(change.line) for change in changes]
+    assert [(event["epoch"], event["sequence"]) for event in events] == [
+        (change.epoch, change.sequence) for change in changes
+    ]
+    return events
+
+
+def online(partition: TopicPartition = ORDERS) -> PartitionMove:
+    return Move(
+        item=partition,
+        before=PartitionState.NEW,
+        after=PartitionState.ONLINE,
+        cause=CAUSE,
+        leadership=state(2, (2, 3, 1)),
+    )
+
+
+def leader_and_isr(*topics: tuple[str, list[int]]) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(
+        controller_id=1,
+        controller_epoch=7,
+        topic_states=tuple(
+            LeaderAndIsrTopicState(
+                name,
+                ORDERS_ID,
+                tuple(LeaderAndIsrPartitionState(partition_index=index) for index in partitions),
+            )
+            for name, partitions in topics
+        ),
+    )
+
+
+def test_a_transition_is_one_line_with_all_there_is_to_know() -> None:
+    (event,) = read(history().moved([online()], replicas_of=lambda _: ids(2, 3, 1)))
+    assert event == {
+        "at": "2026-05-01T08:00:00.123Z",
+        "broker": 1,
+        "role": "controller",
+        "epoch": 7,
+        "sequence": 1,
+        "cause": CAUSE,
+        "what": "partition",
+        "id": "orders-0",
+        "topic": "orders",
+        "partition": 0,
+        "before": "NewPartition",
+        "after": "OnlinePartition",
+        "leader": 2,
+        "leader_epoch": 0,
+        "isr": [2, 3, 1],
+        "znode_version": 0,
+        "replicas": [2, 3, 1],
+        "result": "done",
+    }
+
+
+def test_a_replica_is_named_with_its_broker() -> None:
+    move = Move(
+        item=Replica(ORDERS, BrokerId(3)),
+        before=ReplicaState.NEW,
+        after=ReplicaState.ONLINE,
+        cause=CAUSE,
+    )
+    (event,) = read(history().moved([move], replicas_of=lambda _: ids(3)))
+    assert (event["what"], event["id"], event["replica"]) == ("replica", "orders-0 on 3", 3)
+    assert (event["topic"], event["partition"]) == ("orders", 0)
+    assert "leader" not in event
+    assert "replicas" not in event
+
+
+def test_what_was_not_done_says_why() -> None:
+    failure = Failure(
+        item=ORDERS,
+        before=PartitionState.OFFLINE,
+        after=PartitionState.ONLINE,
+        reason=FailureReason.NO_ELIGIBLE_LEADER,
+        why='ISR [2], and "2" is down',
+        cause=CAUSE,
+    )
+    (event,) = read(history().failed([failure]))
+    assert event["result"] == "failed"
+    assert event["why"] == 'no replica may lead: ISR [2], and "2" is down'
+    assert (event["before"], event["after"]) == ("OfflinePartition", "OnlinePartition")
+
+
+def test_events_of_all_kinds_are_counted_together() -> None:
+    told = history()
+    changes = told.elected(cause="Startup#1", previous=BrokerId(2))
+    changes += told.moved([online(), online()])
+    sent = told.sent(BrokerId(2), leader_and_isr(("orders", [0])), cause=CAUSE)
+    changes += sent.changes
+    changes += told.isr_changed([(ORDERS, state(2, (2,)))], cause="AlterPartition#9")
+    changes += told.answered(sent, LeaderAndIsrResponse())
+    changes += told.resigned(cause="SessionExpired#10")
+    events = read(changes)
+    assert [event["sequence"] for event in events] == list(range(1, 8))
+    assert [event["what"] for event in events] == [
+        *("controller", "partition", "partition", "request", "partition", "request", "controller"),
+    ]
+    assert (events[0]["before"], events[0]["after"]) == (2, 1)
+    assert (events[-1]["before"], events[-1]["after"]) == (1, None)
+    assert events[4]["isr"] == [2]
+
+
+def test_who_asked_for_a_topic_is_told_whatever_their_name() -> None:
+    told = history()
+    (event,) = read(
+        told.asked(["orders"], request="CreateTopics", after="created", client='x"y', host="::1")
+    )
+    assert (event["what"], event["topic"], event["after"]) == ("topic", "orders", "created")
+    assert (event["by"], event["host"], event["cause"]) == ('x"y', "::1", "CreateTopics")
+    (own,) = read(
+        told.asked([STATE_CHANGES], request="CreateTopics", after="created", client=None, host="")
+    )
+    assert (own["by"], own["own"]) == (None, True)
+
+
+def test_a_request_names_its_partitions_as_ranges_and_its_answer_names_the_request() -> None:
+    told = history()
+    request = leader_and_isr(("orders", [0, 1, 2, 9]), ("clicks", [4]))
+    sent = told.sent(BrokerId(3), request, cause=CAUSE)
+    (event,) = read(sent.changes)
+    assert (event["id"], event["to"], event["result"]) == ("LeaderAndIsr to 3", 3, "sent")
+    assert event["topics"] == {"orders": "0-2,9", "clicks": "4"}
+    assert event["partitions"] == 5
+    assert "parts" not in event
+    (answer,) = read(told.answered(sent, LeaderAndIsrResponse()))
+    assert (answer["answers"], answer["result"], answer["to"]) == (event["sequence"], "done", 3)
+    assert "topics" not in answer
+    (lost,) = read(told.unanswered(sent, "broker 3 is gone"))
+    assert (lost["result"], lost["why"]) == ("failed", "broker 3 is gone")
+
+
+def test_an_answer_names_the_partitions_that_failed() -> None:
+    told = history()
+    sent = told.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
+    errors = (
+        LeaderAndIsrPartitionError(partition_index=0),
+        LeaderAndIsrPartitionError(partition_index=1, error_code=ErrorCode.KAFKA_STORAGE_ERROR),
+    )
+    response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, errors),))
+    (answer,) = read(told.answered(sent, response))
+    assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
+    assert (answer["error_count"], answer["result"]) == (1, "failed")
+    stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    (answer,) = read(told.answered(sent, stale))
+    assert answer["why"] == "STALE_CONTROLLER_EPOCH"
+
+
+def test_a_stop_says_how_many_are_deleted() -> None:
+    told = history()
+    states = (
+        StopReplicaPartitionState(0, delete_partition=True),
+        StopReplicaPartitionState(1),
+    )
+    request = StopReplicaRequest(
+        controller_id=1, controller_epoch=7, topic_states=(StopReplicaTopicState("orders", states),)
+    )
+    sent = told.sent(BrokerId(2), request, cause=CAUSE)
+    (event,) = read(sent.changes)
+    assert (event["id"], event["partitions"], event["deletes"]) == ("StopReplica to 2", 2, 1)
+    failed = (StopReplicaPartitionError("orders", 0, ErrorCode.KAFKA_STORAGE_ERROR),)
+    (answer,) = read(told.answered(sent, StopReplicaResponse(partition_errors=failed)))
+    assert answer["errors"] == {"orders-0": "KAFKA_STORAGE_ERROR"}
+
+
+def test_a_large_request_goes_on_in_further_lines_and_no_topic_is_left_out() -> None:
+    names = [f"topic-{number:05d}" for number in range(5_000)]
+    told = history()
+    sent = told.sent(BrokerId(3), leader_and_isr(*((name, [0]) for name in names)), cause=CAUSE)
+    events = read(sent.changes)
+    assert len(events) > 1
+    assert [event["part"] for event in events] == list(range(1, len(events) + 1))
+    assert {(event["parts"], event["partitions"]) for event in events} == {(len(events), 5_000)}
+    assert [name for event in events for name in event["topics"]] == names
+    assert max(len(change.line) for change in sent.changes) < NAMES_LENGTH_MAX + 1_000
+    (answer,) = read(told.answered(sent, LeaderAndIsrResponse()))
+    assert answer["answers"] == events[0]["sequence"]
+
+
+def test_ten_thousand_partitions_of_one_topic_fit_a_short_line() -> None:
+    sent = history().sent(BrokerId(3), leader_and_isr(("orders", list(range(10_000)))), cause=CAUSE)
+    assert len(sent.changes) == 1
+    assert len(sent.changes[0].line) < 300
+
+
+def test_metadata_for_all_brokers_is_told_per_broker() -> None:
+    topics = (UpdateMetadataTopicState("orders", ORDERS_ID, (UpdateMetadataPartitionState(),)),)
+    told = history()
+    request = UpdateMetadataRequest(controller_id=1, controller_epoch=7, topic_states=topics)
+    for broker in ids(1, 2):
+        (event,) = read(told.sent(broker, request, cause=CAUSE).changes)
+        assert (event["to"], event["topics"]) == (broker, {"orders": "0"})
+    sent = told.sent(BrokerId(3), request, cause=CAUSE)
+    assert read(told.answered(sent, UpdateMetadataResponse()))[0]["result"] == "done"
+    nothing = UpdateMetadataRequest(controller_id=1, controller_epoch=7)
+    (event,) = read(told.sent(BrokerId(1), nothing, cause=CAUSE).changes)
+    assert (event["partitions"], event["topics"]) == (0, {})
+    assert "own" not in event
+
+
+def test_what_is_about_the_history_alone_is_marked_as_its_own() -> None:
+    told = history()
+    own, other = TopicPartition(STATE_CHANGES, 0), ORDERS
+    events = read(told.moved([online(own), online(other)]))
+    assert [event.get("own", False) for event in events] == [True, False]
+    sent = told.sent(BrokerId(2), leader_and_isr((STATE_CHANGES, [0])), cause=CAUSE)
+    assert read(sent.changes)[0]["own"]
+    assert read(told.answered(sent, LeaderAndIsrResponse()))[0]["own"]
+    mixed = leader_and_isr((STATE_CHANGES, [0]), ("orders", [0]))
+    assert "own" not in read(told.sent(BrokerId(2), mixed, cause=CAUSE).changes)[0]
+    assert STATE_CHANGES in INTERNAL_TOPICS
+
+
+def test_a_name_nobody_should_have_still_makes_a_line() -> None:
+    odd = TopicPartition('a"b\\c\n', 0)
+    (event,) = read(history().moved([online(odd)]))
+    assert (event["topic"], event["id"]) == (odd.topic, f"{odd.topic}-0")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "text"),
+    [
+        ([], ""),
+        ([5], "5"),
+        ([0, 1, 2], "0-2"),
+        ([8, 7, 0, 2, 1, 5], "0-2,5,7-8"),
+        ([1, 3, 5], "1,3,5"),
+        ([0, 2], "0,2"),
+    ],
+)
+def test_ranges_name_each_partition_once(partitions: list[int], text: str) -> None:
+    assert ranges(partitions) == text
+
+
+def test_instants_are_utc_with_milliseconds() -> None:
+    assert instant(NOW_MS) == "2026-05-01T08:00:00.123Z"
+    assert instant(1_000) == "1970-01-01T00:00:01.000Z"
