@@ -57,9 +57,8 @@ async def create(
     for topic in request.topics:
         failed = refused.get(topic.name)
         if failed is None:
-            await asyncio.sleep(
-                0
-            )  # dozens of settings are told of each: others have their turn in between
+            # Dozens of settings are told of each: others have their turn in between.
+            await asyncio.sleep(0)
             results.append(created(parts, by_name[topic.name]))
         else:
             results.append(not_created(topic.name, failed))
