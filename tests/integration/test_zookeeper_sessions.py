@@ -78,15 +78,15 @@ async def test_a_restart_shorter_than_the_session_is_waited_out(
     states = States(session)
     one_node.kill(1)
     await states.reach(SessionState.SUSPENDED)
-    calls = [
-        asyncio.ensure_future(session.get("/plain")),
-        asyncio.ensure_future(session.set("/plain", b"1")),
-        asyncio.ensure_future(session.create("/later")),
-        asyncio.ensure_future(session.children("/")),
-    ]
+    read_call = asyncio.ensure_future(session.get("/plain"))
+    write_call = asyncio.ensure_future(session.set("/plain", b"1"))
+    create_call = asyncio.ensure_future(session.create("/later"))
+    list_call = asyncio.ensure_future(session.children("/"))
     await asyncio.to_thread(one_node.restart, 1)
     async with asyncio.timeout(DEADLINE_S):
-        read, written, created, names = await asyncio.gather(*calls)
+        read, written, created, names = await asyncio.gather(
+            read_call, write_call, create_call, list_call
+        )
     assert read[0] == b"0"
     assert written.version == 1
     assert created[0] == "/later"

@@ -127,17 +127,19 @@ class RegistryClient:
         if self.session is not expired:
             return  # the owner had enough, and closed this client
         await expired.close()  # let go of what is left of it on this side
-        while True:
-            try:
-                session = await self.registry.connect(self.session_timeout_ms)
-                break
-            except RegistryError as error:
-                logger.warning("no new registry session yet error=%s", error)
-                await asyncio.sleep(RETRY_S)
+        session = await self.connect_again()
         self.adopt(session)
         logger.info("new registry session id=%#x", session.id)
         if self.on_new_session is not None:
             self.on_new_session()
+
+    async def connect_again(self) -> RegistrySession:
+        while True:
+            try:
+                return await self.registry.connect(self.session_timeout_ms)
+            except RegistryError as error:
+                logger.warning("no new registry session yet error=%s", error)
+                await asyncio.sleep(RETRY_S)
 
     def renewed(self, renewal: asyncio.Task[None]) -> None:
         self.renewal = None

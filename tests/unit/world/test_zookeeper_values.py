@@ -16,7 +16,7 @@ from barnabas.errors import (
     NodeExists,
     SessionExpired,
 )
-from barnabas.world.ports import Check, Create, Delete
+from barnabas.world.ports import Check, Create, Delete, Op
 from barnabas.world.registry.zookeeper_values import Chroot, parse_connect_string, translated
 
 
@@ -61,7 +61,7 @@ def test_a_sequential_node_may_have_no_name_of_its_own() -> None:
 
 
 def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
-    ops = [Create(path="/a"), Check(path="/b", version=1), Delete(path="/c")]
+    ops: list[Op] = [Create(path="/a"), Check(path="/b", version=1), Delete(path="/c")]
     with pytest.raises(MultiFailed) as failed:
         Chroot("").results(ops, [RolledBackError(), BadVersionError(), RuntimeInconsistency()])
     assert failed.value.index == 1
