@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
@@ -11,13 +12,15 @@ import pytest
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
-from barnabas.replication.partition import Partition
+from barnabas.replication.isr import IsrChange, Outcome
+from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import Record, build_batch, read_header
 from simulator.disk import ForgetfulDisk
 
-ONE, TWO = BrokerId(1), BrokerId(2)
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+LAG_MS = 100.0
 
 
 def led(config: TopicConfig | None = None, *, replicas: int = 1, in_sync: int = 1) -> Partition:
@@ -148,3 +151,291 @@ def test_a_topic_may_have_a_codec_of_its_own(wanted: str) -> None:
     assert header.compression == {"uncompressed": 0}.get(
         wanted, Compression.__members__.get(wanted.upper())
     )
+
+
+# ---- with followers
+
+
+class Leader:
+    """A partition that 1 leads, and a hand on the clock and on the controller."""
+
+    def __init__(
+        self, *, replicas: int = 3, in_sync: int = 3, config: TopicConfig | None = None
+    ) -> None:
+        self.now_ms = 0.0
+        self.alive = {ONE, TWO, THREE}
+        self.proposed: list[IsrChange] = []
+        log = Log.create(
+            ForgetfulDisk(), "/logs/orders-0", config or TopicConfig(), topic_id=None, now_ms=0
+        )
+        context = LeaderContext(
+            now_ms=lambda: self.now_ms,
+            lag_max_ms=LAG_MS,
+            is_alive=lambda broker: broker in self.alive,
+            propose=lambda _, change: self.proposed.append(change),
+        )
+        self.partition = Partition("orders", 0, uuid4(), ONE, log, context)
+        self.lead(in_sync=in_sync, replicas=replicas)
+
+    def lead(
+        self, *, epoch: int = 5, in_sync: int = 3, replicas: int = 3, version: int = 0
+    ) -> None:
+        self.partition.lead(
+            leader_epoch=LeaderEpoch(epoch),
+            replicas=(ONE, TWO, THREE)[:replicas],
+            isr=(ONE, TWO, THREE)[:in_sync],
+            partition_epoch=ZnodeVersion(version),
+        )
+
+    def append(self, count: int = 1) -> None:
+        for _ in range(count):
+            append(self.partition)
+
+    def fetch(self, broker: BrokerId, offset: int) -> None:
+        end = self.partition.log.log_end_offset
+        self.partition.fetched_by(broker, offset, 0, leader_end=end)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.partition.log.high_watermark
+
+
+def test_the_high_watermark_waits_for_the_isr_and_never_goes_back() -> None:
+    leader = Leader()
+    leader.append(3)
+    assert leader.high_watermark == 0
+    leader.fetch(TWO, 3)
+    assert leader.high_watermark == 0
+    leader.fetch(THREE, 2)
+    assert leader.high_watermark == 2
+    leader.fetch(THREE, 0)
+    assert leader.high_watermark == 2
+
+
+async def test_a_promise_waits_for_every_replica_in_sync() -> None:
+    leader = Leader()
+    leader.append()
+    promise = leader.partition.promise(1)
+    leader.fetch(TWO, 1)
+    assert not promise.done()
+    leader.fetch(THREE, 1)
+    await asyncio.wait_for(promise, 1)
+
+
+async def test_a_promise_is_broken_when_somebody_else_leads() -> None:
+    leader = Leader()
+    leader.append()
+    promise = leader.partition.promise(1)
+    assert leader.partition.follow(
+        TWO, leader_epoch=LeaderEpoch(6), replicas=(ONE, TWO), partition_epoch=ZnodeVersion(1)
+    )
+    with pytest.raises(ApiError) as broken:
+        await promise
+    assert broken.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.partition.isr == ()
+
+
+async def test_a_promise_outlives_an_epoch_in_which_we_lead_on() -> None:
+    leader = Leader()
+    leader.append()
+    promise = leader.partition.promise(1)
+    leader.fetch(TWO, 1)
+    leader.lead(epoch=6, in_sync=2, version=1)
+    await asyncio.wait_for(promise, 1)
+    assert leader.high_watermark == 1
+
+
+async def test_what_was_appended_by_too_few_in_the_end_is_not_promised() -> None:
+    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2), in_sync=2)
+    leader.append()
+    promise = leader.partition.promise(1)
+    leader.fetch(TWO, 1)
+    await asyncio.wait_for(promise, 1)
+    leader.append()
+    promise = leader.partition.promise(2)
+    leader.partition.isr = (ONE,)
+    leader.partition.log.high_watermark = 2
+    leader.partition.keep_promises()
+    with pytest.raises(ApiError) as broken:
+        await promise
+    assert broken.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_follower_that_has_caught_up_is_proposed_once() -> None:
+    leader = Leader(in_sync=1)
+    leader.now_ms = 1000  # nobody is waited for any longer
+    leader.append(2)
+    assert leader.high_watermark == 2
+    leader.fetch(TWO, 1)
+    assert not leader.proposed
+    leader.fetch(TWO, 2)
+    leader.fetch(THREE, 2)
+    assert [change.isr for change in leader.proposed] == [(ONE, TWO)]
+    assert leader.partition.isr == (ONE,), "the controller has not agreed yet"
+    assert leader.partition.maximal_isr == (ONE, TWO)
+
+
+def test_who_is_not_alive_is_not_proposed() -> None:
+    leader = Leader(in_sync=1)
+    leader.alive.remove(TWO)
+    leader.fetch(TWO, 0)
+    assert not leader.proposed
+
+
+def test_who_lacks_what_a_former_leader_committed_does_not_join() -> None:
+    leader = Leader(in_sync=1)
+    leader.append(3)
+    leader.partition.log.high_watermark = 1
+    leader.lead(epoch=6, in_sync=1, version=1)
+    leader.partition.log.watermark = 1
+    leader.fetch(TWO, 2)
+    assert not leader.proposed, "the epoch begins at 3"
+    leader.fetch(TWO, 3)
+    assert len(leader.proposed) == 1
+
+
+def test_who_falls_behind_is_proposed_to_leave_and_counts_until_it_has() -> None:
+    leader = Leader(replicas=2, in_sync=2)
+    leader.fetch(TWO, 0)
+    leader.append()
+    leader.now_ms = LAG_MS
+    leader.partition.look_after_isr()
+    assert not leader.proposed
+    leader.now_ms = LAG_MS + 1
+    leader.partition.look_after_isr()
+    (change,) = leader.proposed
+    assert change.isr == (ONE,)
+    assert leader.high_watermark == 0
+    leader.partition.look_after_isr()
+    assert len(leader.proposed) == 1, "one change at a time"
+    assert agree(leader, change) is Outcome.COMMIT
+    assert leader.partition.isr == (ONE,)
+    assert leader.high_watermark == 1
+
+
+def agree(leader: Leader, change: IsrChange) -> Outcome:
+    return leader.partition.isr_answered(
+        change,
+        ErrorCode.NONE,
+        isr=change.isr,
+        leader_epoch=change.leader_epoch,
+        partition_epoch=change.partition_epoch + 1,
+    )
+
+
+def test_an_agreed_change_moves_the_partition_epoch() -> None:
+    leader = Leader(in_sync=1)
+    leader.fetch(TWO, 0)
+    agree(leader, leader.proposed[0])
+    assert leader.partition.partition_epoch == 1
+    assert leader.partition.pending is None
+    leader.fetch(THREE, 0)
+    assert leader.proposed[1].isr == (ONE, TWO, THREE)
+    assert leader.proposed[1].partition_epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "is_over"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, False),
+        (ErrorCode.NOT_CONTROLLER, False),
+    ],
+)
+def test_a_refused_change_is_over_only_if_that_is_certain(code: ErrorCode, is_over: bool) -> None:
+    leader = Leader(in_sync=1)
+    leader.fetch(TWO, 0)
+    (change,) = leader.proposed
+    leader.partition.isr_answered(change, code)
+    assert (leader.partition.pending is None) is is_over
+    assert leader.partition.isr == (ONE,)
+
+
+def test_an_answer_that_comes_after_a_new_epoch_means_nothing() -> None:
+    leader = Leader(in_sync=1)
+    leader.fetch(TWO, 0)
+    (change,) = leader.proposed
+    leader.lead(epoch=6, in_sync=1, version=3)
+    assert agree(leader, change) is Outcome.STAY
+    assert leader.partition.isr == (ONE,)
+    assert leader.partition.partition_epoch == 3
+
+
+def test_the_high_watermark_stands_while_fewer_are_in_sync_than_must_be() -> None:
+    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2), in_sync=1)
+    leader.append()
+    leader.fetch(TWO, 1)
+    assert len(leader.proposed) == 1
+    assert leader.high_watermark == 0, "a pending change is not enough"
+    agree(leader, leader.proposed[0])
+    assert leader.high_watermark == 1
+
+
+def test_those_being_added_do_not_raise_what_must_be_in_sync() -> None:
+    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=3), in_sync=1)
+    leader.partition.lead(
+        leader_epoch=LeaderEpoch(6),
+        replicas=(ONE, TWO),
+        isr=(ONE,),
+        partition_epoch=ZnodeVersion(1),
+        adding=(TWO,),
+    )
+    assert leader.partition.has_enough_replicas()
+
+
+def test_what_is_older_than_we_know_is_ignored() -> None:
+    leader = Leader()
+    leader.lead(epoch=6, version=4)
+    follow: Callable[..., bool] = leader.partition.follow
+    assert not follow(
+        TWO, leader_epoch=LeaderEpoch(7), replicas=(ONE,), partition_epoch=ZnodeVersion(3)
+    )
+    assert leader.partition.leader == ONE
+
+
+def test_followers_are_woken_by_an_append_and_consumers_by_what_they_may_read() -> None:
+    leader = Leader(replicas=2, in_sync=2)
+    told: list[str] = []
+    leader.partition.end_watchers[lambda: told.append("follower")] = None
+    leader.partition.watchers[lambda: told.append("consumer")] = None
+    leader.append()
+    assert told == ["follower"]
+    leader.fetch(TWO, 1)
+    assert told == ["follower", "consumer"]
+
+
+def test_all_who_wait_are_woken_when_the_leader_goes() -> None:
+    leader = Leader()
+    told: list[str] = []
+    leader.partition.end_watchers[lambda: told.append("follower")] = None
+    leader.partition.watchers[lambda: told.append("consumer")] = None
+    leader.partition.cease()
+    assert sorted(told) == ["consumer", "follower"]
+
+
+def test_the_epoch_of_a_leader_is_on_record_before_it_writes() -> None:
+    leader = Leader()
+    leader.append()
+    leader.lead(epoch=9, version=1)
+    assert leader.partition.log.epochs.entries == [(5, 0), (9, 1)]
+
+
+def test_the_low_watermark_is_that_of_the_living() -> None:
+    leader = Leader()
+    leader.partition.log.log_start_offset = 5
+    for broker, start in ((TWO, 3), (THREE, 1)):
+        leader.partition.fetched_by(broker, 0, start, leader_end=0)
+    assert leader.partition.low_watermark() == 1
+    leader.alive.remove(THREE)
+    assert leader.partition.low_watermark() == 3
+
+
+def test_a_flush_shows_no_more_than_the_others_hold() -> None:
+    leader = Leader(replicas=2, in_sync=2, config=replace(TopicConfig(), flush_messages=1))
+    leader.append()
+    flush = leader.partition.log.begin_flush()
+    leader.partition.log.end_flush(flush)
+    leader.partition.flushed(flush.up_to_offset)
+    assert leader.high_watermark == 0
+    leader.fetch(TWO, 1)
+    assert leader.high_watermark == 1

@@ -154,7 +154,7 @@ def to_stop(
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), state
-    flat = [tuple(each) for each in request.ungrouped_partitions]
+    flat = [(each.topic_name, each.partition_index) for each in request.ungrouped_partitions]
     flat += [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     for name, index in flat:
         state = StopReplicaPartitionState(index, NO_EPOCH, request.delete_partitions)

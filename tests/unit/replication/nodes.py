@@ -1,0 +1,302 @@
+"""Brokers joined by real sockets and nothing else: no registry, and a controller that is the test itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+from barnabas.broker.broker import connection_limits
+from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import ControlPlane
+from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.handlers import control
+from barnabas.broker.listener import Listeners
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.router import Router
+from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.controller.events import AlterPartitionReceived
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model import BrokerId
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.storage.log import AppendInfo
+from barnabas.storage.log_manager import LogManager
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.alter_partition import (
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopicResponse,
+)
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from barnabas.wire.records import read_header
+from barnabas.world.disk import RealDisk
+from barnabas.world.network import SocketNetwork
+from tests.unit.storage.builders import batch
+
+NOW_MS = 1_700_000_000_000
+TOPIC = "orders"
+NO_CONNECTION = cast(Connection, None)
+
+
+class StandingClock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+class Governed:
+    """Stands at the other end of AlterPartition and says yes, unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.is_active = True
+        self.queue = self
+        self.asked: list[AlterPartitionRequest] = []
+        self.answer: Callable[[AlterPartitionRequest], AlterPartitionResponse] = agreed
+
+    def put(self, event: AlterPartitionReceived) -> None:
+        self.asked.append(event.request)
+        event.answer(self.answer(event.request))
+
+
+def agreed(request: AlterPartitionRequest) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
+        topics=tuple(
+            AlterPartitionTopicResponse(
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    AlterPartitionPartitionResponse(
+                        partition_index=wanted.partition_index,
+                        leader_id=request.broker_id,
+                        leader_epoch=wanted.leader_epoch,
+                        isr=tuple(each.broker_id for each in wanted.new_isr_with_epochs),
+                        partition_epoch=wanted.partition_epoch + 1,
+                    )
+                    for wanted in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+class Topics:
+    """Settings without a registry."""
+
+    def __init__(self) -> None:
+        self.config = TopicConfig()
+        self.learnt: list[str] = []
+
+    async def learn(self, names: list[str]) -> None:
+        self.learnt += names
+
+    def config_of(self, name: str) -> TopicConfig:
+        return self.config
+
+
+class Node:
+    """One broker: logs, replicas, sockets."""
+
+    def __init__(self, broker: int, **settings: Any) -> None:
+        self.id = BrokerId(broker)
+        self.config = replace(
+            BrokerConfig(), broker_id=broker, **{"replica_fetch_backoff_ms": 50, **settings}
+        )
+        # A real one: what is large goes from its files to the sockets without passing through here.
+        self.disk = RealDisk()
+        self.temporary = TemporaryDirectory()
+        self.directory = self.temporary.name
+        self.network = SocketNetwork()
+        self.control = ControlPlane()
+        self.metadata = MetadataCache("cluster")
+        self.topics = Topics()
+        self.controller = Governed()
+        self.port = 0
+
+    async def start(self) -> None:
+        self.logs = LogManager.open(
+            self.disk,
+            [self.directory],
+            broker_id=self.id,
+            cluster_id="cluster",
+            config_of=self.topics.config_of,
+            random=Random(self.id),
+            now_ms=NOW_MS,
+        )
+        self.replicas = ReplicaManager(
+            self.id,
+            self.logs,
+            self.disk,
+            StandingClock(),
+            network=self.network,
+            metadata=self.metadata,
+            control=self.control,
+            config=self.config,
+        )
+        self.parts = BrokerParts(
+            config=self.config,
+            clock=StandingClock(),
+            network=self.network,
+            registry=cast(Any, None),
+            control=self.control,
+            controller=cast(Any, self.controller),
+            metadata=self.metadata,
+            replicas=self.replicas,
+            sessions=FetchSessions(100, Random(self.id)),
+            producer_ids=cast(Any, None),
+            topics=cast(Any, self.topics),
+        )
+        self.listeners = Listeners(
+            self.network, connection_limits(self.config), Router(self.parts).serve
+        )
+        _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", self.port)
+        self.listeners.open_to_clients()
+        self.replicas.start()
+
+    async def stop(self, *, clean: bool = False) -> None:
+        await self.listeners.close()
+        await self.replicas.stop()
+        if clean:
+            self.logs.shutdown()
+        else:
+            self.logs.release()
+
+    # ---- what a controller says
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        header = RequestHeader(4, 7, 0, None)
+        return await control.leader_and_isr(self.parts, request, header, NO_CONNECTION)
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        header = RequestHeader(6, 8, 0, None)
+        return await control.update_metadata(self.parts, request, header, NO_CONNECTION)
+
+    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        header = RequestHeader(5, 4, 0, None)
+        return await control.stop_replica(self.parts, request, header, NO_CONNECTION)
+
+    # ---- what a test looks at
+
+    def partition(self, index: int = 0, topic: str = TOPIC) -> Partition:
+        return self.replicas.partitions[topic, index]
+
+    def append(self, *values: bytes, index: int = 0, acks: int = 1) -> AppendInfo:
+        data = batch(values)
+        return self.partition(index).append(data, read_header(data), acks=acks, now_ms=NOW_MS)
+
+
+class Nodes:
+    """Several brokers and what the test, as their controller, wants of them."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.nodes = {node.id: node for node in nodes}
+        self.topic_id = uuid4()
+        self.controller_epoch = 1
+
+    def __getitem__(self, broker: int) -> Node:
+        return self.nodes[BrokerId(broker)]
+
+    async def start(self) -> None:
+        for node in self.nodes.values():
+            await node.start()
+        await self.tell_brokers()
+
+    async def stop(self) -> None:
+        for node in self.nodes.values():
+            await node.stop()
+            node.disk.close()
+            node.temporary.cleanup()
+
+    async def tell_brokers(self, *alive: int, partitions: int = 0) -> None:
+        """UpdateMetadata to all: who is alive (all, if not said), and that these partitions exist."""
+        live = tuple(
+            UpdateMetadataBroker(
+                id=node.id,
+                endpoints=(UpdateMetadataEndpoint(node.port, "127.0.0.1", "PLAINTEXT"),),
+            )
+            for node in self.nodes.values()
+            if not alive or node.id in alive
+        )
+        states = tuple(
+            UpdateMetadataPartitionState(
+                partition_index=index, leader=1, replicas=tuple(self.nodes)
+            )
+            for index in range(partitions)
+        )
+        topics = (UpdateMetadataTopicState(TOPIC, self.topic_id, states),) if states else ()
+        for node in self.nodes.values():
+            if not alive or node.id in alive:
+                await node.update_metadata(
+                    UpdateMetadataRequest(
+                        controller_id=1,
+                        controller_epoch=self.controller_epoch,
+                        topic_states=topics,
+                        live_brokers=live,
+                    )
+                )
+
+    async def lead(
+        self,
+        leader: int,
+        *,
+        epoch: int = 0,
+        isr: tuple[int, ...] | None = None,
+        to: tuple[int, ...] | None = None,
+        partitions: int = 1,
+        version: int | None = None,
+    ) -> None:
+        """LeaderAndIsr to the replicas, all brokers being replicas."""
+        replicas = tuple(self.nodes)
+        for broker in to or replicas:
+            request = leader_and_isr(
+                *(
+                    LeaderAndIsrPartitionState(
+                        partition_index=index,
+                        leader=leader,
+                        leader_epoch=epoch,
+                        isr=replicas if isr is None else isr,
+                        partition_epoch=epoch if version is None else version,
+                        replicas=replicas,
+                        is_new=epoch == 0,
+                    )
+                    for index in range(partitions)
+                ),
+                topic_id=self.topic_id,
+            )
+            response = await self[broker].leader_and_isr(request)
+            assert all(not each.error_code for t in response.topics for each in t.partition_errors)
+
+
+def leader_and_isr(
+    *states: LeaderAndIsrPartitionState, topic_id: UUID, controller_epoch: int = 1
+) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(
+        controller_id=1,
+        controller_epoch=controller_epoch,
+        topic_states=(LeaderAndIsrTopicState(TOPIC, topic_id, states),),
+    )
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Deadline, not duration: it looks at every turn of the loop."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.001)

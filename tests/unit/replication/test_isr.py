@@ -1,0 +1,164 @@
+"""Who counts, who leaves, who joins: decided from values alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
+from barnabas.replication.isr import (
+    FollowerState,
+    Outcome,
+    expansion,
+    may_join,
+    out_of_sync,
+    outcome,
+    replicated_end,
+    shrinking,
+)
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+LAG_MS = 100.0
+
+
+@dataclass
+class Conversation:
+    last_fetch_ms: float
+
+
+def follower(end: int, *, caught_up_ms: float = 0.0) -> FollowerState:
+    state = FollowerState()
+    state.log_end_offset = end
+    state.last_caught_up_ms = caught_up_ms
+    return state
+
+
+def end_of(
+    ends: dict[BrokerId, FollowerState], isr: tuple[BrokerId, ...], *, now_ms: float = 0.0
+) -> int:
+    return replicated_end(
+        12, ends, isr, now_ms=now_ms, lag_max_ms=LAG_MS, is_alive=lambda broker: broker != 4
+    )
+
+
+def test_the_high_watermark_is_the_smallest_end_of_the_isr() -> None:
+    ends = {TWO: follower(10), THREE: follower(7)}
+    assert end_of(ends, (ONE, TWO, THREE), now_ms=1000) == 7
+    assert end_of(ends, (ONE, TWO), now_ms=1000) == 10
+    assert end_of(ends, (ONE,), now_ms=1000) == 12
+
+
+def test_who_has_caught_up_is_waited_for_before_it_is_in_the_isr() -> None:
+    ends = {TWO: follower(10)}
+    assert end_of(ends, (ONE,), now_ms=LAG_MS) == 10
+    assert end_of(ends, (ONE,), now_ms=LAG_MS + 1) == 12
+    assert end_of({BrokerId(4): follower(10)}, (ONE,)) == 12, "who is not alive cannot join"
+
+
+def test_nothing_counts_of_a_follower_that_has_not_been_heard_of() -> None:
+    assert end_of({TWO: FollowerState()}, (ONE,)) == 12
+    assert end_of({TWO: FollowerState()}, (ONE, TWO)) == -1
+
+
+def leaving(*, end: int, caught_up_ms: float, now_ms: float) -> tuple[BrokerId, ...]:
+    ends = {TWO: follower(end, caught_up_ms=caught_up_ms)}
+    return out_of_sync(ONE, 12, (ONE, TWO), ends, now_ms=now_ms, lag_max_ms=LAG_MS)
+
+
+def test_who_is_behind_for_too_long_leaves() -> None:
+    assert leaving(end=10, caught_up_ms=0, now_ms=LAG_MS) == ()
+    assert leaving(end=10, caught_up_ms=0, now_ms=LAG_MS + 1) == (TWO,)
+
+
+def test_who_holds_everything_stays_however_long_it_is_silent() -> None:
+    assert leaving(end=12, caught_up_ms=0, now_ms=1_000_000) == ()
+
+
+def test_an_isr_member_nobody_knows_leaves() -> None:
+    assert out_of_sync(ONE, 12, (ONE, TWO), {}, now_ms=0, lag_max_ms=LAG_MS) == (TWO,)
+
+
+@pytest.mark.parametrize(
+    ("end", "joins"), [(9, False), (10, True), (12, True)], ids=["behind", "at", "beyond"]
+)
+def test_who_joins_has_reached_the_high_watermark_and_the_epoch(end: int, joins: bool) -> None:
+    assert may_join(end, high_watermark=10, epoch_start=5) is joins
+    assert may_join(end, high_watermark=5, epoch_start=10) is joins
+
+
+# ---- catching up
+
+
+def test_a_fetch_at_the_end_catches_up_now() -> None:
+    state = FollowerState()
+    state.fetched(12, 0, now_ms=50, leader_end=12)
+    assert (state.log_end_offset, state.last_caught_up_ms) == (12, 50)
+
+
+def test_a_fetch_at_the_end_of_the_last_time_had_caught_up_then() -> None:
+    """With steady appends a follower never reads the very end, and is in sync all the same."""
+    state = FollowerState()
+    state.fetched(10, 0, now_ms=50, leader_end=12)
+    before = state.last_caught_up_ms
+    state.fetched(11, 0, now_ms=60, leader_end=14)
+    assert state.last_caught_up_ms == before, "11 is not yet where the leader was at 50"
+    state.fetched(14, 0, now_ms=70, leader_end=20)
+    assert state.last_caught_up_ms == 60
+
+
+def test_a_follower_that_is_not_named_is_caught_up_as_of_its_last_word() -> None:
+    state = FollowerState()
+    conversation = Conversation(50)
+    state.fetched(12, 0, now_ms=50, leader_end=12, contact=conversation)
+    conversation.last_fetch_ms = 900
+    state.leader_moved_on(12)
+    assert state.last_caught_up_ms == 900
+    conversation.last_fetch_ms = 2000
+    state.leader_moved_on(13)
+    assert state.last_caught_up_ms == 900, "it did not hold 12 then"
+
+
+def test_a_new_leader_knows_nothing_and_trusts_the_isr() -> None:
+    state = follower(12, caught_up_ms=7)
+    state.begin_epoch(now_ms=100, leader_end=12, is_in_sync=True, was_leading=False)
+    assert (state.log_end_offset, state.last_caught_up_ms) == (-1, 100)
+    state.begin_epoch(now_ms=100, leader_end=12, is_in_sync=False, was_leading=False)
+    assert not state.is_caught_up(12, now_ms=100, lag_max_ms=LAG_MS)
+
+
+def test_who_leads_on_keeps_what_it_knows() -> None:
+    state = follower(12)
+    state.begin_epoch(now_ms=100, leader_end=12, is_in_sync=True, was_leading=True)
+    assert (state.log_end_offset, state.last_caught_up_ms) == (12, 100)
+
+
+# ---- changes
+
+
+def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> None:
+    growing = expansion((ONE, TWO), THREE, LeaderEpoch(1), ZnodeVersion(4))
+    assert growing.isr == growing.maximal_isr == (ONE, TWO, THREE)
+    less = shrinking((ONE, TWO, THREE), (TWO,), LeaderEpoch(1), ZnodeVersion(4))
+    assert less.isr == (ONE, THREE)
+    assert less.maximal_isr == (ONE, TWO, THREE)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (ErrorCode.NONE, Outcome.COMMIT),
+        (ErrorCode.INELIGIBLE_REPLICA, Outcome.REVERT),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, Outcome.REVERT),
+        (ErrorCode.FENCED_LEADER_EPOCH, Outcome.STAY),
+        (ErrorCode.INVALID_UPDATE_VERSION, Outcome.STAY),
+        (ErrorCode.INVALID_REQUEST, Outcome.STAY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Outcome.STAY),
+        (ErrorCode.UNKNOWN_TOPIC_ID, Outcome.STAY),
+        (ErrorCode.NOT_CONTROLLER, Outcome.RETRY),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, Outcome.RETRY),
+    ],
+)
+def test_what_becomes_of_a_change(code: ErrorCode, expected: Outcome) -> None:
+    assert outcome(code) is expected
