@@ -1,0 +1,250 @@
+"""The state-change history, as its readers find it: with a Kafka client, with the command line, and in the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from kafka import KafkaConsumer
+
+from barnabas import LocalCluster, model
+from barnabas.cli.failure import explain
+from barnabas.cli.main import cli
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import latest_offsets
+from barnabas.controller.history import STATE_CHANGES
+from barnabas.errors import BarnabasError
+from tests.broker_process import eventually
+
+ON = {"barnabas.history.topic.enable": True}
+ALONE = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
+Event = dict[str, Any]
+
+
+def create(servers: str, name: str, partitions: int = 2, replication_factor: int = -1) -> None:
+    with Cluster(servers) as cluster:
+        (outcome,) = Admin(cluster).create_topics(
+            [NewTopic(name=name, partitions=partitions, replication_factor=replication_factor)]
+        )
+        assert outcome.error is None, outcome.error
+
+
+def is_listed(servers: str) -> bool:
+    with Cluster(servers) as cluster:
+        return any(
+            topic.name == STATE_CHANGES and not any(p.is_offline for p in topic.partitions)
+            for topic in Admin(cluster).list_topics()
+        )
+
+
+def end_of_history(servers: str) -> int:
+    """A new leader may have to find it out first; this client waits for that, and others make it their user's task."""
+    partition = model.TopicPartition(STATE_CHANGES, 0)
+    with Cluster(servers) as cluster:
+        return latest_offsets(cluster, [partition])[partition]
+
+
+def read(servers: str) -> list[Event]:
+    """Everything in the topic now, as it stands there."""
+    eventually(lambda: is_listed(servers), "the topic of the history")
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", **ALONE})
+    try:
+        end = end_of_history(servers)
+        consumer.assign([TopicPartition(STATE_CHANGES, 0, OFFSET_BEGINNING)])
+        events: list[Event] = []
+        while len(events) < end:
+            record = consumer.poll(10)
+            assert record is not None
+            assert record.error() is None, record.error()
+            event = json.loads(record.value())
+            assert record.key().decode() == f"{event['epoch']}-{event['sequence']}"
+            events.append(event)
+        return events
+    finally:
+        consumer.close()
+
+
+def named(events: list[Event]) -> dict[tuple[int, int], Event]:
+    return {(event["epoch"], event["sequence"]): event for event in events}
+
+
+def written(data: Path) -> dict[tuple[int, int], Event]:
+    """What the files of all brokers say."""
+    lines = [
+        json.loads(line)
+        for path in sorted(data.glob("broker-*/state-changes-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    assert len(named(lines)) == len(lines)
+    return named(lines)
+
+
+def has_answers(events: list[Event], topic: str) -> bool:
+    sent = [event for event in events if topic in event.get("topics", {})]
+    answered = {(event["epoch"], event["answers"]) for event in events if "answers" in event}
+    return bool(sent) and all((event["epoch"], event["sequence"]) in answered for event in sent)
+
+
+def is_complete(data: Path, servers: str) -> bool:
+    """Everything in the files is in the topic, but for what is about the topic itself."""
+    published = named(read(servers))
+    wanted = {key for key, event in written(data).items() if not event.get("own")}
+    return published.keys() == wanted
+
+
+def run(servers: str, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "-b", servers])
+
+
+def refusal(servers: str, *arguments: str) -> str:
+    error = run(servers, *arguments).exception
+    assert isinstance(error, BarnabasError)
+    return explain(error)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    data = tmp_path_factory.mktemp("history")
+    with LocalCluster(brokers=3, data=data, settings=ON) as cluster:
+        create(cluster.bootstrap_servers, "orders", partitions=2, replication_factor=3)
+        eventually(
+            lambda: has_answers(read(cluster.bootstrap_servers), "orders"), "orders in the history"
+        )
+        yield cluster
+
+
+def test_a_created_topic_is_told_from_its_assignment_to_the_last_answer(
+    cluster: LocalCluster,
+) -> None:
+    events = read(cluster.bootstrap_servers)
+    mine = [event for event in events if event.get("topic") == "orders"]
+    partitions = [
+        (event["id"], event["before"], event["after"])
+        for event in mine
+        if event["what"] == "partition"
+    ]
+    assert partitions[:4] == [
+        ("orders-0", "NonExistentPartition", "NewPartition"),
+        ("orders-1", "NonExistentPartition", "NewPartition"),
+        ("orders-0", "NewPartition", "OnlinePartition"),
+        ("orders-1", "NewPartition", "OnlinePartition"),
+    ]
+    online = next(event for event in mine if event["after"] == "OnlinePartition")
+    assert sorted(online["isr"]) == sorted(online["replicas"]) == [1, 2, 3]
+    assert online["leader"] == online["replicas"][0]
+    assert online["cause"].startswith("TopicsChanged")
+    replicas = [event for event in mine if event["what"] == "replica"]
+    assert {(event["partition"], event["replica"]) for event in replicas} == {
+        (partition, broker) for partition in (0, 1) for broker in (1, 2, 3)
+    }
+    told = [event for event in events if event["what"] == "request" and "topics" in event]
+    about = [event["id"] for event in told if "orders" in event["topics"]]
+    assert {f"LeaderAndIsr to {broker}" for broker in (1, 2, 3)} <= set(about)
+    assert {f"UpdateMetadata to {broker}" for broker in (1, 2, 3)} <= set(about)
+
+
+def test_the_epoch_begins_with_an_election_and_counts_without_a_gap_but_for_its_own(
+    cluster: LocalCluster,
+) -> None:
+    events = named(read(cluster.bootstrap_servers))
+    first = events[min(events)]
+    assert (first["what"], first["after"]) == ("controller", cluster.controller_id)
+    held = written(cluster.data)
+    assert sorted(held) == [(first["epoch"], number) for number in range(1, len(held) + 1)]
+
+
+def test_what_concerns_the_history_alone_is_in_the_file_alone(cluster: LocalCluster) -> None:
+    published = read(cluster.bootstrap_servers)
+    assert not [event for event in published if event.get("topic") == STATE_CHANGES]
+    assert not [event for event in published if "own" in event]
+    own = [event for event in written(cluster.data).values() if event.get("own")]
+    assert {event["what"] for event in own} == {"topic", "partition", "replica", "request"}
+
+
+def test_the_topic_has_a_replica_on_each_broker_and_keeps_a_week(cluster: LocalCluster) -> None:
+    with Cluster(cluster.bootstrap_servers) as client:
+        (view,) = Admin(client).describe_topics([STATE_CHANGES])
+        configs = Admin(client).describe_topic_configs([STATE_CHANGES])[STATE_CHANGES]
+    assert (len(view.partitions), view.replication_factor) == (1, 3)
+    assert {config.name: config.value for config in configs}["retention.ms"] == "604800000"
+
+
+def test_who_means_all_topics_does_not_get_the_history(cluster: LocalCluster) -> None:
+    consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        consumer.subscribe(pattern=".*")
+        eventually(
+            lambda: bool(consumer.poll(timeout_ms=10) or consumer.subscription()), "a subscription"
+        )
+        assert consumer.subscription() == {"orders"}
+    finally:
+        consumer.close()
+    assert STATE_CHANGES not in run(cluster.bootstrap_servers, "topics", "list").output
+    assert STATE_CHANGES in run(cluster.bootstrap_servers, "topics", "list", "--internal").output
+
+
+def test_the_command_line_tells_it_in_words_and_as_a_document(cluster: LocalCluster) -> None:
+    servers = cluster.bootstrap_servers
+    words = run(servers, "topics", "history", "orders").output
+    assert f"controller {cluster.controller_id}, epoch " in words
+    assert "partition 0: new, on brokers " in words
+    assert "partition 1: online, leader " in words
+    assert "answered LeaderAndIsr" in words
+    document = json.loads(run(servers, "topics", "history", "orders", "-o", "json").output)
+    assert document["topic"] == "orders"
+    assert all(
+        event["what"] != "partition" or event["topic"] == "orders" for event in document["events"]
+    )
+    assert "did you mean 'orders'" in refusal(servers, "topics", "history", "ordres")
+
+
+def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -> None:
+    with LocalCluster(brokers=3, data=tmp_path, settings=ON) as cluster:
+        servers = cluster.bootstrap_servers
+        create(servers, "before", replication_factor=3)
+        eventually(lambda: has_answers(read(servers), "before"), "the first topic")
+        old = cluster.controller_id
+        assert old is not None
+        create(servers, "last-words", replication_factor=3)
+        cluster.brokers[old].kill()
+        eventually(lambda: cluster.controller_id not in (None, old), "a new controller")
+        create(servers, "after", replication_factor=2)
+        eventually(lambda: has_answers(read(servers), "after"), "what the new controller does")
+        elections = [event for event in read(servers) if event["what"] == "controller"]
+        assert len({event["epoch"] for event in elections}) == 2
+        assert elections[-1]["after"] == cluster.controller_id
+        cluster.brokers[old].start()
+        eventually(lambda: is_complete(tmp_path, servers), "everything in the files", seconds=30)
+        words = run(servers, "topics", "history", "before").output
+        assert f"its leader {old} is gone" in words or f"after {old}, ISR" in words
+
+
+def test_what_is_published_twice_is_told_once(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path, settings=ON) as cluster:
+        create(cluster.bootstrap_servers, "orders")
+        eventually(lambda: is_complete(tmp_path, cluster.bootstrap_servers), "the history")
+    (tmp_path / "broker-1" / "state-changes-published.json").unlink()
+    with LocalCluster(data=tmp_path, settings=ON) as cluster:
+        servers = cluster.bootstrap_servers
+        eventually(lambda: len(read(servers)) > len(named(read(servers))), "repetitions")
+        eventually(lambda: is_complete(tmp_path, servers), "the history")
+        document = json.loads(run(servers, "topics", "history", "orders", "-o", "json").output)
+        assert len(named(document["events"])) == len(document["events"])
+
+
+def test_turned_off_there_are_the_files_and_a_word_about_it(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        servers = cluster.bootstrap_servers
+        create(servers, "orders")
+        assert "barnabas.history.topic.enable=false" in refusal(
+            servers, "topics", "history", "orders"
+        )
+        assert not is_listed(servers)
+        assert "there is no topic 'clicks'" in refusal(servers, "topics", "history", "clicks")
+    assert any(event.get("topic") == "orders" for event in written(tmp_path).values())
