@@ -23,7 +23,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from barnabas.wire.records import Record, TimestampType, batch_headers, build_batch
-from tests.broker_process import BrokerProcess, run
+from tests.broker_process import BrokerProcess, eventually, run
 from tests.compatibility.raw import TIMESTAMP, Raw, batch_of, fetch_request, values_in
 
 FAR = 4_000_000_000_000
@@ -48,7 +48,7 @@ def test_who_does_not_wait_for_a_topic_is_told_its_id(raw: Raw) -> None:
     wanted = CreateTopicsRequest(topics=(CreatableTopic("hasty", 1, 1),), timeout_ms=0)
     (result,) = raw.ask(wanted, CreateTopicsResponse).topics
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert result.topic_id == raw.topic_id("hasty")
+    eventually(lambda: result.topic_id == raw.topic_id("hasty"), "it is there soon")
 
 
 def test_deleted_topics_are_told_as_they_were_named(raw: Raw, topic: str) -> None:

@@ -1,10 +1,12 @@
 """CreateTopics, DeleteTopics, DescribeConfigs, DescribeCluster and DescribeLogDirs, in every version."""
 
+from collections.abc import Iterator
 from itertools import count
 from uuid import uuid4
 
 import pytest
 
+from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import APIS
@@ -36,6 +38,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from tests.broker_process import eventually
 from tests.compatibility.raw import Raw, batch_of
 
 NUMBERS = count()
@@ -81,6 +84,7 @@ ONE = (CreatableReplicaAssignment(0, (1,)),)
         (0, 1, {}, ErrorCode.INVALID_PARTITIONS),
         (-2, 1, {}, ErrorCode.INVALID_PARTITIONS),
         (1, 0, {}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (1, -2, {}, ErrorCode.INVALID_REPLICATION_FACTOR),
         (1, 2, {}, ErrorCode.INVALID_REPLICATION_FACTOR),
         (1, 1, {"configs": (("no.such.setting", "1"),)}, ErrorCode.INVALID_CONFIG),
         (1, 1, {"configs": (("retention.ms", "soon"),)}, ErrorCode.INVALID_CONFIG),
@@ -90,6 +94,10 @@ ONE = (CreatableReplicaAssignment(0, (1,)),)
         (-1, -1, {"assignments": ((0, (9,)),)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (-1, -1, {"assignments": ((1, (1,)),)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (-1, -1, {"assignments": ((0, (1, 1)),)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (-1, -1, {"assignments": ((0, (1,)), (1, (1, 2)))}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (-1, 1, {"assignments": ONE}, ErrorCode.INVALID_REQUEST),
+        (1, -1, {"assignments": ONE}, ErrorCode.INVALID_REQUEST),
+        (10_001, 1, {}, ErrorCode.POLICY_VIOLATION),
     ],
 )
 def test_a_wish_that_cannot_be_granted_names_its_error(
@@ -115,6 +123,58 @@ def test_a_wish_that_cannot_be_granted_names_its_error(
 def test_a_bad_name_is_refused(raw: Raw, name: str) -> None:
     (result,) = create(raw, CreatableTopic(name, 1, 1))
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_of_an_impossible_number_and_a_bad_name_the_number_is_told(raw: Raw) -> None:
+    (result,) = create(raw, CreatableTopic("bad name", 1, 9))
+    assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    (result,) = create(raw, CreatableTopic("bad name", 1, 1, configs=(no_value("retention.ms"),)))
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+
+
+def no_value(name: str) -> CreatableTopicConfig:
+    return CreatableTopicConfig(name, None)
+
+
+def test_what_is_refused_has_no_numbers_and_no_settings(raw: Raw) -> None:
+    (result,) = create(raw, CreatableTopic("bad name", 3, 1))
+    assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
+    assert result.topic_id == ZERO_ID
+
+
+def test_more_replicas_in_sync_than_there_can_be_are_no_error(raw: Raw) -> None:
+    configs = (CreatableTopicConfig("min.insync.replicas", "3"),)
+    (result,) = create(raw, CreatableTopic(new_name(), 1, 1, configs=configs))
+    assert result.error_code == ErrorCode.NONE
+
+
+def test_defaults_are_the_brokers(raw: Raw) -> None:
+    (result,) = create(raw, CreatableTopic(new_name(), -1, -1))
+    assert (result.num_partitions, result.replication_factor) == (1, 1)
+
+
+def test_a_name_of_kafkas_own_is_refused(raw: Raw) -> None:
+    (result,) = create(raw, CreatableTopic("__cluster_metadata", 1, 1))
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_of_two_names_that_look_alike_in_one_request_one_is_made(raw: Raw) -> None:
+    names = ("look.alike", "look_alike")
+    results = create(raw, *(CreatableTopic(name, 1, 1) for name in names))
+    assert [result.error_code for result in results] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+def test_a_thousand_topics_in_one_request(raw: Raw) -> None:
+    topics = [CreatableTopic(f"thousand-{index}", 1, 1) for index in range(1000)]
+    assert {result.error_code for result in create(raw, *topics, version=4)} == {ErrorCode.NONE}
+    request = DeleteTopicsRequest(
+        topics=tuple(DeleteTopicState(topic.name) for topic in topics), timeout_ms=10_000
+    )
+    answer = raw.ask(request, DeleteTopicsResponse)
+    assert {result.error_code for result in answer.responses} == {ErrorCode.NONE}
 
 
 def test_a_name_that_is_taken_or_looks_the_same_in_metrics_is_refused(raw: Raw) -> None:
@@ -147,9 +207,11 @@ def test_validating_creates_nothing(raw: Raw) -> None:
 
 
 def test_who_does_not_wait_is_told_that_the_time_is_over(raw: Raw) -> None:
-    topic = CreatableTopic(new_name(), 1, 1)
-    assert create(raw, topic, timeout_ms=0)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert create(raw, topic)[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    for timeout_ms in (0, -1):
+        topic = CreatableTopic(new_name(), 1, 1)
+        (result,) = create(raw, topic, timeout_ms=timeout_ms)
+        assert (result.error_code, result.error_message) == (ErrorCode.REQUEST_TIMED_OUT, None)
+        assert create(raw, topic)[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize("version", APIS[20].versions)
@@ -165,7 +227,10 @@ def test_every_version_deletes(raw: Raw, topic: str, version: int) -> None:
         topic: ErrorCode.NONE,
         "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    assert raw.fetch(topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    eventually(
+        lambda: raw.fetch(topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "its records are gone, too",
+    )
 
 
 def test_a_topic_is_deleted_by_its_id_and_its_name_gets_a_new_one(raw: Raw, topic: str) -> None:
@@ -176,8 +241,57 @@ def test_a_topic_is_deleted_by_its_id_and_its_name_gets_a_new_one(raw: Raw, topi
     deleted, unknown = raw.ask(request, DeleteTopicsResponse).responses
     assert (deleted.name, deleted.error_code) == (topic, ErrorCode.NONE)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert raw.create_topic(topic) != before
+    # It is gone from the metadata before it is gone from the disks: until then its name is taken.
+    eventually(
+        lambda: create(raw, CreatableTopic(topic, 1, 1))[0].error_code == ErrorCode.NONE,
+        "the name is free again",
+    )
+    assert raw.topic_id(topic) != before
     assert raw.list_offset(topic, -1).offset == 0
+
+
+def test_a_name_and_an_id_together_are_refused_with_all_that_was_asked(
+    raw: Raw, topic: str
+) -> None:
+    both = DeleteTopicState(topic, raw.topic_id(topic))
+    request = DeleteTopicsRequest(topics=(both, DeleteTopicState("other")), timeout_ms=5000)
+    answer = raw.ask(request, DeleteTopicsResponse)
+    assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_who_does_not_wait_for_a_deletion_is_told_that_the_time_is_over(
+    raw: Raw, topic: str
+) -> None:
+    request = DeleteTopicsRequest(topic_names=(topic,), timeout_ms=0)
+    (result,) = raw.ask(request, DeleteTopicsResponse, 5).responses
+    assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+    eventually(
+        lambda: raw.fetch(topic, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "it goes all the same",
+    )
+
+
+@pytest.mark.parametrize("version", APIS[20].versions)
+def test_where_deletion_is_disabled_nothing_is_deleted(version: int, undeletable: Raw) -> None:
+    request = (
+        DeleteTopicsRequest(topics=(DeleteTopicState("kept"),), timeout_ms=5000)
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=("kept",), timeout_ms=5000)
+    )
+    (result,) = undeletable.ask(request, DeleteTopicsResponse, version).responses
+    disabled = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
+    assert result.error_code == disabled
+    assert undeletable.fetch("kept", 0).error_code == ErrorCode.NONE
+
+
+@pytest.fixture(scope="module")
+def undeletable() -> Iterator[Raw]:
+    with (
+        LocalCluster(settings={"delete.topic.enable": "false"}) as cluster,
+        Raw(cluster.bootstrap_servers) as raw,
+    ):
+        raw.create_topic("kept")
+        yield raw
 
 
 # ---- configs

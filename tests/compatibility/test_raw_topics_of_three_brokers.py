@@ -1,0 +1,222 @@
+"""CreateTopics, DeleteTopics and creation by asking, where there is more than one broker to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.errors import ErrorCode
+from barnabas.model import ZERO_ID
+from barnabas.wire.apis import APIS
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from barnabas.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw, batch_of
+
+NUMBERS = count()
+BROKERS = (1, 2, 3)
+QUICK_END = {"controlled.shutdown.enable": False}
+"""Nobody is there to take over from brokers that all leave at once."""
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3, settings=QUICK_END) as running:
+        yield running
+
+
+@pytest.fixture
+def controller(three: LocalCluster) -> Iterator[Raw]:
+    assert three.controller_id is not None
+    with Raw(three.brokers[three.controller_id].address) as raw:
+        yield raw
+
+
+@pytest.fixture
+def other(three: LocalCluster) -> Iterator[Raw]:
+    """A broker that is not the controller."""
+    number = next(each for each in BROKERS if each != three.controller_id)
+    with Raw(three.brokers[number].address) as raw:
+        yield raw
+
+
+def new_name() -> str:
+    return f"topic-{next(NUMBERS)}"
+
+
+def create(
+    raw: Raw, topic: CreatableTopic, *, version: int | None = None, timeout_ms: int = 10_000
+) -> CreatableTopicResult:
+    request = CreateTopicsRequest(topics=(topic,), timeout_ms=timeout_ms)
+    (result,) = raw.ask(request, CreateTopicsResponse, version).topics
+    return result
+
+
+def delete(raw: Raw, name: str, version: int = 6) -> DeletableTopicResult:
+    request = (
+        DeleteTopicsRequest(topics=(DeleteTopicState(name),), timeout_ms=10_000)
+        if version >= 6
+        else DeleteTopicsRequest(topic_names=(name,), timeout_ms=10_000)
+    )
+    (result,) = raw.ask(request, DeleteTopicsResponse, version).responses
+    return result
+
+
+def describe(raw: Raw, name: str, *, may_create: bool = False) -> MetadataResponseTopic:
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=may_create
+    )
+    (topic,) = raw.ask(request, MetadataResponse).topics
+    return topic
+
+
+def is_led(topic: MetadataResponseTopic, partitions: int) -> bool:
+    return len(topic.partitions) == partitions and all(
+        each.error_code == ErrorCode.NONE and each.leader_id in BROKERS for each in topic.partitions
+    )
+
+
+def test_a_topic_is_known_to_the_controller_when_it_is_told_to_be_there(
+    controller: Raw, other: Raw
+) -> None:
+    name = new_name()
+    result = create(controller, CreatableTopic(name, 6, 3))
+    assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 6)
+    found = describe(controller, name)
+    assert found.topic_id == result.topic_id
+    assert is_led(found, 6)
+    assert all(sorted(each.isr_nodes) == [*BROKERS] for each in found.partitions)
+    assert sorted(each.leader_id for each in found.partitions) == [1, 1, 2, 2, 3, 3]
+    eventually(lambda: is_led(describe(other, name), 6), "the other broker has heard of it")
+
+
+def test_an_assignment_is_kept_and_its_first_replica_leads(controller: Raw) -> None:
+    name = new_name()
+    assignments = (CreatableReplicaAssignment(0, (3, 1)), CreatableReplicaAssignment(1, (2, 3)))
+    assert create(controller, CreatableTopic(name, -1, -1, assignments)).error_code == 0
+    found = describe(controller, name)
+    assert [each.replica_nodes for each in found.partitions] == [(3, 1), (2, 3)]
+    assert [each.leader_id for each in found.partitions] == [3, 2]
+
+
+@pytest.mark.parametrize("version", APIS[19].versions)
+def test_only_the_controller_creates(other: Raw, version: int) -> None:
+    result = create(other, CreatableTopic(new_name(), 1, 1), version=version)
+    assert result.error_code == ErrorCode.NOT_CONTROLLER
+    assert (result.topic_id, result.num_partitions) == (ZERO_ID, -1)
+
+
+@pytest.mark.parametrize("version", APIS[20].versions)
+def test_only_the_controller_deletes(controller: Raw, other: Raw, version: int) -> None:
+    name = new_name()
+    create(controller, CreatableTopic(name, 1, 1))
+    assert delete(other, name, version).error_code == ErrorCode.NOT_CONTROLLER
+    assert delete(controller, name, version).error_code == ErrorCode.NONE
+
+
+def test_there_cannot_be_more_replicas_than_brokers(controller: Raw) -> None:
+    result = create(controller, CreatableTopic(new_name(), 1, 4))
+    assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+# ---- creation by asking
+
+
+@pytest.mark.parametrize("version", [0, 1, 4, 12])
+def test_whoever_is_asked_a_topic_comes_into_being(
+    controller: Raw, other: Raw, version: int
+) -> None:
+    for raw in (controller, other):
+        name = new_name()
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
+        (topic,) = raw.ask(request, MetadataResponse, version).topics
+        assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        eventually(lambda raw=raw, name=name: is_led(describe(raw, name), 1), "it is there")  # type: ignore[misc]
+
+
+def test_of_two_names_that_look_alike_one_comes_into_being(other: Raw) -> None:
+    name = new_name()
+    names = (f"{name}.x", f"{name}_x")
+    request = MetadataRequest(topics=tuple(MetadataRequestTopic(name=each) for each in names))
+    answer = other.ask(request, MetadataResponse)
+    assert sorted(topic.error_code for topic in answer.topics) == [
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+def test_what_must_not_or_cannot_be_created_is_not(other: Raw) -> None:
+    name = new_name()
+    assert describe(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    bad = describe(other, "bad name", may_create=True)
+    assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert describe(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_where_brokers_are_too_few_whoever_is_asked_says_so() -> None:
+    settings = {**QUICK_END, "default.replication.factor": 3}
+    with LocalCluster(brokers=2, settings=settings) as cluster:
+        for broker in cluster.brokers.values():
+            with Raw(broker.address) as raw:
+                found = describe(raw, "wanted", may_create=True)
+                assert found.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+# ---- what needs more than one broker, and one that is away
+
+
+def test_a_topic_whose_deletion_waits_for_a_broker_cannot_be_created() -> None:
+    with LocalCluster(brokers=3, settings=QUICK_END) as cluster:
+        down = next(each for each in BROKERS if each != cluster.controller_id)
+        assert cluster.controller_id is not None
+        with Raw(cluster.brokers[cluster.controller_id].address) as raw:
+            before = create(raw, CreatableTopic("t", 1, 3)).topic_id
+            leader = describe(raw, "t").partitions[0].leader_id
+            with Raw(cluster.brokers[leader].address) as to_leader:
+                assert to_leader.produce("t", batch_of(b"x")).error_code == ErrorCode.NONE
+            cluster.brokers[down].kill()
+            assert delete(raw, "t").error_code == ErrorCode.NONE, "gone from the metadata"
+            refused = create(raw, CreatableTopic("t", 1, 1))
+            assert refused.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert "marked for deletion" in (refused.error_message or "")
+            hidden = describe(raw, "t", may_create=True)
+            assert hidden.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+            cluster.brokers[down].start()
+            eventually(
+                lambda: create(raw, CreatableTopic("t", 1, 3)).error_code == ErrorCode.NONE,
+                "the name is free again",
+            )
+            assert describe(raw, "t").topic_id != before
+
+
+def test_brokers_of_which_some_have_a_rack_cannot_be_given_replicas() -> None:
+    cluster = LocalCluster(brokers=2, settings=QUICK_END)
+    racked = cluster.brokers[1]
+    racked.config = replace(racked.config, broker_rack="a")
+    with cluster:
+        assert cluster.controller_id is not None
+        with Raw(cluster.brokers[cluster.controller_id].address) as raw:
+            refused = create(raw, CreatableTopic("t", 1, 1))
+            assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert "rack" in (refused.error_message or "")
+            placed = CreatableTopic("t", -1, -1, (CreatableReplicaAssignment(0, (1, 2)),))
+            assert create(raw, placed).error_code == ErrorCode.NONE
