@@ -207,7 +207,7 @@ def test_the_command_line_tells_it_in_words_and_as_a_document(cluster: LocalClus
 def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, data=tmp_path, settings=ON) as cluster:
         servers = cluster.bootstrap_servers
-        create(servers, "before", replication_factor=3)
+        create(servers, "before", partitions=3, replication_factor=3)
         eventually(lambda: has_answers(read(servers), "before"), "the first topic")
         old = cluster.controller_id
         assert old is not None

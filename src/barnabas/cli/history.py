@@ -223,7 +223,7 @@ class Narrator:
             case "partition":
                 told = self.partition(event)
             case "replica":
-                told = replicas(run)
+                told = self.replicas(run)
             case "request":
                 told = self.request(event)
             case "topic":
@@ -242,8 +242,7 @@ class Narrator:
             return f"{name}: {plain(event['before'])} → {plain(event['after'])}"
         before, after = plain(event["before"]), plain(event["after"])
         known = self.known.get(partition)
-        if "leader" in event:
-            self.known[partition] = event
+        self.learn(event)
         if after == "new":
             return f"{name}: new, on brokers {listed(event.get('replicas', []))}"
         if after == "online":
@@ -255,15 +254,50 @@ class Narrator:
         self.known.pop(partition, None)
         return f"{name}: gone"
 
+    def learn(self, event: Event) -> None:
+        """Who was the leader is worth knowing when there is none."""
+        if "leader" in event:
+            before = self.known.get(event["partition"])
+            leads = event["leader"] if event["leader"] >= 0 or before is None else before["leader"]
+            self.known[event["partition"]] = {"leader": leads, "isr": event["isr"]}
+
+    def replicas(self, run: list[Event]) -> str:
+        """`replicas 0 on 2,3,1; 1 on 3,1,2: online`, or `replica 0 on 2 (ISR 3,1, no leader): offline`"""
+        by_partition: dict[int, list[int]] = {}
+        left: dict[int, str] = {}
+        for event in run:
+            by_partition.setdefault(event["partition"], []).append(event["replica"])
+            if "isr" in event:
+                ending = "" if event["leader"] >= 0 else ", no leader"
+                left[event["partition"]] = f" (ISR {listed(event['isr'])}{ending})"
+                self.learn(event)
+        where = "; ".join(
+            f"{partition} on {listed(on)}{left.get(partition, '')}"
+            for partition, on in by_partition.items()
+        )
+        noun = "replica" if len(run) == 1 else "replicas"
+        event = run[0]
+        after = plain(event["after"])
+        if event.get("result") == "failed":
+            after = f"{plain(event['before'])} → {after}"
+        return f"{noun} {where}: {after}"
+
     def request(self, event: Event) -> str:
         kind = str(event["id"]).partition(" ")[0]
         if "answers" not in event:
             number = event["sequence"] - event.get("part", 1) + 1
             return f"{kind} #{number} to broker {event['to']}: {self.about(event)}"
         result = "done" if event["result"] == "done" else f"failed, {event.get('why')}"
-        errors = ", ".join(f"{item} {code}" for item, code in event.get("errors", {}).items())
-        ending = f" ({errors})" if errors else ""
-        return f"broker {event['to']} answered {kind} #{event['answers']}: {result}{ending}"
+        mine = [
+            f"{item} {code}"
+            for item, code in event.get("errors", {}).items()
+            if item.rpartition("-")[0] == self.topic
+        ]
+        if mine:
+            result += f" ({', '.join(mine)})"
+        if event.get("known_already"):
+            result += f", {event['known_already']} known already"
+        return f"broker {event['to']} answered {kind} #{event['answers']}: {result}"
 
     def about(self, event: Event) -> str:
         ranges = str(event["topics"][self.topic])
@@ -290,20 +324,6 @@ def runs(events: list[Event]) -> Iterator[list[Event]]:
 def same_way(one: Event, other: Event) -> bool:
     keys = ("what", "epoch", "cause", "before", "after", "result", "why")
     return all(one.get(key) == other.get(key) for key in keys)
-
-
-def replicas(run: list[Event]) -> str:
-    """`replicas 0 on 2,3,1; 1 on 3,1,2: online`"""
-    by_partition: dict[int, list[int]] = {}
-    for event in run:
-        by_partition.setdefault(event["partition"], []).append(event["replica"])
-    where = "; ".join(f"{partition} on {listed(on)}" for partition, on in by_partition.items())
-    noun = "replica" if len(run) == 1 else "replicas"
-    event = run[0]
-    after = plain(event["after"])
-    if event.get("result") == "failed":
-        after = f"{plain(event['before'])} → {after}"
-    return f"{noun} {where}: {after}"
 
 
 def leader(event: Event, known: Event | None) -> str:

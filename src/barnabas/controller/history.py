@@ -48,6 +48,7 @@ causing the next."""
 
 NAMES_LENGTH_MAX = 32_000
 ERRORS_NAMED_MAX = 100
+HAS_IT_ALREADY = ErrorCode.STALE_CONTROLLER_EPOCH
 
 AnyMove = PartitionMove | ReplicaMove
 AnyFailure = PartitionFailure | ReplicaFailure
@@ -211,14 +212,17 @@ class History:
         return rendered
 
     def answered(self, sent: Sent, response: Response) -> list[StateChange]:
+        """A partition's STALE_CONTROLLER_EPOCH is no failure: the broker has this leader epoch, or a later one."""
         errors = list(errors_of(sent.request, response))
-        if not response.error_code and not errors:
-            return [self.answer(sent, '"result":"done"')]
+        failed = [(item, code) for item, code in errors if code != HAS_IT_ALREADY]
+        known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
+        if not response.error_code and not failed:
+            return [self.answer(sent, f'{known}"result":"done"')]
         named = ",".join(
-            f'"{item}":"{code_name(code)}"' for item, code in errors[:ERRORS_NAMED_MAX]
+            f'"{item}":"{code_name(code)}"' for item, code in failed[:ERRORS_NAMED_MAX]
         )
-        why = code_name(response.error_code) if response.error_code else f"{len(errors)} failed"
-        rest = f'"errors":{{{named}}},"error_count":{len(errors)},"result":"failed","why":"{why}"'
+        why = code_name(response.error_code) if response.error_code else f"{len(failed)} failed"
+        rest = f'{known}"errors":{{{named}}},"error_count":{len(failed)},"result":"failed","why":"{why}"'
         return [self.answer(sent, rest)]
 
     def unanswered(self, sent: Sent, why: str) -> list[StateChange]:

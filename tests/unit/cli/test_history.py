@@ -110,6 +110,23 @@ def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> No
     ]
 
 
+def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
+    by = history()
+    gone = Move(
+        item=Replica(ORDERS, BrokerId(2)),
+        before=ReplicaState.ONLINE,
+        after=ReplicaState.OFFLINE,
+        cause="ControllerGone#3",
+        leadership=state(-1, (3, 1), epoch=1),
+    )
+    online = partition(
+        PartitionState.OFFLINE, PartitionState.ONLINE, leader=3, isr=(3, 1), epoch=2, cause="x"
+    )
+    lines = told(*by.moved([ONLINE]), *by.moved([gone]), *by.moved([online]))
+    assert lines[3].endswith("replica 0 on 2 (ISR 3,1, no leader): offline")
+    assert lines[5].endswith("partition 0: online, leader 3 in epoch 2 after 2, ISR 3,1")
+
+
 def test_failures_are_told_with_their_reason() -> None:
     by = history()
     sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")

@@ -212,6 +212,23 @@ def test_an_answer_names_the_partitions_that_failed() -> None:
     assert answer["why"] == "STALE_CONTROLLER_EPOCH"
 
 
+def test_that_a_broker_knows_a_leader_already_is_no_failure() -> None:
+    told = history()
+    sent = told.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
+    stale, broken = ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR
+    errors = [
+        LeaderAndIsrPartitionError(partition_index=index, error_code=stale) for index in (0, 1)
+    ]
+    response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, tuple(errors)),))
+    (answer,) = read(told.answered(sent, response))
+    assert (answer["result"], answer["known_already"]) == ("done", 2)
+    errors[1] = LeaderAndIsrPartitionError(partition_index=1, error_code=broken)
+    response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, tuple(errors)),))
+    (answer,) = read(told.answered(sent, response))
+    assert (answer["result"], answer["known_already"]) == ("failed", 1)
+    assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
+
+
 def test_a_stop_says_how_many_are_deleted() -> None:
     told = history()
     states = (
