@@ -10,7 +10,6 @@ from uuid import UUID
 import click
 
 from barnabas.cli.failure import unknown_topic
-from barnabas.cli.history import history
 from barnabas.cli.options import (
     bootstrap_option,
     complete_topics,
@@ -31,12 +30,23 @@ from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 
 
-@click.group()
+class TopicsGroup(click.Group):
+    """The history is read with a consumer, which the others do not need to load."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "history"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "history":
+            return super().get_command(ctx, cmd_name)
+        from barnabas.cli.history import history
+
+        return history
+
+
+@click.group(cls=TopicsGroup)
 def topics() -> None:
-    """Create, list, describe and delete topics."""
-
-
-topics.add_command(history)
+    """Create, list, describe and delete topics; and tell what happened to them."""
 
 
 # ---- create ---------------------------------------------------------------------------------------------------
