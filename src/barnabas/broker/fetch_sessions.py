@@ -92,6 +92,7 @@ class FetchSession:
         "epoch",
         "id",
         "is_of_replica",
+        "knocking",
         "last_fetch_ms",
         "partitions",
         "used_at",
@@ -110,6 +111,8 @@ class FetchSession:
         self.used_at = now
         self.partitions: dict[Key, FetchEntry] = {}
         self.awake: dict[FetchEntry, None] = {}
+        self.knocking: list[FetchEntry] = []
+        """Asleep, but a follower that waits to join the ISR: whether it may is looked at with every request."""
         self.waiting_fetch: Callable[[], None] | None = None
 
     def put(self, key: Key, entry: FetchEntry) -> None:
@@ -131,6 +134,13 @@ class FetchSession:
         if self.waiting_fetch is not None:
             self.waiting_fetch()
 
+    def wake_knocking(self) -> None:
+        knocking, self.knocking = self.knocking, []
+        for entry in knocking:
+            if entry.partition is not None:
+                entry.forget()
+                self.awake[entry] = None
+
     def served(self, entries: Iterable[FetchEntry]) -> None:
         """Who got data goes to the back, so that a full response does not starve the rest."""
         for entry in entries:
@@ -146,6 +156,7 @@ class FetchSession:
             entry.forget()
         self.partitions.clear()
         self.awake.clear()
+        self.knocking.clear()
 
 
 class FetchSessions:

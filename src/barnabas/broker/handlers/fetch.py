@@ -65,6 +65,8 @@ class Look(NamedTuple):
     """There is a batch, but what is left of the limits does not hold it."""
     is_older: bool = False
     """The batches come from a closed segment."""
+    is_outside: bool = False
+    """It is for a follower that is not in sync: whether it may be is looked at with every fetch."""
 
 
 def handle(
@@ -132,6 +134,7 @@ class Fetch:
         )
         self.is_incremental = True
         session.next_epoch()
+        session.wake_knocking()
         for key, entry in self.named_entries(session):
             session.put(key, entry)
         for topic in request.forgotten_topics_data:
@@ -201,8 +204,21 @@ class Fetch:
                 left = max(left - size, 0)
             elif session is not None and self.is_incremental and not is_news(found):
                 # What is news stays awake until it has been told.
-                fall_asleep(session, found)
+                self.fall_asleep(session, found)
         return looks
+
+    def fall_asleep(self, session: FetchSession, look: Look) -> None:
+        """If nothing more can be had of this partition before it changes."""
+        data, partition = look.data, look.partition
+        if (
+            partition is not None
+            and not data.size
+            and not look.is_held_back
+            and data.diverging_epoch is NO_DIVERGENCE
+        ):
+            session.fall_asleep(look.entry, partition)
+            if self.replica_id >= 0 and self.replica_id not in partition.isr:
+                session.knocking.append(look.entry)
 
     def look_at(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
         try:
@@ -273,7 +289,8 @@ class Fetch:
             () if self.request.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
-        return Look(entry, data, partition, is_held_back, is_older)
+        is_outside = from_follower and self.replica_id not in partition.isr
+        return Look(entry, data, partition, is_held_back, is_older, is_outside)
 
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:
@@ -374,7 +391,7 @@ class Fetch:
             for look in looks:
                 look.entry.sent_high_watermark = look.data.high_watermark
                 look.entry.sent_log_start_offset = look.data.log_start_offset
-                fall_asleep(session, look)
+                self.fall_asleep(session, look)
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
         for entry, data, *_ in looks:
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
@@ -383,18 +400,6 @@ class Fetch:
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
         )
-
-
-def fall_asleep(session: FetchSession, look: Look) -> None:
-    """If nothing more can be had of this partition before it changes."""
-    data = look.data
-    if (
-        look.partition is not None
-        and not data.size
-        and not look.is_held_back
-        and data.diverging_epoch is NO_DIVERGENCE
-    ):
-        session.fall_asleep(look.entry, look.partition)
 
 
 def storage_code(error: StorageError) -> ErrorCode:
