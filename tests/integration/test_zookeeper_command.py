@@ -54,9 +54,11 @@ def test_it_says_where_it_is_and_ends_with_its_node(command: "subprocess.Popen[s
     where = connect_string(command)
     assert run("registry", "ls", "/", "--zookeeper", where).stdout == "[zookeeper]\n"
     command.send_signal(signal.SIGTERM)
-    rest, complaints = command.communicate(timeout=30)
-    assert (command.returncode, complaints) == (0, "stopping ...\n")
-    assert f"--zookeeper {where}" in rest
+    assert command.wait(timeout=30) == 0
+    assert command.stdout is not None
+    assert command.stderr is not None
+    assert f"--zookeeper {where}" in command.stdout.read()
+    assert command.stderr.read() == "stopping ...\n"
     assert not answers(where)
 
 

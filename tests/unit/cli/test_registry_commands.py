@@ -130,7 +130,8 @@ def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
     failed = run("ls", "/", "--data", data)
     assert failed.returncode == 1
     assert failed.stderr == (
-        f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR\n"
+        f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
+        "or a ZooKeeper with --zookeeper HOST:PORT\n"
     )
     Path(data, "registry").mkdir(parents=True)
     failed = run("ls", "/", "--data", data)
