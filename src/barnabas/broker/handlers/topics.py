@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.topics import TopicOutcome
+from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicWish
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
@@ -26,6 +28,7 @@ from barnabas.wire.messages.topics import (
 )
 
 CLUSTER_METADATA = "__cluster_metadata"
+CONFIGS_SINCE = 5
 BY_ID_SINCE = 6
 DISABLED_SINCE = 3  # before, there was no code of its own for it
 
@@ -53,15 +56,19 @@ async def create(
         done = [outcome.name for outcome in outcomes if is_done(outcome.error)]
         take_note(parts, done, header, connection, request="CreateTopics", after="created")
     by_name = {outcome.name: outcome for outcome in outcomes}
+    descriptions = Descriptions(parts.config)
     results = []
     for topic in request.topics:
         failed = refused.get(topic.name)
-        if failed is None:
-            # Dozens of settings are told of each: others have their turn in between.
-            await asyncio.sleep(0)
-            results.append(created(parts, by_name[topic.name]))
-        else:
+        if failed is not None:
             results.append(not_created(topic.name, failed))
+            continue
+        result = created(by_name[topic.name])
+        if not result.error_code and header.api_version >= CONFIGS_SINCE:
+            await asyncio.sleep(0)  # others have their turn between two topics
+            configs = descriptions.of(by_name[topic.name].overrides)
+            result = result._replace(configs=configs)
+        results.append(result)
     return CreateTopicsResponse(topics=tuple(results))
 
 
@@ -101,7 +108,7 @@ def not_created(name: str, error: ApiError) -> CreatableTopicResult:
     )
 
 
-def created(parts: BrokerParts, outcome: TopicOutcome) -> CreatableTopicResult:
+def created(outcome: TopicOutcome) -> CreatableTopicResult:
     if outcome.error is not None:
         # Who did not wait long enough is told the id all the same.
         return not_created(outcome.name, outcome.error)._replace(topic_id=outcome.topic_id)
@@ -110,17 +117,30 @@ def created(parts: BrokerParts, outcome: TopicOutcome) -> CreatableTopicResult:
         topic_id=outcome.topic_id,
         num_partitions=len(outcome.replicas),
         replication_factor=len(outcome.replicas[0]),
-        configs=tuple(
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in describe_topic(outcome.overrides, parts.config)
-        ),
     )
+
+
+class Descriptions:
+    """Dozens of settings are told of each topic, and most topics of a request have the same."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.known: dict[tuple[tuple[str, str], ...], tuple[CreatableTopicConfigs, ...]] = {}
+
+    def of(self, overrides: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
+        key = tuple(sorted(overrides.items()))
+        if key not in self.known:
+            self.known[key] = tuple(
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.source,
+                    is_sensitive=entry.is_sensitive,
+                )
+                for entry in describe_topic(overrides, self.config)
+            )
+        return self.known[key]
 
 
 # ---- DeleteTopics
