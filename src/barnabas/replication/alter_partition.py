@@ -98,11 +98,8 @@ class IsrProposals:
             return True
         try:
             connection = await self.connect()
-            response = await connection.exchange(
-                request_of(self.broker_id, self.control.broker_epoch, list(sent.values())),
-                AlterPartitionResponse,
-                timeout_s=ANSWER_SECONDS,
-            )
+            request = request_of(self.broker_id, self.control.broker_epoch, list(sent.values()))
+            response = await self.ask(connection, request)
         except (ConnectionError, TimeoutError, RemoteWireError) as error:
             logger.info("cannot reach controller=%d why=%s", self.metadata.controller_id, error)
             self.disconnect(str(error))
@@ -117,6 +114,26 @@ class IsrProposals:
             self.disconnect("another controller may be in charge by now")
             return False
         return self.take_answers(response, sent)
+
+    async def ask(
+        self, connection: BrokerConnection, request: AlterPartitionRequest
+    ) -> AlterPartitionResponse:
+        """Not longer than this controller is the one: it may hang, and the next one would not be asked."""
+
+        async def hang_up_when_replaced() -> None:
+            def is_replaced() -> bool:
+                return self.endpoint() != self.connected_to
+
+            if await self.metadata.wait_until(is_replaced, ANSWER_SECONDS):
+                connection.close("another controller is in charge")
+
+        watching = asyncio.get_running_loop().create_task(hang_up_when_replaced())
+        try:
+            return await connection.exchange(
+                request, AlterPartitionResponse, timeout_s=ANSWER_SECONDS
+            )
+        finally:
+            watching.cancel()
 
     def take_answers(
         self, response: AlterPartitionResponse, sent: dict[tuple[UUID, int], Proposal]
@@ -146,10 +163,9 @@ class IsrProposals:
 
     async def connect(self) -> BrokerConnection:
         """The connection to whoever is the controller now; ConnectionError if that is nobody we can reach."""
-        controller = self.metadata.controller_id
-        endpoint = self.metadata.endpoint_of(controller, self.listener)
+        endpoint = self.endpoint()
         if endpoint is None:
-            raise ConnectionError(f"controller {controller} has no known address")
+            raise ConnectionError("no controller has a known address")
         connection = self.connection
         if connection is not None and connection.is_open and self.connected_to == endpoint:
             return connection
@@ -163,6 +179,9 @@ class IsrProposals:
         )
         self.connected_to = endpoint
         return self.connection
+
+    def endpoint(self) -> Endpoint | None:
+        return self.metadata.endpoint_of(self.metadata.controller_id, self.listener)
 
     def disconnect(self, why: str) -> None:
         connection, self.connection = self.connection, None

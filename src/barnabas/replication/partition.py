@@ -344,7 +344,15 @@ class Partition:
         if outcome in (Outcome.COMMIT, Outcome.REVERT):
             self.pending = None
             self.advance_high_watermark()
+        if outcome is Outcome.COMMIT:
+            self.consider_others()
         return outcome
+
+    def consider_others(self) -> None:
+        """One change at a time: who caught up while it was under way is next."""
+        for broker, follower in self.followers.items():
+            if self.pending is None and broker not in self.isr and follower.contact is not None:
+                self.consider_expanding(broker, follower)
 
     def low_watermark(self) -> int:
         """Where the logs of all living replicas have begun."""
