@@ -18,8 +18,8 @@ from barnabas.cli.main import cli
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
-from barnabas.controller.history import STATE_CHANGES
 from barnabas.errors import BarnabasError
+from barnabas.metadata.topic_names import STATE_CHANGES
 from tests.broker_process import eventually
 
 ON = {"barnabas.history.topic.enable": True}

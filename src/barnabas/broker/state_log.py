@@ -26,9 +26,10 @@ from barnabas.broker.outbox import Outbox
 from barnabas.broker.seldom import Seldom
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.core import error_of, raise_if
-from barnabas.controller.history import OWN, STATE_CHANGES, StateChange
+from barnabas.controller.history import OWN, StateChange
 from barnabas.errors import ApiError, ErrorCode, StorageError, WireError
 from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, Broker, BrokerId
 from barnabas.wire.messages.produce import (
     PartitionProduceData,

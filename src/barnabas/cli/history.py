@@ -27,8 +27,8 @@ from barnabas.client.admin import Admin
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, Start
-from barnabas.controller.history import STATE_CHANGES
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 
 SETTING = "barnabas.history.topic.enable"

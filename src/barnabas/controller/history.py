@@ -34,16 +34,15 @@ from barnabas.controller.decision import (
 )
 from barnabas.controller.states import PartitionState, Replica
 from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.world.ports import Clock
 
-STATE_CHANGES = "__state_changes"
-"""The topic the history is published to."""
 OWN = ',"own":true'
-"""Marks an event that is about that topic and no other: it stays in the file. Publishing it would tell of a change by
+"""Marks an event that is about the topic of the history and no other: it stays in the file. Publishing it would tell of a change by
 causing the next."""
 
 NAMES_LENGTH_MAX = 32_000

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import (
     NO_LEADER,
     ZERO_ID,
@@ -37,7 +38,7 @@ from barnabas.wire.messages.update_metadata import (
 )
 
 NOT_PRODUCED_TO = frozenset({"__consumer_offsets", "__transaction_state"})
-INTERNAL_TOPICS = NOT_PRODUCED_TO | {"__state_changes"}
+INTERNAL_TOPICS = NOT_PRODUCED_TO | {STATE_CHANGES}
 """Hidden from who subscribes to a pattern, and not created by asking for them. The history is produced by brokers, but
 over the same Produce as anything else."""
 LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available

@@ -10,6 +10,9 @@ from barnabas.errors import ApiError, ErrorCode
 LENGTH_MAX = 249  # a directory is named <topic>-<partition>, and file names end at 255
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
+STATE_CHANGES = "__state_changes"
+"""The topic the history of the controllers is published to."""
+
 
 def check_topic_name(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION, with the reason, unless this could name a topic."""

@@ -11,9 +11,10 @@ import pytest
 
 from barnabas.broker import state_log as state_logs
 from barnabas.broker.state_log import StateLog
-from barnabas.controller.history import STATE_CHANGES, History, StateChange
+from barnabas.controller.history import History, StateChange
 from barnabas.errors import ErrorCode
 from barnabas.metadata.cache import MetadataCache, PartitionState, TopicState
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import Broker, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch, TopicPartition
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.produce import (

@@ -8,9 +8,10 @@ import pytest
 from barnabas.cli.history import Event, Narrator, Timeline, plain, runs
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
-from barnabas.controller.history import STATE_CHANGES, History, StateChange
+from barnabas.controller.history import History, StateChange
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from tests.unit.controller.cluster import ids, state

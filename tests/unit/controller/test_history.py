@@ -14,7 +14,6 @@ from barnabas.controller.decision import (
 )
 from barnabas.controller.history import (
     NAMES_LENGTH_MAX,
-    STATE_CHANGES,
     History,
     StateChange,
     instant,
@@ -23,6 +22,7 @@ from barnabas.controller.history import (
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.errors import ErrorCode
 from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
