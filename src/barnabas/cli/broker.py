@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +18,9 @@ from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
 from barnabas.world.descriptors import raise_descriptor_limit
 from barnabas.world.registry.embedded import EmbeddedRegistry
-from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+if TYPE_CHECKING:
+    from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
 logger = logging.getLogger("barnabas.broker")
 
@@ -61,6 +64,9 @@ async def run(settings: BrokerConfig) -> None:
 async def open_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
     """The ensemble that zookeeper.connect names, else one of this process alone."""
     if settings.zookeeper_connect is not None:
+        # Kazoo is loaded here and not above: a broker with an embedded registry does not pay for it.
+        from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
         timeout_ms = settings.zookeeper_connection_timeout_ms
         logger.info("ZooKeeper connect=%s", settings.zookeeper_connect)
         return ZooKeeperRegistry(
