@@ -244,7 +244,9 @@ class Narrator:
         known = self.known.get(partition)
         self.learn(event)
         if after == "new":
-            return f"{name}: new, on brokers {listed(event.get('replicas', []))}"
+            assigned = event.get("replicas", [])
+            noun = "broker" if len(assigned) == 1 else "brokers"
+            return f"{name}: new, on {noun} {listed(assigned)}"
         if after == "online":
             state = "online, " if before != "online" else ""
             return f"{name}: {state}{leader(event, known)}, {in_sync(event, known)}"

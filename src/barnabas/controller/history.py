@@ -42,8 +42,8 @@ from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, Update
 from barnabas.world.ports import Clock
 
 OWN = ',"own":true'
-"""Marks an event that is about the topic of the history and no other: it stays in the file. Publishing it would tell of a change by
-causing the next."""
+"""Marks an event that is about the topic of the history and no other: it stays in the file. Publishing it would tell of
+a change by causing the next."""
 
 NAMES_LENGTH_MAX = 32_000
 ERRORS_NAMED_MAX = 100

@@ -5,15 +5,23 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.history import Event, Narrator, Timeline, plain, runs
+from barnabas.cli.history import Event, Narrator, Timeline, plain, require_history, runs
+from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
 from barnabas.controller.history import History, StateChange
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
-from barnabas.errors import ErrorCode
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
+from barnabas.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.controller.cluster import ids, state
 from tests.unit.controller.test_history import Clock, leader_and_isr
 
@@ -194,6 +202,42 @@ def test_controllers_before_the_topics_time_are_left_out() -> None:
     words = list(Narrator("orders").tell(events))
     assert words[1].endswith("controller 1 elected")
     assert words[-1].endswith("controller 1 resigned")
+
+
+@pytest.mark.parametrize(
+    ("configs", "words"),
+    [
+        ({}, "this cluster keeps no history"),
+        ({"barnabas.history.topic.enable": "false"}, "turned off"),
+        ({"barnabas.history.topic.enable": "true"}, "not published yet"),
+    ],
+)
+def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: str) -> None:
+    def describe(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        (resource,) = request.resources
+        entries = tuple(
+            DescribeConfigsResourceResult(name=name, value=value, read_only=True)
+            for name, value in configs.items()
+        )
+        result = DescribeConfigsResult(
+            error_code=0,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=entries,
+        )
+        return DescribeConfigsResponse(results=(result,))
+
+    with (
+        ScriptedBroker({DescribeConfigsRequest: describe}) as broker,
+        Cluster(broker.address) as cluster,
+    ):
+        with pytest.raises(ApiError, match=words):
+            require_history(cluster, "orders")
+        with pytest.raises(ApiError, match="there is no topic 'ordres'"):
+            require_history(cluster, "ordres")
+        broker.topics[STATE_CHANGES] = 1
+        require_history(cluster, "orders")
 
 
 def test_states_have_plain_names() -> None:
