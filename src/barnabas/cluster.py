@@ -13,7 +13,7 @@ called from any thread; they return when the thing is done.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +108,11 @@ class Cluster:
             raise
 
     def stop(self, *, clean: bool = True) -> None:
-        """The controller last: it has work with each of the others that leaves."""
+        """The controller last: it has work with each of the others that leaves. Nobody waits for one that is dead."""
+        if self.registry is not None:
+            self.registry.time_out_abandoned()
+        for broker in self.brokers.values():
+            broker.resume()
         last = self.controller_id
         for broker in sorted(self.brokers.values(), key=lambda broker: broker.id == last):
             if clean:
@@ -223,12 +227,11 @@ class ClusterBroker:
             registry, keeper = self.cluster.open_registry()
             life.door.is_shut = True
             sessions = list(life.door.sessions)
-            keeper.call(lambda: [registry.abandon(session) for session in sessions])
+            keeper.call(lambda: for_each(registry.abandon, sessions))
             life.thread.go_on(first=life.fall_silent)
             life.thread.call(life.fall_silent)
             if expire:
-                for session in sessions:
-                    registry.time_out(session)
+                for_each(registry.time_out, sessions)
             life.thread.cancel_all()
             try:
                 life.thread.run(life.broker.stop(clean=False))
@@ -248,7 +251,7 @@ class ClusterBroker:
             registry, keeper = self.cluster.open_registry()
             sessions = self.life.door.sessions
             self.life.thread.halt()
-            keeper.call(lambda: [registry.count_down(session) for session in sessions])
+            keeper.call(lambda: for_each(registry.count_down, sessions))
 
     def resume(self) -> None:
         """As SIGCONT: it goes on where it was, and learns what it missed. Fine to call if it is not paused."""
@@ -257,7 +260,7 @@ class ClusterBroker:
                 return
             registry, keeper = self.cluster.open_registry()
             sessions = self.life.door.sessions
-            keeper.call(lambda: [registry.revive(session) for session in sessions])
+            keeper.call(lambda: for_each(registry.revive, sessions))
             self.life.thread.go_on()
 
     # ---- for the cluster
@@ -335,6 +338,11 @@ class OwnSessions:
         session = await self.registry.connect(session_timeout_ms)
         self.sessions.append(session)
         return session
+
+
+def for_each(do: Callable[[EmbeddedSession], None], sessions: Iterable[EmbeddedSession]) -> None:
+    for session in sessions:
+        do(session)
 
 
 def check_shared(brokers: int, settings: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ from barnabas.cli.options import (
 from barnabas.cli.output import Output, table
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView
+from barnabas.model import BrokerId
 
 
 @click.group()
@@ -39,7 +40,7 @@ def list_brokers(watch: bool, bootstrap_servers: str, timeout_s: float, output: 
 
 def list_document(view: ClusterView) -> dict[str, Any]:
     partitions = [each for topic in view.topics.values() for each in topic.partitions]
-    assigned = {broker for partition in partitions for broker in partition.replicas}
+    assigned = {BrokerId(broker) for each in partitions for broker in each.replicas}
     return {
         "cluster_id": view.cluster_id,
         "controller": view.controller if view.controller in view.brokers else None,

@@ -21,8 +21,8 @@ from barnabas.cli.options import (
 from barnabas.cli.output import Output
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer, FromEnd
-from barnabas.controller.history import STATE_CHANGES
 from barnabas.errors import ApiError
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 
 LAST_EVENTS = 100

@@ -1,8 +1,8 @@
 """A TCP port that stays ours while nobody listens on it.
 
-A broker that was killed comes back to the port its clients know. Meanwhile the system could give that port to an outgoing
-connection, even to a client's own attempt to reach the broker, which would then reach itself. A socket that is bound and
-never listens keeps the port: connections to it are refused, and a broker of ours may listen there beside it.
+A broker that was killed comes back to the port its clients know. Meanwhile the system could give that port to an
+outgoing connection, even to a client's own attempt to reach the broker, which would then reach itself. A socket that is
+bound and never listens keeps the port: connections to it are refused, and a broker of ours may listen there beside it.
 """
 
 from __future__ import annotations

@@ -364,6 +364,10 @@ class SocketNetwork:
         for stream in list(self.streams):
             stream.close("this broker was killed")
 
+    def require_not_dropped(self) -> None:
+        if self.is_dropped:
+            raise ConnectionError("this broker was killed")
+
     def stream(self, sock: socket.socket, peer: tuple[str, int]) -> SocketStream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -409,8 +413,7 @@ class SocketNetwork:
     async def connect(
         self, host: str, port: int, accept: Callable[[SocketStream], Receiver]
     ) -> SocketStream:
-        if self.is_dropped:
-            raise ConnectionError("this broker was killed")
+        self.require_not_dropped()
         loop = asyncio.get_running_loop()
         try:
             infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -421,15 +424,13 @@ class SocketNetwork:
         sock.setblocking(False)
         try:
             await loop.sock_connect(sock, address)
+            self.require_not_dropped()
         except OSError as error:
             sock.close()
             raise ConnectionError(f"{host}:{port}: {describe(error)}") from error
         except asyncio.CancelledError:
             sock.close()
             raise
-        if self.is_dropped:
-            sock.close()
-            raise ConnectionError("this broker was killed")
         stream = self.stream(sock, (host, port))
         stream.start(accept(stream))
         return stream

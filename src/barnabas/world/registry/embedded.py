@@ -155,6 +155,13 @@ class EmbeddedRegistry:
             if session.id in self.sessions:
                 self.finish(session, tell=True)
 
+    def time_out_abandoned(self) -> None:
+        """Nobody has time for the dead any more. From any thread."""
+        with self.lock:
+            for session in list(self.sessions.values()):
+                if session.state is SessionState.SUSPENDED:
+                    self.finish(session, tell=False)
+
     async def close(self) -> None:
         """End all sessions, wait until that is durable, let go of the directory."""
         if self.closed:
