@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import Connection, Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.offsets import FoundOffset, list_offsets
@@ -49,6 +49,8 @@ from barnabas.wire.messages.topics import (
 )
 
 SOURCES = {source.value: source for source in ConfigSource}
+DELETION_PATIENCE_S = 5.0
+PAUSE_S = 0.05
 DELETE_BY_NAME = 5
 """The last version of DeleteTopics that takes plain names."""
 
@@ -96,6 +98,23 @@ class Admin:
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
+        """A topic of that name whose deletion is not finished is waited for, though not long: it may take a broker
+        that is down to finish it."""
+        outcomes = self.create_topics_once(topics, validate_only=validate_only)
+        patience = Deadline(min(DELETION_PATIENCE_S, self.cluster.timeout_s))
+        while waiting := unfinished(outcomes):
+            if waiting <= being_deleted(outcomes):
+                if patience.passed:
+                    break
+                pause(PAUSE_S)
+            again = [topic for topic in topics if topic.name in waiting]
+            later = self.create_topics_once(again, validate_only=validate_only)
+            outcomes = with_later_outcomes(outcomes, later)
+        return outcomes
+
+    def create_topics_once(
+        self, topics: Sequence[NewTopic], *, validate_only: bool
+    ) -> list[TopicOutcome]:
         request = CreateTopicsRequest(
             topics=tuple(creatable(topic) for topic in topics),
             timeout_ms=self.timeout_ms,
@@ -106,7 +125,7 @@ class Admin:
             CreateTopicsResponse,
             codes=lambda answer: [topic.error_code for topic in answer.topics],
         )
-        outcomes = [
+        return [
             TopicOutcome(
                 name=topic.name,
                 error=error_of(topic.error_code, topic.error_message),
@@ -116,11 +135,6 @@ class Admin:
             )
             for topic in response.topics
         ]
-        declined = declined_by_the_controller(outcomes)
-        again = [topic for topic in topics if topic.name in declined]
-        return with_later_outcomes(
-            outcomes, self.create_topics(again, validate_only=validate_only) if again else []
-        )
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         response = self.cluster.ask_controller(
@@ -236,12 +250,28 @@ class Admin:
         return int(self.cluster.timeout_s * 900)
 
 
+def unfinished(outcomes: Sequence[TopicOutcome]) -> set[str]:
+    """Who has to be asked for again."""
+    return declined_by_the_controller(outcomes) | being_deleted(outcomes)
+
+
 def declined_by_the_controller(outcomes: Sequence[TopicOutcome]) -> set[str]:
     """It stopped being the controller over our request: these were not looked at, and its successor has to be asked."""
     return {
         outcome.name
         for outcome in outcomes
         if outcome.error is not None and outcome.error.code is ErrorCode.NOT_CONTROLLER
+    }
+
+
+def being_deleted(outcomes: Sequence[TopicOutcome]) -> set[str]:
+    """The code is the one for every topic that exists; Kafka and we tell them apart in the message only."""
+    return {
+        outcome.name
+        for outcome in outcomes
+        if outcome.error is not None
+        and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        and "marked for deletion" in outcome.error.message
     }
 
 

@@ -139,6 +139,31 @@ def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -
     assert [(each.name, each.error) for each in deleted] == [("a", None), ("b", None)]
 
 
+def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever() -> None:
+    exists = ErrorCode.TOPIC_ALREADY_EXISTS
+    told = [(exists, "Topic 'a' is marked for deletion."), (exists, "marked for deletion"), (0, "")]
+
+    def create(_request: CreateTopicsRequest) -> CreateTopicsResponse:
+        code, why = told.pop(0) if len(told) > 1 else told[0]
+        result = CreatableTopicResult(name="a", error_code=code, error_message=why)
+        return CreateTopicsResponse(topics=(result,))
+
+    with (
+        ScriptedBroker({CreateTopicsRequest: create}) as broker,
+        Cluster(broker.address, timeout_s=0.3) as cluster,
+    ):
+        admin = Admin(cluster)
+        assert [each.error for each in admin.create_topics([NewTopic(name="a")])] == [None]
+        assert len(broker.asked(CreateTopicsRequest)) == 3
+        told[:] = [(exists, "still marked for deletion")]
+        (outcome,) = admin.create_topics([NewTopic(name="a")])
+        assert outcome.error is not None
+        told[:] = [(exists, "already exists")]
+        before = len(broker.asked(CreateTopicsRequest))
+        admin.create_topics([NewTopic(name="a")])
+        assert len(broker.asked(CreateTopicsRequest)) == before + 1
+
+
 def test_a_broker_that_does_not_answer_is_left_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ApiError) as caught:
         Connection.open("127.0.0.1", silent.getsockname()[1], client_id="me", timeout_s=0.1)
