@@ -120,7 +120,11 @@ def test_a_cluster_goes_on_where_it_was(tmp_path: Path) -> None:
 
 @needs_zookeeper
 def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_path: Path) -> None:
-    with up(tmp_path, "--brokers=3", "--with-zookeeper", "--topic=orders:3:3") as running:
+    with up(
+        tmp_path,
+        *("--brokers=3", "--with-zookeeper", "--topic=orders:3:3"),
+        "--override=zookeeper.session.timeout.ms=2000",
+    ) as running:
         assert running.brokers == 3
         first, second, third = running.children()
         assert brokers_seen(running.servers) == [1, 2, 3]

@@ -223,7 +223,7 @@ class Fetcher:
         """Until a LeaderAndIsr brings it back."""
         tp = TopicPartition(followed.partition.topic, followed.partition.index)
         if self.followed.get(tp) is followed:
-            logger.warning("gave up partition=%s source=%d", tp, self.source)
+            logger.info("gave up partition=%s source=%d", tp, self.source)
             self.manager.remove((tp,))
 
     def stop(self) -> None:
