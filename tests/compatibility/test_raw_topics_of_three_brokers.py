@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -172,6 +173,29 @@ def test_what_must_not_or_cannot_be_created_is_not(other: Raw) -> None:
     assert describe(other, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_name_is_asked_for_once_at_a_time(three: LocalCluster, other: Raw) -> None:
+    assert three.controller_id is not None
+    in_charge = three.brokers[three.controller_id]
+    name = new_name()
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=name),))
+    host, port = other.socket.getpeername()[:2]
+    with Raw(f"{host}:{port}") as another:
+        in_charge.pause()
+        try:
+            asked = [(raw, *raw.begin(request)) for raw in (other, another)]
+            # Only the second is answered as long as the controller does not answer the first.
+            ready, _, _ = select.select([other.socket, another.socket], [], [], 10)
+            assert len(ready) == 1
+        finally:
+            in_charge.resume()
+        codes = [
+            raw.answer(MetadataResponse, version, correlation_id).topics[0].error_code
+            for raw, version, correlation_id in asked
+        ]
+    assert sorted(codes) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
+    eventually(lambda: is_led(describe(other, name), 1), "it is there")
+
+
 def test_where_brokers_are_too_few_whoever_is_asked_says_so() -> None:
     settings = {**QUICK_END, "default.replication.factor": 3}
     with LocalCluster(brokers=2, settings=settings) as cluster:
@@ -182,6 +206,19 @@ def test_where_brokers_are_too_few_whoever_is_asked_says_so() -> None:
 
 
 # ---- what needs more than one broker, and one that is away
+
+
+def test_a_topic_asked_for_while_there_is_no_controller_comes_into_being_under_the_next() -> None:
+    with LocalCluster(brokers=3, settings=QUICK_END) as cluster:
+        assert cluster.controller_id is not None
+        first = cluster.controller_id
+        asked = next(each for each in BROKERS if each != first)
+        with Raw(cluster.brokers[asked].address) as raw:
+            cluster.brokers[first].kill()
+            found = describe(raw, "t", may_create=True)
+            assert found.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+            eventually(lambda: is_led(describe(raw, "t", may_create=True), 1), "it is there")
+            assert cluster.controller_id not in (None, first)
 
 
 def test_a_topic_whose_deletion_waits_for_a_broker_cannot_be_created() -> None:

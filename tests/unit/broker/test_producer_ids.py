@@ -1,0 +1,63 @@
+"""Producer ids: each is given out once, whoever gives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from barnabas.broker.producer_ids import BLOCK_SIZE, ProducerIds
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import BrokerId
+from barnabas.world.clock import SystemClock
+from barnabas.world.registry.embedded import EmbeddedRegistry
+
+
+@pytest.fixture
+async def registries() -> AsyncIterator[list[RegistryClient]]:
+    """Of three brokers."""
+    embedded = EmbeddedRegistry(None, SystemClock())
+    clients = [RegistryClient(embedded, 6000) for _ in range(3)]
+    for client in clients:
+        await client.open()
+        await registration.prepare(client)
+    yield clients
+    for client in clients:
+        await client.close()
+    await embedded.close()
+
+
+async def test_brokers_that_need_a_block_at_once_get_different_ones(
+    registries: list[RegistryClient],
+) -> None:
+    brokers = [ProducerIds(BrokerId(n), each) for n, each in enumerate(registries)]
+    taken = await asyncio.gather(*(ids.take() for ids in brokers for _ in range(BLOCK_SIZE + 1)))
+    assert len(set(taken)) == len(taken)
+    assert max(taken) < 6 * BLOCK_SIZE, "two blocks each, and none is skipped"
+
+
+async def test_a_broker_that_starts_again_goes_on_behind_what_was_reserved(
+    registries: list[RegistryClient],
+) -> None:
+    registry = registries[0]
+    assert await ProducerIds(BrokerId(7), registry).take() == 0
+    assert await ProducerIds(BrokerId(7), registry).take() == BLOCK_SIZE
+    data, _ = await registry.get(znodes.PRODUCER_ID_BLOCK)
+    block = znodes.decode_producer_id_block(data)
+    assert (block.broker, block.start, block.end) == (7, BLOCK_SIZE, 2 * BLOCK_SIZE - 1)
+
+
+async def test_without_a_registry_there_are_none_beyond_the_block(
+    registries: list[RegistryClient],
+) -> None:
+    ids = ProducerIds(BrokerId(1), registries[0])
+    await ids.take()
+    await registries[0].close()
+    for expected in range(1, BLOCK_SIZE):
+        assert await ids.take() == expected
+    with pytest.raises(ApiError) as refused:
+        await ids.take()
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
