@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,15 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.errors import BarnabasError
 from barnabas.metadata.topic_names import STATE_CHANGES
-from tests.broker_process import eventually
+from tests import broker_process
 
 ON = {"barnabas.history.topic.enable": True}
 ALONE = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
 Event = dict[str, Any]
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    broker_process.eventually(condition, what, seconds=30)
 
 
 def create(servers: str, name: str, partitions: int = 2, replication_factor: int = -1) -> None:
@@ -220,7 +224,7 @@ def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -
         assert len({event["epoch"] for event in elections}) == 2
         assert elections[-1]["after"] == cluster.controller_id
         cluster.brokers[old].start()
-        eventually(lambda: is_complete(tmp_path, servers), "everything in the files", seconds=30)
+        eventually(lambda: is_complete(tmp_path, servers), "everything in the files")
         words = run(servers, "topics", "history", "before").output
         assert f"its leader {old} is gone" in words or f"after {old}, ISR" in words
 
