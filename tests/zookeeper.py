@@ -44,8 +44,13 @@ def require_java() -> None:
 
 
 def expire(session: ZooKeeperSession) -> None:
-    """As the server does when a session's time is over: another client with its id and password closes it."""
+    """As the server does when a session's time is over: another client with its id and password closes it.
+
+    The server drops the one connection for the other, and the session must not come back before it is closed.
+    """
+    timeout_s, session.handler.connect_timeout_s = session.handler.connect_timeout_s, 0.0
     twin = KazooClient(hosts=session.registry.hosts, client_id=session.credentials)
     twin.start()
     twin.stop()
     twin.close()
+    session.handler.connect_timeout_s = timeout_s

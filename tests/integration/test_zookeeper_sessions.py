@@ -184,15 +184,17 @@ async def test_a_restart_longer_than_the_session_ends_it(
 async def test_a_session_closed_by_the_server_is_not_replaced_behind_our_back(
     one_node: ZooKeeperServers, connect: Connect
 ) -> None:
-    registry = connect(one_node.connect_string)
-    session = await registry.connect(20_000)
+    """Kazoo would go on to the next host with a new session; the same host serves for this."""
+    session = await connect(f"{one_node.connect_string},{one_node.connect_string}").connect(20_000)
     states = States(session)
+    of_kazoo: list[str] = []
+    session.kazoo.add_listener(of_kazoo.append)
     await asyncio.to_thread(zookeeper.expire, session)
     await states.reach(SessionState.EXPIRED)
-    assert session.state is SessionState.EXPIRED
     await session.close()
-    assert not session.kazoo.connected
-    assert session.kazoo.client_id is None
+    assert session.state is SessionState.EXPIRED
+    assert "CONNECTED" not in of_kazoo[of_kazoo.index("LOST") :]
+    assert states.seen[-1] is SessionState.EXPIRED
 
 
 async def test_a_server_that_stands_still_is_noticed(

@@ -133,7 +133,7 @@ class ZooKeeperSession:
             timeout=timeout_ms / 1000,
             handler=self.handler,
             connection_retry=KazooRetry(
-                max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=self.handler.sleep_func
+                max_tries=-1, delay=0.05, max_delay=0.5, sleep_func=self.handler.sleep_func
             ),
             # Never used, since we send again ourselves; but it must have the same sleep.
             command_retry=KazooRetry(sleep_func=self.handler.sleep_func),
