@@ -4,6 +4,8 @@
 
 `calls` counts every call with cProfile: exact numbers, but small functions look dearer than they are. `lines` looks
 every few milliseconds of CPU time which line is running: nearly free, and time in C is on the line that called it.
+
+Only the broker's own thread is looked at: a cluster runs each of its brokers on one.
 """
 
 from __future__ import annotations
@@ -19,9 +21,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from barnabas import cluster
 from barnabas.cli.main import main
+from barnabas.world.loop_thread import LoopThread
 
 SAMPLE_S = 0.001
+BROKER_THREAD = "barnabas-broker-"
+
+threads: list[LoopThread] = []
+"""Of brokers, as they were started."""
+
+
+class NotedThread(LoopThread):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        if name.startswith(BROKER_THREAD):
+            threads.append(self)
 
 
 class Profiler(Protocol):
@@ -36,10 +51,10 @@ class Calls:
         self.profile = cProfile.Profile()
 
     def on(self) -> None:
-        self.profile.enable()
+        threads[-1].call(self.profile.enable)
 
     def off(self) -> list[list[object]]:
-        self.profile.disable()
+        threads[-1].call(self.profile.disable)
         stats = pstats.Stats(self.profile).stats  # type: ignore[attr-defined]  # typeshed leaves it out
         rows = [
             [file, line, function, calls, own_s]
@@ -58,7 +73,8 @@ class Lines:
         signal.signal(signal.SIGPROF, self.look)
         signal.setitimer(signal.ITIMER_PROF, SAMPLE_S, SAMPLE_S)
 
-    def look(self, number: int, frame: FrameType | None) -> None:
+    def look(self, number: int, _: FrameType | None) -> None:
+        frame = sys._current_frames().get(threads[-1].thread.ident or 0)
         if frame is not None:
             code = frame.f_code
             self.seen[code.co_filename, frame.f_lineno, code.co_qualname] += 1
@@ -88,6 +104,7 @@ def switched_by_signal(profiler: Profiler, output: Path) -> None:
 
 
 if __name__ == "__main__":
+    cluster.LoopThread = NotedThread  # type: ignore[misc,attr-defined]
     kind, output_path, *arguments = sys.argv[1:]
     switched_by_signal(Calls() if kind == "calls" else Lines(), Path(output_path))
     sys.argv[1:] = arguments
