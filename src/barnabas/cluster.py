@@ -35,6 +35,7 @@ from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
 
 FIRST_BROKER_ID = 1
 READY_SECONDS = 30.0
+ALONE_SECONDS = 2.0
 EACH_ITS_OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 
@@ -115,10 +116,12 @@ class Cluster:
             broker.resume()
         last = self.controller_id
         for broker in sorted(self.brokers.values(), key=lambda broker: broker.id == last):
-            if clean:
-                broker.stop()
-            else:
+            if not clean:
                 broker.kill()
+                continue
+            if broker.id == last:
+                self.wait_until_alone(broker)
+            broker.stop()
         for broker in self.brokers.values():
             broker.release_port()
         registry, self.registry = self.registry, None
@@ -157,6 +160,12 @@ class Cluster:
                 raise RegistryError(
                     "", f"broker {broker} did not hear of all brokers within {READY_SECONDS:g} s"
                 )
+
+    def wait_until_alone(self, broker: ClusterBroker) -> None:
+        """One that knows itself to be alone does not try to hand anything over."""
+        life = broker.life
+        if life is not None:
+            life.thread.run(life.is_alone(ALONE_SECONDS))
 
     def open_registry(self) -> tuple[EmbeddedRegistry, LoopThread]:
         if self.registry is None or self.keeper is None:
@@ -308,6 +317,10 @@ class Life:
             ),
             timeout_s,
         )
+
+    async def is_alone(self, timeout_s: float) -> bool:
+        metadata = self.metadata()
+        return await metadata.wait_until(lambda: len(metadata.brokers) <= 1, timeout_s)
 
     def metadata(self) -> MetadataCache:
         assert self.broker.router is not None

@@ -21,7 +21,7 @@ import click
 
 from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared
 from barnabas.config import BrokerConfig
-from barnabas.errors import ApiError, ErrorCode
+from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.world.held_port import HeldPort
 from barnabas.zookeeper_server import ZooKeeperServers
 
@@ -139,6 +139,15 @@ class BrokerProcesses:
                 return False
         return True
 
+    def controller(self) -> int | None:
+        from barnabas.client.cluster import Cluster
+
+        try:
+            with Cluster(self.bootstrap_servers, timeout_s=2.0) as cluster:
+                return cluster.refresh([]).controller
+        except (ApiError, ConfigError):  # none of them answers, or none was started
+            return None
+
     def last_words(self, broker_id: int) -> str:
         path = self.file(broker_id, "log")
         lines = path.read_text(errors="backslashreplace").splitlines()
@@ -151,27 +160,34 @@ class BrokerProcesses:
         click.echo(f"broker {broker_id} {ending(code)}; the others go on. {again}", err=True)
 
     async def stop(self) -> None:
-        """All at once, as one would stop them: each of them writes down what it has."""
+        """The controller last: it has work with each of the others that leaves."""
         for task in self.watching:
             task.cancel()
-        for process in self.running.values():
-            if process.returncode is None:
-                process.terminate()
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                for process in self.running.values():
-                    await process.wait()
-        except TimeoutError:
-            for process in self.running.values():
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+        last = await asyncio.to_thread(self.controller)
+        await end([process for broker, process in self.running.items() if broker != last])
+        await end([process for broker, process in self.running.items() if broker == last])
         for held in self.ports.values():
             held.release()
         self.running.clear()
         self.ports.clear()
         if self.servers is not None:
             await asyncio.to_thread(self.servers.stop)
+
+
+async def end(processes: list[Process]) -> None:
+    """Ask them to stop, and do not ask again."""
+    for process in processes:
+        if process.returncode is None:
+            process.terminate()
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            for process in processes:
+                await process.wait()
+    except TimeoutError:
+        for process in processes:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 def die_with(parent: int) -> Callable[[], None]:
