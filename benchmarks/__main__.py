@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,26 +132,64 @@ def spark(quick: bool, decode_only: bool) -> None:
 
 @cli.command()
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
-@click.option("--only", type=click.Choice(["brokers", "spark"]), help="Half of it.")
+@click.option("--only", type=click.Choice(["brokers", "spark", "controller"]), help="A part of it.")
 def kafka(quick: bool, only: str | None) -> None:
     """The same loads on ours and on Apache Kafka 3.9, in turns: the ratios."""
     # Needs Java, and jars that Maven fetches once.
     from benchmarks import kafka, kafka_report, kafka_spark, spark
-    from interop.harness.unavailable import Unavailable
 
     found: kafka.Found = {}
-    try:
-        if only != "spark":
+
+    def write() -> None:
+        """After each part: what fails later takes nothing with it."""
+        kafka_report.write_json(RESULTS / "kafka.json", found, quick=quick)
+        kafka_report.draw(RESULTS / "kafka.svg", found)
+        click.echo("written to benchmarks/results: kafka.json, kafka.svg", err=True)
+
+    with where_kafka_runs():
+        if only in (None, "brokers"):
             found |= kafka.measure(kafka.QUICK if quick else kafka.FULL)
-        if only != "brokers":
+            write()
+        if only in (None, "spark"):
             found |= kafka_spark.measure(spark.QUICK if quick else spark.FULL)
+            write()
+        for line in kafka_report.table(found) if found else ():
+            click.echo(line)
+        if only in (None, "controller"):
+            compare_controllers(quick, None)
+
+
+@cli.command()
+@click.option("--quick", is_flag=True, help="Fewer topics, fewer partitions, fewer runs.")
+@click.option("--only", type=click.Choice(["ours", "kafka"]), help="One side of it.")
+def controller(quick: bool, only: str | None) -> None:
+    """Topics created and controllers lost on three brokers around a ZooKeeper, ours and Kafka's."""
+    with where_kafka_runs():
+        compare_controllers(quick, only)
+
+
+def compare_controllers(quick: bool, only: str | None) -> None:
+    from benchmarks import controller, controller_report
+    from benchmarks.kafka import SIDES
+
+    extent = controller.QUICK if quick else controller.FULL
+    found = controller.measure(extent, (only,) if only else SIDES)
+    for line in controller_report.table(found):
+        click.echo(line)
+    controller_report.write_json(RESULTS / "controller.json", found, quick=quick)
+    controller_report.draw(RESULTS / "controller.svg", found)
+    click.echo("written to benchmarks/results: controller.json, controller.svg", err=True)
+
+
+@contextmanager
+def where_kafka_runs() -> Iterator[None]:
+    """One line where it does not."""
+    from interop.harness.unavailable import Unavailable
+
+    try:
+        yield
     except Unavailable as error:
         raise click.ClickException(str(error)) from None
-    for line in kafka_report.table(found):
-        click.echo(line)
-    kafka_report.write_json(RESULTS / "kafka.json", found, quick=quick)
-    kafka_report.draw(RESULTS / "kafka.svg", found)
-    click.echo("written to benchmarks/results: kafka.json, kafka.svg", err=True)
 
 
 @cli.command()

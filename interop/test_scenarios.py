@@ -9,9 +9,11 @@ import pytest
 from barnabas.spark.java import Java
 from interop.harness.jars import Jars
 from interop.scenarios.both import play_to_both
-from interop.scenarios.compare import Difference, differences
+from interop.scenarios.compare import ABSENT, Difference, differences
 from interop.scenarios.known import PAGE, Known, known_differences, outdated, undocumented
 from interop.scenarios.script import AFTER_STOP, SCRIPT
+from interop.scenarios.three.both import play_to_three
+from interop.scenarios.three.script import SCRIPT as SCRIPT_FOR_THREE
 
 SHOWN = 60
 
@@ -20,7 +22,9 @@ SHOWN = 60
 def found(
     tmp_path_factory: pytest.TempPathFactory, java: Java, kafka_jars: Jars
 ) -> list[Difference]:
-    return list(differences(*play_to_both(tmp_path_factory.mktemp("both"), java, kafka_jars)))
+    of_one = play_to_both(tmp_path_factory.mktemp("one"), java, kafka_jars)
+    of_three = play_to_three(tmp_path_factory.mktemp("three"), java, kafka_jars)
+    return [*differences(*of_one), *differences(*of_three)]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,9 @@ def known() -> list[Known]:
 
 def test_the_script_asks_enough() -> None:
     assert len(SCRIPT) + len(AFTER_STOP) >= 700
+    assert len(SCRIPT_FOR_THREE) >= 120
     names = [step.name for step in (*SCRIPT, *AFTER_STOP)]
+    names += [step.name for step in SCRIPT_FOR_THREE]
     assert len(set(names)) == len(names)
 
 
@@ -66,6 +72,20 @@ def test_a_row_covers_what_it_names_and_no_code_without_a_reason_for_it() -> Non
     assert undocumented(others, rows) == others
     loose = [row._replace(why="Just so.") for row in rows]
     assert undocumented([code], loose) == [code]
+
+
+def test_what_the_controller_does_may_differ_for_a_quirk_alone() -> None:
+    anything = Known("*", "*", "*", "*", "By design: as we like it.")
+    quirk = anything._replace(why="[Q] Kafka is strange.")
+    strict = [
+        Difference("three brokers: create", "topics.a.error_code", "NONE", "INVALID_REQUEST"),
+        Difference("three brokers: kill 2", "/brokers/topics/a/partitions/0/state isr", "1", "2"),
+        Difference("znodes", "/controller_epoch", "1", ABSENT),
+    ]
+    assert undocumented(strict, [anything]) == strict
+    assert undocumented(strict, [quirk]) == []
+    elsewhere = strict[0]._replace(step="create: new")
+    assert undocumented([elsewhere], [anything]) == []
 
 
 def test_a_row_that_covers_nothing_is_found() -> None:

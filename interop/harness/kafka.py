@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.spark.java import Java
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from interop.harness import jvm
 from interop.harness.jars import KAFKA_3_9, Jars
+from interop.harness.member import start_together
 from interop.harness.process import Process
 from interop.harness.zookeeper import ZooKeeper
-from tests.compatibility.raw import Raw
 
 BOUND = re.compile(r"Awaiting socket connections on 127\.0\.0\.1:(\d+)\.")
 SETTINGS = {
@@ -99,16 +98,6 @@ class KafkaBroker:
         found = BOUND.search(self.running.log())
         return int(found[1]) if found else None
 
-    def knows(self, broker_ids: set[int]) -> bool:
-        """Whether its metadata names all of them, and a controller."""
-        try:
-            with Raw(self.bootstrap_servers) as raw:
-                answer = raw.ask(MetadataRequest(topics=()), MetadataResponse, version=9)
-        except OSError:
-            return False
-        seen = {broker.node_id for broker in answer.brokers}
-        return seen == broker_ids and answer.controller_id in seen
-
     def start(self) -> Self:
         """A broker that is alone in its cluster. It is up afterwards, or gone."""
         start_together([self])
@@ -123,27 +112,6 @@ class KafkaBroker:
         if self.process is not None:
             self.process.kill()
             self.process = None
-
-
-def start_together(brokers: Sequence[KafkaBroker]) -> None:
-    """All of a cluster: each is up and knows the others afterwards, or none is left."""
-    ids = {broker.broker_id for broker in brokers}
-
-    def all_know_all() -> bool | None:
-        for broker in brokers:
-            broker.running.must_run()
-        return all(broker.knows(ids) for broker in brokers) or None
-
-    try:
-        for broker in brokers:
-            broker.launch()
-        for broker in brokers:
-            broker.port = broker.running.wait_for(broker.bound_port)
-        brokers[0].running.wait_for(all_know_all)
-    except BaseException:
-        for broker in brokers:
-            broker.kill()
-        raise
 
 
 class KafkaCluster:

@@ -14,6 +14,7 @@ GET_DATA, GET_CHILDREN, CLOSE = 4, 8, -11
 CONNECT = struct.Struct(">iqiqi16s?")
 REPLY = struct.Struct(">iqi")
 INT = struct.Struct(">i")
+NO_NODE = -101
 TIMEOUT_S = 10.0
 VERSION_AT = 32  # in a stat, behind two transactions and two times
 
@@ -26,7 +27,8 @@ class Znodes:
         self.receive()
 
     def tree(self, root: str) -> dict[str, tuple[bytes, int]]:
-        """Every node below `root`, by its path without it: its data, and how often that was changed."""
+        """Every node below `root`, by its path without it: its data, and how often that was changed. LookupError if
+        one goes while it is read."""
         found: dict[str, tuple[bytes, int]] = {}
         left = [""]
         while left:
@@ -58,6 +60,8 @@ class Znodes:
         self.send(head + name + b"\0")
         answer = self.receive()
         xid, _, error = REPLY.unpack_from(answer)
+        if error == NO_NODE:
+            raise LookupError(path)
         assert (xid, error) == (self.xid, 0), f"ZooKeeper answers {error} for {path}"
         return answer[REPLY.size :]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,9 +30,17 @@ OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx1
 class ZooKeeper:
     """Up from `start` to `stop`; several Kafka clusters share it, each below a znode of its own."""
 
-    def __init__(self, directory: Path, java: Java, *, port: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        java: Java,
+        *,
+        port: int | None = None,
+        options: Sequence[str] = OPTIONS,
+    ) -> None:
         self.directory = directory
         self.java = java
+        self.options = options
         self.wanted_port = port
         self.port = 0
         self.process: Process | None = None
@@ -65,7 +74,7 @@ class ZooKeeper:
             "org.apache.zookeeper.server.ZooKeeperServerMain",
             str(settings),
             scratch=self.directory,
-            options=OPTIONS,
+            options=self.options,
         )
         self.process = Process("ZooKeeper", command, directory=self.directory, log=log)
         try:

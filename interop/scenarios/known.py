@@ -19,6 +19,7 @@ HEAD = ("Step", "Field", "Kafka 3.9", "Barnabas", "Why")
 QUIRK = "[Q]"
 NOT_YET = "Not yet"
 BY_DESIGN = "By design"
+OF_THREE = "three brokers: "
 
 
 class Known(NamedTuple):
@@ -32,10 +33,12 @@ class Known(NamedTuple):
         pairs = zip(self[:4], difference, strict=True)
         return all(matches(str(value), pattern) for pattern, value in pairs)
 
-    @property
-    def may_be_a_code(self) -> bool:
-        """Error codes and leader epochs are what clients act on: they differ for a stated reason or not at all."""
-        return self.why.startswith((QUIRK, NOT_YET, BY_DESIGN))
+    def may_excuse(self, difference: Difference) -> bool:
+        """Error codes, leader epochs and znodes are what clients and tools act on: they differ for a stated reason or
+        not at all. In what the controller does, the only reason is a quirk of Kafka's."""
+        if is_znode(difference) or (is_code(difference) and OF_THREE in difference.step):
+            return self.why.startswith(QUIRK)
+        return not is_code(difference) or self.why.startswith((QUIRK, NOT_YET, BY_DESIGN))
 
 
 def matches(value: str, pattern: str) -> bool:
@@ -69,14 +72,15 @@ def is_code(difference: Difference) -> bool:
     )
 
 
+def is_znode(difference: Difference) -> bool:
+    return difference.path.startswith("/")
+
+
 def undocumented(differences: Sequence[Difference], known: Sequence[Known]) -> list[Difference]:
     return [
         difference
         for difference in differences
-        if not any(
-            row.covers(difference) and (row.may_be_a_code or not is_code(difference))
-            for row in known
-        )
+        if not any(row.covers(difference) and row.may_excuse(difference) for row in known)
     ]
 
 

@@ -1,0 +1,136 @@
+"""What a controller takes, ours beside Kafka's: as a table, as JSON, as a picture of how it grows."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from benchmarks.kafka import KAFKA, OURS, Found
+from benchmarks.report import digits, machine, spread
+
+LIMITS = {"create": 10.0, "failover": 5.0, "memory": 50.0, "start/LocalCluster": 0.5}
+"""By how a name begins: what ours is to be at most, in the unit that the name ends with."""
+RATIO_LIMITS = {"create": 0.5, "failover": 0.5}
+"""Ours ÷ Kafka's, at most."""
+GROWTH = "growth/"
+COLOURS = {OURS: "tab:blue", KAFKA: "tab:orange"}
+
+
+def table(found: Found) -> Iterator[str]:
+    yield f"{'':45} {'ours':>8} {'spread':<14} {'Kafka':>8} {'spread':<14} {'ratio':>6}  target"
+    for name, sides in found.items():
+        *parts, unit = name.split("/")
+        value = ratio(found, name)
+        yield (
+            f"{' '.join(parts) + ', ' + unit:45} {cells(sides[OURS])} {cells(sides[KAFKA])} "
+            f"{'' if value is None else format(value, '.2f'):>6}  {wanted(found, name)}"
+        ).rstrip()
+    yield from (f"growth, {side}: {text}" for side, text in linearity(found).items())
+
+
+def cells(values: list[float]) -> str:
+    if not values:
+        return f"{'':23}"
+    low, middle, high = (digits(value) for value in spread(values))
+    return f"{middle:>8} {low + '–' + high if len(values) > 1 else '':<14}"
+
+
+def ratio(found: Found, name: str) -> float | None:
+    ours, kafka = found[name][OURS], found[name][KAFKA]
+    return statistics.median(ours) / statistics.median(kafka) if ours and kafka else None
+
+
+def wanted(found: Found, name: str) -> str:
+    """Both targets, each with a mark."""
+    texts = []
+    if (limit := limit_of(name, LIMITS)) is not None and found[name][OURS]:
+        texts.append(marked(statistics.median(found[name][OURS]), limit, "ours"))
+    value = ratio(found, name)
+    if (limit := limit_of(name, RATIO_LIMITS)) is not None and value is not None:
+        texts.append(marked(value, limit, "ratio"))
+    return ", ".join(texts)
+
+
+def limit_of(name: str, limits: dict[str, float]) -> float | None:
+    return next((limit for start, limit in limits.items() if name.startswith(start)), None)
+
+
+def marked(value: float, limit: float, what: str) -> str:
+    return f"{what} ≤{limit:g} {'✓' if value <= limit else '✗'}"
+
+
+def curve(found: Found, side: str) -> list[tuple[int, float]]:
+    """Partitions, and the seconds from the first to the last of them."""
+    return [
+        (int(name.split("/")[1]), statistics.median(sides[side]))
+        for name, sides in found.items()
+        if name.startswith(GROWTH) and sides[side]
+    ]
+
+
+def linearity(found: Found) -> dict[str, str]:
+    """Whether the last partitions took longer than the first."""
+    told = {}
+    for side in (OURS, KAFKA):
+        points = [(0, 0.0), *curve(found, side)]
+        paces = [
+            1000 * (after[1] - before[1]) / (after[0] - before[0])
+            for before, after in pairwise(points)
+        ]
+        if len(paces) > 1:
+            told[side] = (
+                f"{paces[0]:.2f} s for the first thousand, {paces[-1]:.2f} s for the last, "
+                f"{min(paces):.2f}–{max(paces):.2f} s between"
+            )
+    return told
+
+
+def write_json(path: Path, found: Found, *, quick: bool) -> None:
+    measurements = {
+        name: {
+            "ratio": ratio(found, name),
+            "target": wanted(found, name) or None,
+            **{
+                side: dict(zip(("min", "median", "max"), spread(values), strict=True))
+                | {"values": values}
+                for side, values in sides.items()
+                if values
+            },
+        }
+        for name, sides in found.items()
+    }
+    content = {
+        "machine": machine(),
+        "quick": quick,
+        "growth": linearity(found),
+        "measurements": measurements,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def draw(path: Path, found: Found) -> Path:
+    """Seconds against partitions. A straight line is what the first thousand promise."""
+    mpl.rcParams["svg.hashsalt"] = "barnabas"
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    panel = figure.subplots()
+    for side, colour in COLOURS.items():
+        points = curve(found, side)
+        if not points:
+            continue
+        counts, seconds = zip(*points, strict=True)
+        panel.plot(counts, seconds, color=colour, marker="o", label=side)
+        promised = [seconds[0] * count / counts[0] for count in counts]
+        panel.plot(counts, promised, color=colour, linestyle=":", alpha=0.6)
+    panel.set_xlabel("partitions × 3 replicas; dotted: as the first went on")
+    panel.set_ylabel("s until every broker tells their leaders")
+    panel.set_ylim(bottom=0)
+    panel.grid(visible=True, alpha=0.3)
+    panel.legend()
+    figure.savefig(path)
+    return path

@@ -1,0 +1,75 @@
+"""Brokers of ours around a real ZooKeeper, each a process of its own that reads a server.properties."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from interop.harness.kafka import SETTINGS
+from interop.harness.process import Process
+from tests.broker_process import free_port
+
+
+class OurBroker:
+    """`barnabas broker`, on a port that it keeps."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        directory: Path,
+        *,
+        zookeeper_connect: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.port = free_port()
+        self.settings = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.log_dir),
+            "zookeeper.connect": zookeeper_connect,
+            # A topic that Kafka does not have.
+            "barnabas.history.topic.enable": "false",
+            **(settings or {}),
+        }
+        self.process: Process | None = None
+
+    @property
+    def log_dir(self) -> Path:
+        return self.directory / "logs"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> Process:
+        assert self.process is not None
+        return self.process
+
+    def launch(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{key}={text}\n" for key, text in self.settings.items()))
+        command = [sys.executable, "-m", "barnabas.cli.main", "broker", str(properties)]
+        self.process = Process(
+            f"broker {self.broker_id} of ours",
+            command,
+            directory=self.directory,
+            log=self.directory / "server.log",
+        )
+
+    def bound_port(self) -> int | None:
+        return self.port
+
+    def stop(self) -> int:
+        process, self.process = self.running, None
+        return process.stop()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process = None

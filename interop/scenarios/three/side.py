@@ -1,0 +1,150 @@
+"""Three brokers of one kind below a znode of their own, and what can be done to them and asked of them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import Message
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
+from interop.harness.member import Member, start_together
+from interop.harness.znodes import Znodes
+from interop.scenarios.directory import partition_directory
+from interop.scenarios.normalise import Flat, Normaliser
+from interop.scenarios.step import Transcript
+from interop.scenarios.three.step import (
+    Action,
+    Ask,
+    Kill,
+    ListReplicas,
+    Role,
+    Start,
+    Step,
+    Stop,
+    Which,
+)
+from interop.scenarios.three.view import View, shown, unrest
+from tests.compatibility.raw import Raw
+
+REST_SECONDS = 60.0
+UNTIL_SECONDS = 20.0
+POLL_SECONDS = 0.1
+
+
+class Side:
+    """`play` does a step; `look` waits until the cluster is at rest again, and writes down what is there."""
+
+    def __init__(self, name: str, brokers: Sequence[Member]) -> None:
+        self.name = name
+        self.brokers = {broker.broker_id: broker for broker in brokers}
+        self.alive: set[int] = set()
+        self.controller: int | None = None
+        self.normaliser = Normaliser()
+        self.transcript = Transcript()
+
+    def start(self) -> None:
+        """The first one alone, so that it is the controller; the others together."""
+        first, *others = self.brokers.values()
+        start_together([first])
+        self.alive.add(first.broker_id)
+        start_together(others, already=[first])
+        self.alive.update(self.brokers)
+        self.controller = first.broker_id
+
+    def kill(self) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+    # ---- a step
+
+    def play(self, step: Step) -> None:
+        assert step.name not in self.transcript.answers, f"two steps: {step.name}"
+        self.normaliser.now_ms = int(time.time() * 1000)
+        self.transcript.answers[step.name] = self.do(step.name, step.does)
+
+    def do(self, name: str, action: Action) -> Flat:
+        match action:
+            case Ask():
+                values, texts = self.ask(action)
+                self.transcript.messages[name] = texts
+                return values
+            case Stop():
+                self.alive.discard(action.broker)
+                self.brokers[action.broker].stop()
+            case Kill():
+                self.alive.discard(action.broker)
+                self.brokers[action.broker].kill()
+            case Start():
+                self.brokers[action.broker].settings.update(action.settings)
+                self.brokers[action.broker].launch()
+                self.alive.add(action.broker)
+            case ListReplicas():
+                return self.replicas(action)
+        return {}
+
+    def look(self, step: Step) -> None:
+        deadline = time.monotonic() + REST_SECONDS
+        while True:
+            for broker in self.alive:
+                self.brokers[broker].running.must_run()
+            view, why = None, "the brokers do not answer"
+            with contextlib.suppress(OSError, LookupError):
+                view = self.view()
+                why = unrest(view, self.alive) or ""
+            if not why or time.monotonic() > deadline:
+                break
+            time.sleep(POLL_SECONDS)
+        assert view is not None, f"{self.name}, {step.name}: {why}"
+        self.controller = view.controller
+        answer = {**self.transcript.answers[step.name], **shown(view, self.normaliser)}
+        # What it was still about to do is a difference, and says which.
+        self.transcript.answers[step.name] = {**answer, "still to come": why}
+
+    def view(self) -> View:
+        metadata = {}
+        for broker in sorted(self.alive):
+            with Raw(self.brokers[broker].bootstrap_servers) as raw:
+                everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+                metadata[broker] = raw.ask(everything, MetadataResponse)
+        address, _, chroot = self.brokers[1].settings["zookeeper.connect"].partition("/")
+        with Znodes(int(address.rpartition(":")[2])) as znodes:
+            return View(znodes.tree(f"/{chroot}"), metadata)
+
+    # ---- the wire, and the disk
+
+    def number(self, which: Which) -> int:
+        if isinstance(which, int):
+            return which
+        assert self.controller is not None
+        if which is Role.CONTROLLER:
+            return self.controller
+        return min(self.alive - {self.controller})
+
+    def ask(self, action: Ask) -> tuple[Flat, Flat]:
+        deadline = time.monotonic() + UNTIL_SECONDS
+        while True:
+            values, texts = self.normaliser.flat(self.ask_once(action))
+            path, wanted = action.until or ("", None)
+            if values.get(path) == wanted or time.monotonic() > deadline:
+                return values, texts
+            time.sleep(POLL_SECONDS)
+
+    def ask_once(self, action: Ask) -> Message | dict[str, Any]:
+        message = action.request
+        try:
+            with Raw(self.brokers[self.number(action.broker)].bootstrap_servers) as raw:
+                return raw.ask(message, APIS[message.API_KEY].response, action.version)
+        except (ConnectionError, TimeoutError) as error:
+            return {"connection": type(error).__name__}
+
+    def replicas(self, action: ListReplicas) -> Flat:
+        found: Flat = {}
+        for number, broker in self.brokers.items():
+            directory = broker.log_dir / f"{action.topic}-{action.partition}"
+            if directory.is_dir():
+                files = partition_directory(directory, self.normaliser)
+                found |= {f"broker {number}: {name}": value for name, value in files.items()}
+        return found

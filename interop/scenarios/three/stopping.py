@@ -1,0 +1,132 @@
+"""Brokers stopped and killed: a follower, a leader, the controller, a leader that is the controller.
+
+One look shows many cases, since each topic lies differently: who loses a follower, who a leader, who everything. The
+controller is broker 1 at first. With only one other broker left to take over, it is clear who does; at the very end two
+race for it.
+"""
+
+from __future__ import annotations
+
+from interop.scenarios.asks import batch, create, delete, epoch_end, fetch, new_topic, produce
+from interop.scenarios.three.creating import AGAIN, ask, assigned
+from interop.scenarios.three.step import Kill, ListReplicas, Role, Start, Step, Stop
+
+
+def stop(broker: int, what: str) -> Step:
+    return Step(name=f"three brokers: stop {what}", does=Stop(broker=broker))
+
+
+def kill(broker: int, what: str) -> Step:
+    return Step(name=f"three brokers: kill {what}", does=Kill(broker=broker))
+
+
+def start(broker: int, when: str, **settings: str) -> Step:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return Step(
+        name=f"three brokers: start {broker} {when}", does=Start(broker=broker, settings=named)
+    )
+
+
+def written(when: str, topic: str, broker: int, partition: int = 0, *, error: str = "NONE") -> Step:
+    """One more record, as soon as its leader is ready for it."""
+    value = f"{topic} {when}".encode()
+    return ask(
+        f"produce to {topic}-{partition} of broker {broker}, {when}",
+        produce(topic, batch(value), partition=partition),
+        broker,
+        until=(f"responses.{topic}.partition_responses.{partition}.error_code", error),
+    )
+
+
+FILES = (("all", 0), ("back", 0), ("ring", 0), ("ring", 1), ("ring", 2), ("hasty", 0), ("third", 0))
+
+STEPS: tuple[Step, ...] = (
+    ask(
+        "create what needs two in sync",
+        create(assigned("pair", (2, 3), **{"min.insync.replicas": "2"})),
+    ),
+    written("at first", "all", 1),
+    written("at first", "ring", 1, 0),
+    written("at first", "ring", 2, 1),
+    written("at first", "ring", 3, 2),
+    written("at first", "back", 3, 0),
+    written("at first", "third", 3),
+    written("at first", "pair", 2),
+    ask("produce to who does not lead", produce("all", batch(b"lost")), 2),
+    ask("fetch from who does not lead", fetch("all", {0: 0}), 3),
+    # A broker that follows some and leads others, and is not the controller.
+    stop(3, "3"),
+    written("without 3", "all", 1),
+    written("without 3", "ring", 2, 1),
+    written("without 3", "ring", 1, 2),
+    written("without 3", "pair", 2, error="NOT_ENOUGH_REPLICAS"),
+    ask("create three replicas without 3", create(new_topic("new", 1, 3))),
+    ask("create two replicas without 3", create(new_topic("any-two", 2, 2))),
+    ask("delete without 3", delete("any-two")),
+    ask("check an assignment to 3 without 3", create(assigned("new", (3, 1)), validate_only=True)),
+    ask("of broker 2 without 3: create", create(new_topic("new", 1, 2)), 2),
+    start(3, "again", broker_rack="far"),
+    written("with 3 again", "all", 1),
+    written("with 3 again", "third", 3),
+    written("with 3 again", "pair", 2),
+    ask("create where one has a rack", create(new_topic("new", 1, 2))),
+    ask("create with one replica where one has a rack", create(new_topic("new", 1, 1))),
+    ask("check where one has a rack", create(new_topic("new", 2, 3), validate_only=True)),
+    ask("create an assignment where one has a rack", create(assigned("lead-3", (3, 2, 1)))),
+    kill(3, "3"),
+    written("after 3 was killed", "all", 1),
+    written("after 3 was killed", "back", 2, 0),
+    start(3, "after its kill"),
+    # A leader.
+    ask(
+        "create what 2 leads",
+        create(assigned("lead-2", (2, 3, 1)), assigned("two-2", (2, 1), (2, 3))),
+    ),
+    written("led by 2", "lead-2", 2, 0),
+    kill(2, "2, which leads"),
+    written("after 2 was killed", "lead-2", 3, 0),
+    written("after 2 was killed", "two-2", 1, 0),
+    start(2, "after its kill", broker_rack="near"),
+    ask("create what 2 leads again", create(assigned("again-2", (2, 3), (2, 1)))),
+    stop(2, "2, which leads"),
+    start(2, "after its stop"),
+    # The controller, which leads, too. With 3 away, 2 takes over.
+    ask(
+        "create what 1 leads",
+        create(assigned("lead-1", (1, 2, 3)), assigned("two-1", (1, 3), (1, 2))),
+    ),
+    written("led by 1", "lead-1", 1, 0),
+    stop(3, "3, so that 2 alone can take over"),
+    kill(1, "1, which leads and is the controller"),
+    written("after 1 was killed", "lead-1", 2, 0),
+    ask("of broker 2, the controller: create", create(assigned("of-2", (2,))), 2),
+    start(3, "while 1 is away"),
+    start(1, "after its kill", broker_rack="near"),
+    written("with everybody", "all", 2),
+    ask("of broker 1, no longer the controller: create", create(new_topic("new", 1, 3)), 1),
+    ask("create on two racks", create(new_topic("any-racks", 6, 2)), 2),
+    ask("create on all racks", create(new_topic("any-racks-all", 4, 3)), 2),
+    ask("delete what lies on racks", delete("any-racks", "any-racks-all"), 2),
+    ask("create an assignment against the racks", create(assigned("racks", (1, 2))), 2),
+    # The controller once more, in peace.
+    stop(1, "1, so that 3 alone can take over"),
+    stop(2, "2, which leads and is the controller"),
+    ask("of broker 3, the controller: create", create(assigned("of-3", (3,))), 3),
+    start(1, "at last"),
+    start(2, "at last"),
+    written("in the end", "lead-1", 3, 0),
+    ask("create what 3 leads in the end", create(assigned("end", (3, 1, 2), (1, 3, 2))), 3),
+    *(ask(f"end of epoch {epoch} of lead-1", epoch_end("lead-1", epoch), 3) for epoch in range(8)),
+    ask("all of lead-1", fetch("lead-1", {0: 0}), 3),
+    *(
+        Step(
+            name=f"three brokers: files of {topic}-{number}",
+            does=ListReplicas(topic=topic, partition=number),
+        )
+        for topic, number in FILES
+    ),
+    kill(3, "3, which leads and is the controller, and two race"),
+    *AGAIN,
+    ask("of nobody in particular: what became of it", create(), Role.OTHER),
+    start(3, "in the very end"),
+)

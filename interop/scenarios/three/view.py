@@ -1,0 +1,195 @@
+"""A whole cluster at one moment: its znodes, and what each broker says of it; and whether it has come to rest.
+
+A cluster is at rest when nothing more will happen by itself: the brokers that run are registered, every partition that
+can have a leader has one, its ISR is all of its replicas that run, and every broker tells exactly what the znodes say.
+Only then is there something to compare; on the way there the two are as fast as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from barnabas.wire.messages.metadata import MetadataResponse
+from interop.scenarios.normalise import Flat, Normaliser
+from interop.scenarios.registry import Nodes, shown_znodes
+
+TOPICS = "/brokers/topics/"
+CONFIGS = "/config/topics/"
+PLACED = "any-"
+"""Topics of such a name were placed by the cluster, by chance: who has them is not compared, but how they lie is."""
+
+
+@dataclass(frozen=True)
+class State:
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+
+
+@dataclass(frozen=True)
+class View:
+    znodes: Nodes
+    metadata: Mapping[int, MetadataResponse]
+
+    @property
+    def controller(self) -> int | None:
+        data = self.content("/controller")
+        return data["brokerid"] if data else None
+
+    @property
+    def registered(self) -> set[int]:
+        return {int(path.rpartition("/")[2]) for path in self.below("/brokers/ids/")}
+
+    @cached_property
+    def racks(self) -> dict[int, str | None]:
+        return {one: self.content(f"/brokers/ids/{one}").get("rack") for one in self.registered}
+
+    @cached_property
+    def assignments(self) -> dict[tuple[str, int], list[int]]:
+        return {
+            (topic, int(partition)): replicas
+            for topic in (path.removeprefix(TOPICS) for path in self.below(TOPICS))
+            for partition, replicas in self.content(TOPICS + topic)["partitions"].items()
+        }
+
+    @cached_property
+    def states(self) -> dict[tuple[str, int], State]:
+        found = {}
+        for topic, partition in self.assignments:
+            content = self.content(f"{TOPICS}{topic}/partitions/{partition}/state")
+            if content is not None:
+                state = State(content["leader"], content["leader_epoch"], content["isr"])
+                found[topic, partition] = state
+        return found
+
+    def content(self, path: str) -> Any:
+        data, _ = self.znodes.get(path, (b"", 0))
+        return json.loads(data) if data else None
+
+    def below(self, root: str) -> list[str]:
+        """Its children, not theirs."""
+        return [
+            path
+            for path in self.znodes
+            if path.startswith(root) and path.count("/") == root.count("/")
+        ]
+
+
+# ---- at rest
+
+
+def unrest(view: View, alive: Collection[int]) -> str | None:
+    """What is still to come, the first thing that shows."""
+    return next(everything_to_come(view, set(alive)), None)
+
+
+def everything_to_come(view: View, alive: set[int]) -> Iterator[str]:
+    if view.registered != alive:
+        yield f"{view.registered} are registered"
+    if view.controller not in alive:
+        yield f"{view.controller} is the controller"
+    for path in view.below("/admin/delete_topics/"):
+        yield f"{path} is there"
+    # Read one after the other: a topic may go in between.
+    topics = {path.removeprefix(TOPICS) for path in view.below(TOPICS)}
+    if topics != {path.removeprefix(CONFIGS) for path in view.below(CONFIGS)}:
+        yield "a topic has no settings, or settings no topic"
+    for (topic, partition), replicas in view.assignments.items():
+        running = alive.intersection(replicas)
+        state = view.states.get((topic, partition))
+        if state is None:
+            if running:
+                yield f"{topic}-{partition} has no state"
+        elif state.leader == -1:
+            if alive.intersection(state.isr):
+                yield f"{topic}-{partition} has no leader"
+        elif state.leader not in alive or set(state.isr) != running:
+            yield f"{topic}-{partition} has {state}"
+    for broker, told in view.metadata.items():
+        yield from (f"broker {broker}: {why}" for why in untold(view, told))
+
+
+def untold(view: View, told: MetadataResponse) -> Iterator[str]:
+    """Where one broker's metadata is behind the znodes."""
+    if {one.node_id for one in told.brokers} != view.registered:
+        yield "knows other brokers"
+    if told.controller_id != view.controller:
+        yield f"takes {told.controller_id} for the controller"
+    known = {
+        (str(topic.name), partition.partition_index): State(
+            partition.leader_id, partition.leader_epoch, list(partition.isr_nodes)
+        )
+        for topic in told.topics
+        for partition in topic.partitions
+    }
+    for partition in sorted(known.keys() | view.states.keys()):
+        if known.get(partition) != view.states.get(partition):
+            yield f"{partition} is {known.get(partition)}, not {view.states.get(partition)}"
+
+
+# ---- as values to compare
+
+
+def shown(view: View, normaliser: Normaliser) -> Flat:
+    found: Flat = {}
+    for broker, told in view.metadata.items():
+        values, _ = normaliser.flat(told)
+        values["controller_id"] = told_controller(view, told)
+        found |= {f"broker {broker}: {path}": value for path, value in values.items()}
+    found |= shown_znodes(view.znodes, normaliser)
+    if view.controller in view.registered:
+        found["/controller brokerid"] = "<one that runs>"
+    by_role(found, view)
+    return found
+
+
+def told_controller(view: View, told: MetadataResponse) -> object:
+    return "<the controller>" if told.controller_id == view.controller else told.controller_id
+
+
+def by_role(found: Flat, view: View) -> None:
+    """Of what was placed by chance, the ids of brokers become what they are to each other."""
+    topics = {topic for topic, _ in view.assignments if topic.startswith(PLACED)}
+    for topic in topics:
+        placed = [replicas for (name, _), replicas in view.assignments.items() if name == topic]
+        found[f"{TOPICS}{topic} partitions"] = layout(placed, view.racks)
+    for (topic, partition), state in view.states.items():
+        if topic not in topics:
+            continue
+        replicas = view.assignments[topic, partition]
+        path = f"{TOPICS}{topic}/partitions/{partition}/state"
+        found[f"{path} leader"] = place(state.leader, replicas)
+        found[f"{path} isr"] = places(state.isr, replicas)
+        for broker in view.metadata:
+            path = f"broker {broker}: topics.{topic}.partitions.{partition}"
+            for name in ("replica_nodes", "isr_nodes", "leader_id"):
+                value: Any = found.get(f"{path}.{name}")
+                if isinstance(value, tuple):
+                    found[f"{path}.{name}"] = places(list(value), replicas)
+                elif value is not None:
+                    found[f"{path}.{name}"] = place(value, replicas)
+
+
+def place(broker: int, replicas: list[int]) -> str:
+    return f"replica {replicas.index(broker)}" if broker in replicas else str(broker)
+
+
+def places(brokers: list[int], replicas: list[int]) -> str:
+    return ", ".join(place(broker, replicas) for broker in brokers)
+
+
+def layout(placed: list[list[int]], racks: Mapping[int, str | None]) -> str:
+    """How evenly: what each broker leads and has, and on how many racks a partition lies."""
+    leads = Counter(replicas[0] for replicas in placed)
+    has = Counter(broker for replicas in placed for broker in replicas)
+    sizes = sorted({len(set(replicas)) for replicas in placed})
+    spread = sorted({len({racks.get(broker) for broker in replicas}) for replicas in placed})
+    return (
+        f"{len(placed)} partitions of {sizes} replicas, led {sorted(leads.values())}, "
+        f"had {sorted(has.values())}, on {spread} racks"
+    )
