@@ -1,0 +1,249 @@
+"""Three brokers to be killed at a chosen moment, with one face for both registries.
+
+    EmbeddedBrokers      threads of this process around the embedded registry; death is LocalCluster's kill
+    ZooKeeperBrokers     processes around a ZooKeeper; death is SIGKILL
+
+In both, the session of a dead broker stands until it has timed out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from barnabas.broker.broker import Broker
+from barnabas.cluster import Cluster, ClusterBroker, Life
+from barnabas.config import BrokerConfig
+from barnabas.model import BrokerId
+from barnabas.world.ports import Registry
+from barnabas.world.registry.embedded import EmbeddedRegistry
+from tests.lifecycle.client import eventually
+from tests.lifecycle.trap import CrashPoint, Kind, Trap, TrappedNetwork, TrappedRegistry
+from tests.lifecycle.wire import Trace
+
+BROKERS = 3
+DEADLINE_S = 30.0
+SETTINGS = {
+    # What they do of their own accord would be counted, and would move epochs.
+    "barnabas.history.topic.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "auto.create.topics.enable": "false",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+}
+
+
+class Brokers(Protocol):
+    """All methods wait until the thing is done."""
+
+    registry_name: str
+    session_timeout_ms: int
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def ports(self) -> Mapping[int, BrokerId]:
+        """Of all brokers; they keep theirs."""
+        ...
+
+    def address(self, broker: BrokerId) -> tuple[str, int]: ...
+
+    def log_dir(self, broker: BrokerId) -> Path: ...
+
+    def observed(self) -> Registry:
+        """The registry as anybody can reach it, from a loop of their own."""
+        ...
+
+    def alive(self) -> set[BrokerId]: ...
+
+    def arm(self, broker: BrokerId, point: CrashPoint | None, victims: Iterable[BrokerId]) -> None:
+        """When `broker` comes to that point, the victims die."""
+        ...
+
+    def labels(self, broker: BrokerId) -> list[tuple[Kind, str]]:
+        """What it sent out since it was armed."""
+        ...
+
+    def wait_for_death(self, victims: Iterable[BrokerId]) -> None: ...
+
+    def kill(self, victims: Iterable[BrokerId]) -> None: ...
+
+    def restart(self, brokers: Iterable[BrokerId]) -> None: ...
+
+    def traces(self) -> list[Path]: ...
+
+    def log(self) -> str:
+        """What all of them said, since they were started for the first time."""
+        ...
+
+
+# ---- in this process
+
+
+class EmbeddedBrokers:
+    registry_name = "embedded"
+    session_timeout_ms = 250
+
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        data.mkdir(parents=True, exist_ok=True)
+        self.lines = Lines()
+        self.cluster = TrappedCluster(
+            data,
+            brokers=BROKERS,
+            settings={
+                **SETTINGS,
+                "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
+                **(settings or {}),
+            },
+            registry_in_memory=True,
+        )
+
+    def start(self) -> None:
+        logging.getLogger("barnabas").addHandler(self.lines)
+        self.cluster.start()
+
+    def stop(self) -> None:
+        try:
+            self.cluster.stop(clean=False)
+        finally:
+            self.cluster.close()
+            logging.getLogger("barnabas").removeHandler(self.lines)
+
+    def ports(self) -> Mapping[int, BrokerId]:
+        return {each.endpoint.port: each.id for each in self.cluster.brokers.values()}
+
+    def address(self, broker: BrokerId) -> tuple[str, int]:
+        endpoint = self.cluster.brokers[broker].endpoint
+        return endpoint.host, endpoint.port
+
+    def log_dir(self, broker: BrokerId) -> Path:
+        return self.data / f"broker-{broker}"
+
+    def observed(self) -> Registry:
+        registry, _ = self.cluster.open_registry()
+        return registry
+
+    def alive(self) -> set[BrokerId]:
+        return {each.id for each in self.cluster.brokers.values() if each.is_running}
+
+    def arm(self, broker: BrokerId, point: CrashPoint | None, victims: Iterable[BrokerId]) -> None:
+        armed = self.cluster.trapped[broker]
+        doomed = [self.cluster.trapped[each] for each in victims]
+
+        def strike() -> bool:
+            for each in doomed:
+                if each is not armed:
+                    each.kill(expire=False)
+            if armed in doomed:
+                armed.die_here()
+            return armed in doomed
+
+        armed.trap.set(point, strike)
+
+    def labels(self, broker: BrokerId) -> list[tuple[Kind, str]]:
+        return list(self.cluster.trapped[broker].trap.labels)
+
+    def wait_for_death(self, victims: Iterable[BrokerId]) -> None:
+        for each in victims:
+            self.cluster.trapped[each].wait_for_death()
+
+    def kill(self, victims: Iterable[BrokerId]) -> None:
+        for each in victims:
+            self.cluster.brokers[each].kill(expire=False)
+
+    def restart(self, brokers: Iterable[BrokerId]) -> None:
+        self.cluster.start_brokers([self.cluster.brokers[each] for each in brokers])
+
+    def traces(self) -> list[Path]:
+        return sorted(self.data.glob("*.trace"))
+
+    def log(self) -> str:
+        return "\n".join(self.lines.text)
+
+
+class TrappedCluster(Cluster):
+    def __init__(
+        self, data: Path, *, brokers: int, settings: Mapping[str, str], registry_in_memory: bool
+    ) -> None:
+        super().__init__(
+            data, brokers=brokers, settings=settings, registry_in_memory=registry_in_memory
+        )
+        self.executioner = ThreadPoolExecutor(1)
+        self.trapped = {
+            number: TrappedBroker(self, broker.config) for number, broker in self.brokers.items()
+        }
+        self.brokers = dict(self.trapped)
+
+    def close(self) -> None:
+        self.executioner.shutdown()
+
+
+class TrappedBroker(ClusterBroker):
+    def __init__(self, cluster: TrappedCluster, config: BrokerConfig) -> None:
+        super().__init__(cluster, config)
+        self.executioner = cluster.executioner
+        self.trap = Trap()
+        self.trace_path = cluster.data / f"broker-{config.broker_id}.trace"
+        self.dying: Future[None] | None = None
+
+    def begin(self) -> Future[None]:
+        with self.lock:
+            assert self.life is None
+            self.trap.set(None, lambda: False)
+            registry, _ = self.cluster.open_registry()
+            life = self.life = TrappedLife(registry, self.config, self.trap, self.trace_path)
+            return life.thread.submit(self.bring_up(life))
+
+    def die_here(self) -> None:
+        """On the broker's own thread, at the point where it is: nothing it does from here on reaches anybody. What is
+        left of it is cleared away from outside."""
+        life = self.life
+        assert life is not None
+        registry, keeper = self.cluster.open_registry()
+        life.door.is_shut = True
+        for session in life.door.sessions:
+            keeper.call(partial(registry.abandon, session))
+        life.fall_silent()
+        self.dying = self.executioner.submit(self.kill, expire=False)
+
+    def wait_for_death(self) -> None:
+        # Its sockets close before it has been handed over to the executioner.
+        eventually(lambda: not self.is_running, lambda: f"broker {self.id} is dead", DEADLINE_S)
+        with self.lock:
+            dying, self.dying = self.dying, None
+        if dying is not None:
+            dying.result(DEADLINE_S)
+
+
+class TrappedLife(Life):
+    def __init__(
+        self, registry: EmbeddedRegistry, config: BrokerConfig, trap: Trap, trace: Path
+    ) -> None:
+        super().__init__(registry, config, brokers=BROKERS)
+        self.trace = Trace(trace)
+        trapped = replace(
+            self.world,
+            registry=TrappedRegistry(self.door, trap),
+            network=TrappedNetwork(self.network, trap, self.trace),
+        )
+        self.broker = Broker(config, trapped)
+
+    def end(self) -> None:
+        super().end()
+        self.trace.close()
+
+
+class Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text.append(f"{record.levelname} {record.name} {record.getMessage()}")

@@ -1,0 +1,84 @@
+"""The registries that every scenario runs on, and the table of all crash points at the end of the run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.zookeeper_server import ZooKeeperServers
+from tests.lifecycle.clusters import Brokers, EmbeddedBrokers
+from tests.lifecycle.crash import Row
+from tests.lifecycle.processes import ZooKeeperBrokers
+
+ROWS = pytest.StashKey[list[Row]]()
+NOTES = pytest.StashKey[list[str]]()
+REGISTRIES = ("embedded", "zookeeper")
+
+NewBrokers = Callable[[], Brokers]
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
+    servers = ZooKeeperServers(tmp_path_factory.mktemp("zookeeper"))
+    servers.start()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(params=REGISTRIES)
+def new_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> NewBrokers:
+    """Makes clusters that know nothing of each other, not yet started."""
+    numbers = itertools.count(1)
+    if request.param == "embedded":
+        return lambda: EmbeddedBrokers(tmp_path / f"cluster-{next(numbers)}")
+    servers: ZooKeeperServers = request.getfixturevalue("zookeeper")
+
+    def new() -> Brokers:
+        name = f"{tmp_path.name}-{next(numbers)}"
+        return ZooKeeperBrokers(tmp_path / name, f"{servers.connect_string}/{name}")
+
+    return new
+
+
+# ---- the table
+
+
+@pytest.fixture
+def rows(request: pytest.FixtureRequest) -> list[Row]:
+    return request.config.stash.setdefault(ROWS, [])
+
+
+@pytest.fixture
+def notes(request: pytest.FixtureRequest) -> list[str]:
+    return request.config.stash.setdefault(NOTES, [])
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    rows = config.stash.get(ROWS, [])
+    if not rows:
+        return
+    terminalreporter.section("a creation, and who died in the middle of it")
+    head = (
+        f"{'registry':9} {'scenario':25} {'point':19} {'client':9} {'topic':13} {'led':>7} {'whole':>7} "
+        f"{'epochs':7} {'stale':6} result"
+    )
+    terminalreporter.write_line(head)
+    for row in rows:
+        terminalreporter.write_line(
+            f"{row.registry:9} {row.scenario:25} {row.point:19} {row.client:9} {row.topic:13} "
+            f"{row.leaders_s:6.2f}s {row.whole_s:6.2f}s {row.epochs:7} {row.replayed:6} {row.result}"
+        )
+    terminalreporter.write_line(
+        "led: from the death until every survivor knows a leader of every partition; whole: from the return until all "
+        "are in sync"
+    )
+    terminalreporter.write_line(
+        "stale: requests sent once more to a later life of their broker + by a controller since replaced, all refused"
+    )
+    for note in config.stash.get(NOTES, []):
+        terminalreporter.write_line(note)

@@ -1,0 +1,267 @@
+"""One crash: a creation is begun, somebody dies in the middle of it, and everything must be well again.
+
+Well means, among those who live: the topic has a leader for every partition in everybody's metadata; or, if its znode
+was never written, there is no trace of it and it can be created. When the dead are back: all replicas are in sync, and
+what brokers tell clients is what the registry says. And a dead controller's requests, sent once more, move nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from barnabas.client.view import TopicView
+from barnabas.errors import ErrorCode
+from barnabas.metadata import znodes
+from barnabas.model import BrokerId
+from tests.lifecycle.client import create, eventually, topics_of
+from tests.lifecycle.clusters import Brokers
+from tests.lifecycle.invariants import Invariants
+from tests.lifecycle.observer import Observer
+from tests.lifecycle.scenarios import Progress, Role, Scenario, leader_epochs
+from tests.lifecycle.trap import CrashPoint, Kind
+from tests.lifecycle.wire import Exchange, error_of, read_exchanges
+from tests.raw_connection import RawConnection
+
+DEADLINE_S = 30.0
+CREATED = ErrorCode.NONE.name
+VERSION_AT = slice(6, 8)
+
+Assignment = list[list[BrokerId]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table."""
+
+    registry: str
+    scenario: str
+    point: str
+    client: str = ""
+    topic: str = ""
+    leaders_s: float = 0.0
+    whole_s: float = 0.0
+    epochs: str = ""
+    replayed: str = ""
+    result: str = "ok"
+
+
+class Watched:
+    """Brokers, and who watches over them."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self.brokers = brokers
+        self.invariants = Invariants()
+        brokers.start()
+        try:
+            self.observer = Observer(brokers.observed(), self.invariants)
+            self.observer.begin()
+        except BaseException:
+            brokers.stop()
+            raise
+
+    def stop(self) -> None:
+        try:
+            self.observer.end()
+        finally:
+            self.brokers.stop()
+
+    # ---- waiting
+
+    def wait_until_whole(self, topic: str, assignment: Assignment) -> None:
+        """All replicas of this topic and of all others are in sync, and all brokers say so."""
+
+        def is_whole(views: dict[str, TopicView]) -> bool:
+            return (
+                topic in views
+                and [list(each.replicas) for each in views[topic].partitions] == assignment
+                and not any(
+                    each.is_offline or each.is_under_replicated
+                    for view in views.values()
+                    for each in view.partitions
+                )
+            )
+
+        eventually(
+            lambda: all(is_whole(views) for views in self.everything_told()),
+            lambda: f"all replicas in sync: {self.everything_told()}",
+            DEADLINE_S,
+        )
+
+    def wait_until_led(self, topic: str, partitions: int, survivors: list[BrokerId]) -> None:
+        def is_led(view: TopicView | None) -> bool:
+            return (
+                view is not None
+                and len(view.partitions) == partitions
+                and all(each.leader in survivors for each in view.partitions)
+            )
+
+        eventually(
+            lambda: all(is_led(each) for each in self.views(topic, survivors)),
+            lambda: f"a leader for every partition: {self.views(topic, survivors)}",
+            DEADLINE_S,
+        )
+
+    def wait_until_missed(self, survivors: list[BrokerId]) -> None:
+        """The dead are gone from the registry, and somebody alive is in charge."""
+        eventually(
+            lambda: (
+                sorted(self.observer.broker_epochs()) == survivors
+                and self.observer.controller() in survivors
+            ),
+            lambda: (
+                f"only {survivors} are registered, and one of them is in charge: "
+                f"{self.observer.broker_epochs()}, {self.observer.controller()}"
+            ),
+            DEADLINE_S,
+        )
+
+    def views(self, topic: str, brokers: list[BrokerId]) -> list[TopicView | None]:
+        return [topics_of(self.brokers.address(each), [topic]).get(topic) for each in brokers]
+
+    def controller(self) -> BrokerId:
+        eventually(lambda: self.observer.controller() is not None, lambda: "a controller", 30.0)
+        found = self.observer.controller()
+        assert found is not None
+        return found
+
+    # ---- one run
+
+    def undisturbed(self, scenario: Scenario, topic: str) -> list[tuple[Kind, str]]:
+        """A creation in which nobody dies: what went out."""
+        roles = self.roles()
+        controller = roles[Role.CONTROLLER]
+        assignment = assigned(scenario, roles)
+        self.brokers.arm(controller, None, [])
+        answer = create(self.brokers.address(controller), topic, assignment)
+        assert answer == CREATED, answer
+        self.wait_until_whole(topic, assignment)
+        states = self.observer.states(topic, len(assignment))
+        assert [states[index].leader_epoch for index in range(len(assignment))] == [0] * len(states)
+        return self.brokers.labels(controller)
+
+    def crash(self, scenario: Scenario, point: CrashPoint, topic: str, reached: Progress) -> Row:
+        roles = self.roles()
+        victims = [roles[role] for role in scenario.victims]
+        assignment = assigned(scenario, roles)
+        partitions = len(assignment)
+        lives = self.observer.broker_epochs()
+        began_ns = time.monotonic_ns()
+        self.brokers.arm(roles[Role.CONTROLLER], point, victims)
+        answer = create(self.brokers.address(roles[Role.CONTROLLER]), topic, assignment)
+        self.brokers.wait_for_death(victims)
+        died = time.monotonic()
+
+        survivors = sorted(self.brokers.alive())
+        self.wait_until_missed(survivors)
+        found = "found"
+        if self.observer.get(znodes.topic_path(topic)) is None:
+            found = "created again"
+            assert reached is Progress.NOTHING, "the topic is lost"
+            assignment = [[each for each in held if each in survivors] for held in assignment]
+            again = create(self.brokers.address(self.controller()), topic, assignment)
+            assert again == CREATED, f"cannot be created again: {again}"
+        else:
+            assert reached is not Progress.NOTHING or Role.CONTROLLER not in scenario.victims
+        self.wait_until_led(topic, partitions, survivors)
+        leaders_s = time.monotonic() - died
+
+        back = time.monotonic()
+        self.brokers.restart(victims)
+        self.wait_until_whole(topic, assignment)
+        whole_s = time.monotonic() - back
+        replayed = self.replay_what_is_stale(began_ns)
+        epochs = self.check_states(topic, partitions)
+        self.check_bystanders(lives, victims)
+        self.check_epochs(scenario, reached, epochs)
+        self.check_directories(topic, assignment)
+        self.invariants.hear(read_exchanges(self.brokers.traces()), self.brokers.ports())
+        assert not self.invariants.broken, "; ".join(self.invariants.broken)
+        return Row(
+            registry=self.brokers.registry_name,
+            scenario=scenario.name,
+            point=str(point),
+            client=answer,
+            topic=found,
+            leaders_s=leaders_s,
+            whole_s=whole_s,
+            epochs=",".join(map(str, epochs)),
+            replayed=replayed,
+        )
+
+    def roles(self) -> dict[Role, BrokerId]:
+        controller = self.controller()
+        replica, other = sorted(self.brokers.alive() - {controller})
+        return {Role.CONTROLLER: controller, Role.REPLICA: replica, Role.OTHER: other}
+
+    # ---- judging
+
+    def check_states(self, topic: str, partitions: int) -> list[int]:
+        """Every broker tells what the registry says. The leader epochs."""
+        states = self.observer.states(topic, partitions)
+        assert sorted(states) == list(range(partitions)), f"states are missing: {states}"
+        for broker in sorted(self.brokers.alive()):
+            view = topics_of(self.brokers.address(broker), [topic])[topic]
+            for told in view.partitions:
+                known = states[told.partition]
+                assert (told.leader, told.leader_epoch, told.isr) == (
+                    known.leader,
+                    known.leader_epoch,
+                    known.isr,
+                ), f"broker {broker} tells {told}, the registry {known}"
+        return [states[index].leader_epoch for index in range(partitions)]
+
+    def check_bystanders(self, before: dict[BrokerId, int], victims: list[BrokerId]) -> None:
+        """Nobody but the victims lost a session: if somebody did, the machine was too slow for the timeout, and the
+        epochs say nothing."""
+        now = self.observer.broker_epochs()
+        lost = [each for each in before if each not in victims and now[each] != before[each]]
+        assert not lost, f"the sessions of {lost} timed out though nobody killed them"
+
+    def check_epochs(self, scenario: Scenario, reached: Progress, epochs: list[int]) -> None:
+        for index, (replicas, epoch) in enumerate(zip(scenario.assignment, epochs, strict=True)):
+            allowed = leader_epochs(replicas, scenario.victims, reached)
+            assert epoch in allowed, f"partition {index} has leader epoch {epoch}, not {allowed}"
+
+    def check_directories(self, topic: str, assignment: Assignment) -> None:
+        for index, replicas in enumerate(assignment):
+            for broker in replicas:
+                directory = self.brokers.log_dir(broker) / f"{topic}-{index}"
+                assert directory.is_dir(), f"{directory} is missing"
+
+    def replay_what_is_stale(self, began_ns: int) -> str:
+        """Invariants 11 and 1: requests of this run that were meant for a former life of their broker, or that come
+        from a controller since replaced, are sent once more, to the brokers as they are now."""
+        sent = [each for each in read_exchanges(self.brokers.traces()) if each.at_ns > began_ns]
+        lives = self.observer.broker_epochs()
+        ports = self.brokers.ports()
+        in_charge = self.observer.controller_epoch()
+        before = self.everything_told()
+        former_life = former_controller = 0
+        for each in sent:
+            if each.request.broker_epoch < lives[ports[each.port]]:
+                wanted = ErrorCode.STALE_BROKER_EPOCH
+                former_life += 1
+            elif each.request.controller_epoch < in_charge:
+                wanted = ErrorCode.STALE_CONTROLLER_EPOCH
+                former_controller += 1
+            else:
+                continue
+            code = self.send_again(each)
+            assert code == wanted, f"{ErrorCode(code).name}, not {wanted.name}: {each.request}"
+        after = self.everything_told()
+        assert after == before, f"stale requests had an effect: {before} became {after}"
+        return f"{former_life}+{former_controller}"
+
+    def send_again(self, exchange: Exchange) -> int:
+        with RawConnection(self.brokers.address(self.brokers.ports()[exchange.port])) as connection:
+            connection.send(exchange.frame)
+            version = int.from_bytes(exchange.frame[VERSION_AT], "big")
+            return error_of(exchange.request, version, connection.receive())
+
+    def everything_told(self) -> list[dict[str, TopicView]]:
+        return [topics_of(self.brokers.address(each)) for each in sorted(self.brokers.alive())]
+
+
+def assigned(scenario: Scenario, roles: dict[Role, BrokerId]) -> Assignment:
+    return [[roles[role] for role in replicas] for replicas in scenario.assignment]

@@ -1,0 +1,194 @@
+"""What must hold at every moment of a cluster's life, whatever dies (topic lifecycle §19). Pure: fed with sightings.
+
+     1   one controller at a time; its epoch never falls, and each election raises it by exactly one
+     2   a partition's leader epoch never falls while the topic is the same; no two leaders share one
+     3   the leader is in the ISR or nobody; the ISR is among the replicas, and never empty
+     4   replicas are named once; all partitions of a topic have as many
+    10   partitions count from 0 without a gap, and never become fewer
+    11   what was meant for a former life of a broker has no effect on it
+
+Sightings of the registry come from a session of its own and may miss a version in between, never an order. The numbers
+a version leaves behind make up for it: a controller epoch equals the version of its znode if, and only if, each
+election raised it by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from barnabas.errors import ErrorCode, RegistryError
+from barnabas.metadata import znodes
+from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.world.ports import ZnodeStat
+from tests.lifecycle.wire import Exchange
+
+TOPIC = re.compile(r"/brokers/topics/([^/]+)")
+STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+BROKER = re.compile(r"/brokers/ids/(\d+)")
+
+
+@dataclass(slots=True)
+class Topic:
+    topic_id: UUID | None
+    czxid: int
+    replicas: dict[int, tuple[BrokerId, ...]]
+    leaders: dict[tuple[int, int], BrokerId] = field(default_factory=dict)
+    """By partition and leader epoch."""
+    epochs: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    at_ns: int
+    broker_epoch: int
+
+
+class Invariants:
+    """`broken` lists what did not hold, each with the number of its invariant."""
+
+    def __init__(self) -> None:
+        self.broken: list[str] = []
+        self.sightings = 0
+        self.states_seen = 0
+        self.states_missed = 0
+        self.versions: dict[TopicPartition, tuple[int, int]] = {}
+        self.controller_epoch = (0, 0)
+        self.controllers: dict[int, tuple[BrokerId, int]] = {}
+        self.topics: dict[str, Topic] = {}
+        self.registrations: dict[BrokerId, list[Registered]] = {}
+
+    def fail(self, number: int, what: str) -> None:
+        self.broken.append(f"invariant {number}: {what}")
+
+    # ---- the registry
+
+    def see(self, path: str, data: bytes, stat: ZnodeStat, at_ns: int) -> None:
+        """A node as it was read. What cannot be understood is for others to judge."""
+        self.sightings += 1
+        try:
+            if path == znodes.CONTROLLER:
+                self.see_controller(znodes.decode_controller(data), stat)
+            elif path == znodes.CONTROLLER_EPOCH:
+                self.see_controller_epoch(znodes.decode_controller_epoch(data), stat)
+            elif found := STATE.fullmatch(path):
+                partition = TopicPartition(found[1], int(found[2]))
+                state = znodes.decode_state(partition, data, version=stat.version)
+                self.see_state(partition, state, stat)
+            elif found := TOPIC.fullmatch(path):
+                self.see_topic(found[1], znodes.decode_topic(found[1], data), stat)
+            elif found := BROKER.fullmatch(path):
+                self.see_broker(BrokerId(int(found[1])), stat, at_ns)
+        except RegistryError:
+            pass
+
+    def see_controller(self, broker: BrokerId, stat: ZnodeStat) -> None:
+        held = self.controllers.setdefault(stat.czxid, (broker, stat.ephemeral_owner))
+        if held != (broker, stat.ephemeral_owner):
+            self.fail(1, f"/controller passed from {held} to {broker} without an election")
+
+    def see_controller_epoch(self, epoch: int, stat: ZnodeStat) -> None:
+        before, version = self.controller_epoch
+        if epoch < before or stat.version < version:
+            self.fail(1, f"/controller_epoch fell from {before} to {epoch}")
+        if epoch != stat.version:
+            self.fail(1, f"/controller_epoch is {epoch} after {stat.version} elections")
+        self.controller_epoch = epoch, stat.version
+
+    def see_broker(self, broker: BrokerId, stat: ZnodeStat, at_ns: int) -> None:
+        lives = self.registrations.setdefault(broker, [])
+        if not lives or lives[-1].broker_epoch != stat.czxid:
+            lives.append(Registered(at_ns, stat.czxid))
+
+    def see_topic(self, name: str, seen: znodes.TopicAssignment, stat: ZnodeStat) -> None:
+        replicas = {index: held.replicas for index, held in seen.partitions.items()}
+        for index, held in replicas.items():
+            if len(set(held)) < len(held):
+                self.fail(4, f"{name}-{index} has replicas {held}")
+        if len({len(held) for held in replicas.values()}) > 1:
+            self.fail(4, f"partitions of {name} have different numbers of replicas: {replicas}")
+        if sorted(replicas) != list(range(len(replicas))):
+            self.fail(10, f"partitions of {name} are {sorted(replicas)}")
+        before = self.topics.get(name)
+        if before is None or before.czxid != stat.czxid:
+            self.topics[name] = Topic(seen.topic_id, stat.czxid, replicas)
+            return
+        if before.topic_id is not None and before.topic_id != seen.topic_id:
+            self.fail(2, f"the id of {name} changed from {before.topic_id} to {seen.topic_id}")
+        if len(replicas) < len(before.replicas):
+            self.fail(10, f"{name} had {len(before.replicas)} partitions, now {len(replicas)}")
+        before.topic_id, before.replicas = seen.topic_id, replicas
+
+    def see_state(self, partition: TopicPartition, state: LeaderAndIsr, stat: ZnodeStat) -> None:
+        if state.leader != NO_LEADER and state.leader not in state.isr:
+            self.fail(3, f"{partition} is led by {state.leader}, its ISR is {state.isr}")
+        if not state.isr:
+            self.fail(3, f"the ISR of {partition} is empty")
+        self.count_versions(partition, stat)
+        topic = self.topics.get(partition.topic)
+        if topic is None:
+            return
+        replicas = topic.replicas.get(partition.partition, ())
+        if not set(state.isr) <= set(replicas):
+            self.fail(3, f"the ISR of {partition} is {state.isr}, its replicas are {replicas}")
+        known = topic.epochs.get(partition.partition, state.leader_epoch)
+        if state.leader_epoch < known:
+            self.fail(2, f"the epoch of {partition} fell from {known} to {state.leader_epoch}")
+        topic.epochs[partition.partition] = state.leader_epoch
+        self.see_leader(partition, state.leader_epoch, state.leader)
+
+    def see_leader(self, partition: TopicPartition, epoch: int, leader: BrokerId) -> None:
+        topic = self.topics.get(partition.topic)
+        if topic is None or leader == NO_LEADER:
+            return
+        known = topic.leaders.setdefault((partition.partition, epoch), leader)
+        if known != leader:
+            self.fail(2, f"{known} and {leader} both lead {partition} in epoch {epoch}")
+
+    def count_versions(self, partition: TopicPartition, stat: ZnodeStat) -> None:
+        """How much of the history was seen, for the reader of the table to judge."""
+        czxid, version = self.versions.get(partition, (stat.czxid, -1))
+        if czxid == stat.czxid and stat.version > version:
+            self.states_seen += 1
+            self.states_missed += stat.version - version - 1
+            self.versions[partition] = czxid, stat.version
+
+    # ---- the wire
+
+    def hear(self, exchanges: Iterable[Exchange], ports: Mapping[int, BrokerId]) -> None:
+        """All of them, again and again or once: judged by themselves and by what the registry showed."""
+        in_charge: dict[int, int] = {}
+        for each in exchanges:
+            request = each.request
+            held = in_charge.setdefault(request.controller_epoch, request.controller_id)
+            if held != request.controller_id:
+                self.fail(1, f"{held} and {request.controller_id} command in one epoch: {request}")
+            if isinstance(request, LeaderAndIsrRequest):
+                self.hear_leaders(request)
+            self.hear_broker_epoch(each, ports[each.port])
+
+    def hear_leaders(self, request: LeaderAndIsrRequest) -> None:
+        for topic in request.topic_states:
+            known = self.topics.get(topic.topic_name)
+            if known is None or known.topic_id != topic.topic_id:
+                continue
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                self.see_leader(partition, state.leader_epoch, BrokerId(state.leader))
+
+    def hear_broker_epoch(self, exchange: Exchange, broker: BrokerId) -> None:
+        """Whoever had registered anew before the request was sent must have refused it."""
+        own = max(
+            (
+                life.broker_epoch
+                for life in self.registrations.get(broker, ())
+                if life.at_ns < exchange.at_ns
+            ),
+            default=0,
+        )
+        meant_for = exchange.request.broker_epoch
+        if meant_for < own and exchange.error_code not in (None, ErrorCode.STALE_BROKER_EPOCH):
+            self.fail(11, f"broker {broker} of epoch {own} obeyed what was meant for {meant_for}")

@@ -1,0 +1,134 @@
+"""A session of its own that watches the registry all the time, and shows every node it reads to the invariants."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+from barnabas.errors import NoNode
+from barnabas.metadata import znodes
+from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.world.loop_thread import LoopThread
+from barnabas.world.ports import Registry, RegistrySession, WatchEvent, ZnodeStat
+from tests.lifecycle.invariants import Invariants
+
+T = TypeVar("T")
+
+ROOTS = (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.BROKER_IDS, znodes.TOPICS)
+SESSION_TIMEOUT_MS = 30_000
+
+
+class Node(NamedTuple):
+    data: bytes
+    stat: ZnodeStat
+
+
+class Observer:
+    """`begin()`, then `invariants` is fed until `end()`. Its methods may be called from any thread."""
+
+    def __init__(self, registry: Registry, invariants: Invariants) -> None:
+        self.registry = registry
+        self.invariants = invariants
+        self.nodes: dict[str, Node] = {}
+        self.events: asyncio.Queue[str] = asyncio.Queue()
+        self.thread = LoopThread("observer")
+        self.looking: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self.thread.run(self.connect())
+
+    async def connect(self) -> None:
+        self.session: RegistrySession = await self.registry.connect(SESSION_TIMEOUT_MS)
+        for root in ROOTS:
+            await self.look(root)
+        self.looking = asyncio.create_task(self.look_on())
+
+    def end(self) -> None:
+        try:
+            self.thread.run(self.leave())
+        finally:
+            self.thread.end()
+
+    async def leave(self) -> None:
+        if self.looking is not None:
+            self.looking.cancel()
+        await self.session.close()
+
+    # ---- watching
+
+    async def look_on(self) -> None:
+        while True:
+            path = await self.events.get()
+            await self.look(path)
+
+    def hear(self, event: WatchEvent) -> None:
+        self.events.put_nowait(event.path)
+
+    async def look(self, path: str) -> None:
+        """A node and what is new below it, with a watch on each."""
+        if await self.session.exists(path, self.hear) is None:
+            self.nodes.pop(path, None)
+            return
+        try:
+            data, stat = await self.session.get(path)
+            names = await self.session.children(path, self.hear)
+        except NoNode:
+            self.nodes.pop(path, None)
+            return
+        self.nodes[path] = Node(data, stat)
+        self.invariants.see(path, data, stat, time.monotonic_ns())
+        for name in names:
+            child = f"{path}/{name}"
+            if child not in self.nodes:
+                await self.look(child)
+
+    # ---- for tests: the registry as it is now
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.thread.run(work)
+
+    def get(self, path: str) -> bytes | None:
+        async def get() -> bytes | None:
+            try:
+                data, _ = await self.session.get(path)
+                return data
+            except NoNode:
+                return None
+
+        return self.run(get())
+
+    def controller(self) -> BrokerId | None:
+        data = self.get(znodes.CONTROLLER)
+        return None if data is None else znodes.decode_controller(data)
+
+    def controller_epoch(self) -> int:
+        return znodes.decode_controller_epoch(self.get(znodes.CONTROLLER_EPOCH) or b"0")
+
+    def broker_epochs(self) -> dict[BrokerId, int]:
+        async def read() -> dict[BrokerId, int]:
+            found = {}
+            for name in await self.session.children(znodes.BROKER_IDS):
+                stat = await self.session.exists(f"{znodes.BROKER_IDS}/{name}")
+                if stat is not None and name.isdecimal():
+                    found[BrokerId(int(name))] = stat.czxid
+            return found
+
+        return self.run(read())
+
+    def states(self, topic: str, partitions: int) -> dict[int, LeaderAndIsr]:
+        """Those that stand."""
+
+        async def read() -> dict[int, LeaderAndIsr]:
+            found = {}
+            for index in range(partitions):
+                partition = TopicPartition(topic, index)
+                try:
+                    data, stat = await self.session.get(znodes.state_path(partition))
+                except NoNode:
+                    continue
+                found[index] = znodes.decode_state(partition, data, version=stat.version)
+            return found
+
+        return self.run(read())

@@ -1,0 +1,91 @@
+"""The scenarios as data: what is created, who dies, and what the leader epochs then are (topic lifecycle §3.4).
+
+CONTROLLER   in charge when the creation begins          REPLICA, OTHER   the two that are not
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from tests.lifecycle.trap import CrashPoint, Kind, When
+
+
+class Role(StrEnum):
+    CONTROLLER = "controller"
+    REPLICA = "replica"
+    OTHER = "other"
+
+
+class Progress(IntEnum):
+    """How far the creation had come in the registry when somebody died."""
+
+    NOTHING = 0
+    TOPIC = 1
+    STATES = 2
+
+
+C, R, O = Role.CONTROLLER, Role.REPLICA, Role.OTHER  # noqa: E741 - read as a table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    name: str
+    assignment: tuple[tuple[Role, ...], ...]
+    """Of each partition, the leader first."""
+    victims: tuple[Role, ...]
+
+
+ASSIGNMENTS = {
+    "1 partition": ((C, R, O),),
+    "3 partitions": ((C, R, O), (R, O, C), (O, C, R)),
+}
+VICTIMS = {"controller": (C,), "replica": (R,), "both": (C, R)}
+SCENARIOS = tuple(
+    Scenario(name=f"{partitions}, {killed}", assignment=assignment, victims=victims)
+    for partitions, assignment in ASSIGNMENTS.items()
+    for killed, victims in VICTIMS.items()
+)
+
+
+def crash_points(labels: list[tuple[Kind, str]]) -> list[CrashPoint]:
+    """Before and after each of what went out in a creation that nobody disturbed."""
+    numbers = {kind: sum(each is kind for each, _ in labels) for kind in Kind}
+    return [
+        CrashPoint(when, kind, number)
+        for kind in Kind
+        for number in range(1, numbers[kind] + 1)
+        for when in When
+    ]
+
+
+def progress(point: CrashPoint, labels: list[tuple[Kind, str]], topic: str) -> Progress:
+    """What stood in the registry at that point. Requests follow the last write."""
+    writes = [label for kind, label in labels if kind is Kind.WRITE]
+    if point.kind is Kind.WRITE:
+        writes = writes[: point.number if point.when is When.AFTER else point.number - 1]
+    paths = " ".join(writes).split()
+    if any(path.endswith("/state") for path in paths):
+        return Progress.STATES
+    return Progress.TOPIC if f"/brokers/topics/{topic}" in paths else Progress.NOTHING
+
+
+def leader_epochs(
+    replicas: tuple[Role, ...], victims: tuple[Role, ...], reached: Progress
+) -> set[int]:
+    """What the leader epoch of one partition may be when all is well again; several where it depends on whose session
+    times out first."""
+    leader = replicas[0]
+    if victims == (R,):
+        # The controller lives, and finishes the creation long before it misses anybody.
+        return {1}
+    if victims == (C,):
+        if reached < Progress.STATES:
+            return {0}
+        return {2} if leader is C else {1}
+    assert victims == (C, R), f"nothing is known about the death of {victims}"
+    if reached is Progress.NOTHING:
+        return {0}
+    if reached is Progress.TOPIC:
+        return {0, 1}  # whether the new controller still counts the replica among the living
+    return {C: {3}, R: {2, 3}, O: {2}}[leader]

@@ -1,0 +1,102 @@
+"""Brokers die at every point of a creation, on both registries, and the cluster is well again afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from tests.lifecycle.conftest import NewBrokers
+from tests.lifecycle.crash import Row, Watched
+from tests.lifecycle.scenarios import SCENARIOS, Scenario, crash_points, progress
+from tests.lifecycle.trap import CrashPoint, Kind
+
+LANES = {"embedded": 1, "zookeeper": 3}
+COUNTED = "counted"
+Labels = list[tuple[Kind, str]]
+
+
+@contextmanager
+def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
+    found = Watched(new_brokers())
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_whoever_dies_at_whichever_point_the_topic_is_created(
+    new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
+) -> None:
+    began = time.monotonic()
+    with watched(new_brokers) as cluster:
+        registry = cluster.brokers.registry_name
+        labels = cluster.undisturbed(scenario, COUNTED)
+        points = crash_points(labels)
+        lanes = LANES[registry]
+        with ThreadPoolExecutor(lanes) as pool:
+            shares = [points[lane::lanes] for lane in range(lanes)]
+            first = pool.submit(crash_all, cluster, new_brokers, scenario, shares[0], labels)
+            others = [
+                pool.submit(crash_all, None, new_brokers, scenario, share, labels)
+                for share in shares[1:]
+            ]
+            found = [row for lane in (first, *others) for row in lane.result()]
+    found.sort(key=lambda row: points.index(row[0]))
+    rows += [row for _, row in found]
+    seconds = time.monotonic() - began
+    notes.append(
+        f"{registry}, {scenario.name}: {len(points)} points in {seconds:.1f} s; {summary(labels)}"
+    )
+    bad = [row for _, row in found if row.result != "ok"]
+    assert not bad, "\n".join(f"{row.point}: {row.result}" for row in bad)
+
+
+def crash_all(
+    cluster: Watched | None,
+    new_brokers: NewBrokers,
+    scenario: Scenario,
+    points: list[CrashPoint],
+    labels: Labels,
+) -> list[tuple[CrashPoint, Row]]:
+    """One after the other on one cluster. After a failure the next has a new one, so that each stands for itself."""
+    found = []
+    given = cluster
+    for point in points:
+        if cluster is None:
+            cluster = Watched(new_brokers())
+        row = crash_at(cluster, scenario, point, labels)
+        found.append((point, row))
+        if row.result != "ok":
+            if cluster is not given:
+                cluster.stop()
+            cluster = None
+    if cluster is not None and cluster is not given:
+        cluster.stop()
+    return found
+
+
+def crash_at(cluster: Watched, scenario: Scenario, point: CrashPoint, labels: Labels) -> Row:
+    topic = f"{point.when}-{point.kind}-{point.number}"
+    try:
+        return cluster.crash(scenario, point, topic, progress(point, labels, COUNTED))
+    except Exception as error:  # noqa: BLE001 - a row of the table, judged by the test
+        return Row(
+            registry=cluster.brokers.registry_name,
+            scenario=scenario.name,
+            point=str(point),
+            result=f"{type(error).__name__}: {error}",
+        )
+
+
+def summary(labels: Labels) -> str:
+    """What an undisturbed creation sends."""
+    sent = [
+        f"write {len(label.split())} znodes" if kind is Kind.WRITE else label.split()[0]
+        for kind, label in labels
+    ]
+    return f"undisturbed: {', '.join(sent)}"

@@ -1,0 +1,274 @@
+"""The doors of a broker that is to die at a chosen moment: they count what goes out, and spring a trap at the n-th.
+
+    write     create, set, delete or multi on the registry
+    request   LeaderAndIsr, UpdateMetadata or StopReplica to a broker, this one included
+
+Either can be met before it goes out, when nobody will ever learn of it, or after, when only its answer is lost. The
+broker behind the doors is the one that ships; it does not know of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from barnabas.wire.headers import decode_request_header
+from barnabas.world.ports import (
+    Check,
+    Listener,
+    Network,
+    Op,
+    Part,
+    Receiver,
+    Registry,
+    RegistrySession,
+    SessionState,
+    Stream,
+    Watch,
+    ZnodeStat,
+)
+from tests.lifecycle.wire import CONTROL_REQUESTS, Trace
+
+T = TypeVar("T")
+
+SIZE = struct.Struct(">i")
+SIZE_AND_KEY = struct.Struct(">ih")
+
+
+class Kind(StrEnum):
+    WRITE = "write"
+    REQUEST = "request"
+
+
+class When(StrEnum):
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    when: When
+    kind: Kind
+    number: int
+    """Counted from 1 since the trap was set."""
+
+    def __str__(self) -> str:
+        return f"{self.when} {self.kind} {self.number}"
+
+
+@dataclass(slots=True)
+class Trap:
+    """`strike` kills whom it is meant for. It returns True if that is the broker behind these doors, unless it never
+    returns, as in a process that has just killed itself."""
+
+    strike: Callable[[], bool] = lambda: False
+    point: CrashPoint | None = None
+    counts: dict[Kind, int] = field(default_factory=dict)
+    labels: list[tuple[Kind, str]] = field(default_factory=list)
+    """What went out since the trap was set."""
+
+    def set(self, point: CrashPoint | None, strike: Callable[[], bool]) -> None:
+        """Without a point it only counts."""
+        self.counts.clear()
+        self.labels.clear()
+        self.strike = strike
+        self.point = point
+
+    def count(self, kind: Kind, label: str) -> int:
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.labels.append((kind, label))
+        return self.counts[kind]
+
+    def is_deadly(self, when: When, kind: Kind, number: int) -> bool:
+        if self.point != CrashPoint(when, kind, number):
+            return False
+        self.point = None
+        return self.strike()
+
+
+# ---- the registry
+
+
+class TrappedRegistry:
+    def __init__(self, registry: Registry, trap: Trap) -> None:
+        self.registry = registry
+        self.trap = trap
+
+    async def connect(self, session_timeout_ms: int) -> RegistrySession:
+        return TrappedSession(await self.registry.connect(session_timeout_ms), self.trap)
+
+
+class TrappedSession:
+    def __init__(self, session: RegistrySession, trap: Trap) -> None:
+        self.session = session
+        self.trap = trap
+
+    @property
+    def id(self) -> int:
+        return self.session.id
+
+    @property
+    def state(self) -> SessionState:
+        return self.session.state
+
+    def on_state(self, listener: Callable[[SessionState], None]) -> None:
+        self.session.on_state(listener)
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        return await self.session.get(path, watch)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        return await self.session.exists(path, watch)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return await self.session.children(path, watch)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> tuple[str, ZnodeStat]:
+        return await self.write(
+            path,
+            lambda: self.session.create(path, data, ephemeral=ephemeral, sequential=sequential),
+        )
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> ZnodeStat:
+        return await self.write(path, lambda: self.session.set(path, data, version))
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self.write(path, lambda: self.session.delete(path, version))
+
+    async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+        written = " ".join(op.path for op in ops if not isinstance(op, Check))
+        return await self.write(written, lambda: self.session.multi(ops))
+
+    async def close(self) -> None:
+        await self.session.close()
+
+    async def abandon(self) -> None:
+        await self.session.abandon()
+
+    async def write(self, label: str, send: Callable[[], Awaitable[T]]) -> T:
+        number = self.trap.count(Kind.WRITE, label)
+        if self.trap.is_deadly(When.BEFORE, Kind.WRITE, number):
+            await death()
+        try:
+            return await send()
+        finally:
+            if self.trap.is_deadly(When.AFTER, Kind.WRITE, number):
+                await death()
+
+
+async def death() -> None:
+    """Nothing comes after it."""
+    await asyncio.get_running_loop().create_future()
+
+
+# ---- the network
+
+
+class TrappedNetwork:
+    """Connections that others open to this broker are not ours to count."""
+
+    def __init__(self, network: Network, trap: Trap, trace: Trace) -> None:
+        self.network = network
+        self.trap = trap
+        self.trace = trace
+
+    def host_name(self) -> str:
+        return self.network.host_name()
+
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Stream], Receiver | None]
+    ) -> Listener:
+        return await self.network.listen(host, port, accept)
+
+    async def connect(self, host: str, port: int, accept: Callable[[Stream], Receiver]) -> Stream:
+        wrapped: list[TrappedStream] = []
+
+        def accept_wrapped(stream: Stream) -> Receiver:
+            trapped = TrappedStream(stream, port, self.trap, self.trace)
+            wrapped.append(trapped)
+            return ListeningReceiver(accept(trapped), trapped)
+
+        await self.network.connect(host, port, accept_wrapped)
+        return wrapped[0]
+
+
+class TrappedStream:
+    def __init__(self, stream: Stream, port: int, trap: Trap, trace: Trace) -> None:
+        self.stream = stream
+        self.port = port
+        self.trap = trap
+        self.trace = trace
+        self.awaited: set[int] = set()
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self.stream.peer
+
+    def send(self, parts: Sequence[Part]) -> bool:
+        (frame,) = parts if len(parts) == 1 else (b"",)
+        if not isinstance(frame, bytes | bytearray) or len(frame) < SIZE_AND_KEY.size:
+            return self.stream.send(parts)
+        _, key = SIZE_AND_KEY.unpack_from(frame)
+        if key not in CONTROL_REQUESTS:
+            return self.stream.send(parts)
+        number = self.trap.count(Kind.REQUEST, f"{CONTROL_REQUESTS[key]} to {self.port}")
+        if self.trap.is_deadly(When.BEFORE, Kind.REQUEST, number):
+            return True
+        header, _ = decode_request_header(memoryview(frame)[SIZE.size :])
+        self.awaited.add(header.correlation_id)
+        self.trace.sent(self.port, bytes(frame))
+        goes_on = self.stream.send(parts)
+        self.trap.is_deadly(When.AFTER, Kind.REQUEST, number)
+        return goes_on
+
+    def heard(self, frame: bytes) -> None:
+        (correlation_id,) = SIZE.unpack_from(frame)
+        if correlation_id in self.awaited:
+            self.awaited.discard(correlation_id)
+            self.trace.answered(self.port, frame)
+
+    def pause(self) -> None:
+        self.stream.pause()
+
+    def resume(self) -> None:
+        self.stream.resume()
+
+    def close(self, reason: str) -> None:
+        self.stream.close(reason)
+
+
+class ListeningReceiver:
+    """Hands everything on, and reads along."""
+
+    def __init__(self, receiver: Receiver, stream: TrappedStream) -> None:
+        self.receiver = receiver
+        self.stream = stream
+        self.given = memoryview(b"")
+        self.data = bytearray()
+
+    def buffer(self) -> memoryview:
+        self.given = self.receiver.buffer()
+        return self.given
+
+    def received(self, size: int) -> None:
+        if self.stream.awaited:
+            self.data += self.given[:size]
+            while len(self.data) >= SIZE.size:
+                end = SIZE.size + SIZE.unpack_from(self.data)[0]
+                if len(self.data) < end:
+                    break
+                self.stream.heard(bytes(self.data[SIZE.size : end]))
+                del self.data[:end]
+        self.receiver.received(size)
+
+    def drained(self) -> None:
+        self.receiver.drained()
+
+    def closed(self, reason: str) -> None:
+        self.receiver.closed(reason)

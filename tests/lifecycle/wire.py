@@ -1,0 +1,103 @@
+"""What controllers said to brokers, and what they were answered: written down as it happens, read by checkers.
+
+A line survives the process that wrote it: it is with the kernel before the request itself is.
+
+    <ns> sent <port> <frame>          <ns> answered <port> <frame without its size>
+
+Times are of the machine's monotonic clock, which all its processes share.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import decode
+from barnabas.wire.headers import decode_request_header, decode_response_header
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+CONTROL_REQUESTS = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
+ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+ControlResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
+SIZE_BYTES = 4
+
+
+class Trace:
+    """Of one broker in one life."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def sent(self, port: int, frame: bytes) -> None:
+        self.write("sent", port, frame)
+
+    def answered(self, port: int, frame: bytes) -> None:
+        self.write("answered", port, frame)
+
+    def write(self, what: str, port: int, frame: bytes) -> None:
+        line = f"{time.monotonic_ns()} {what} {port} {frame.hex()}\n"
+        os.write(self.descriptor, line.encode())
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A request of a controller; without a code it was not answered, or its sender did not live to hear it."""
+
+    at_ns: int
+    port: int
+    frame: bytes
+    request: ControlRequest
+    error_code: int | None
+
+
+def read_exchanges(paths: Iterable[Path]) -> list[Exchange]:
+    """In the order they were sent."""
+    found = [exchange for path in paths for exchange in exchanges_of(path)]
+    return sorted(found, key=lambda each: each.at_ns)
+
+
+def exchanges_of(path: Path) -> list[Exchange]:
+    sent: dict[tuple[int, int], tuple[int, bytes, ControlRequest, int]] = {}
+    found: list[Exchange] = []
+    for line in path.read_text().splitlines():
+        at_ns, what, port, written = line.split()
+        data = bytes.fromhex(written)
+        if what == "sent":
+            header, at = decode_request_header(memoryview(data)[SIZE_BYTES:])
+            api = APIS[header.api_key]
+            request = decode(api.request, header.api_version, memoryview(data)[SIZE_BYTES:], at)
+            key = int(port), header.correlation_id
+            if key in sent:  # its connection was lost, and it was sent again on another
+                found.append(exchange(int(port), sent.pop(key), None))
+            sent[key] = int(at_ns), data, cast(ControlRequest, request), header.api_version
+        else:
+            correlation_id = int.from_bytes(data[:4], "big", signed=True)
+            asked = sent.pop((int(port), correlation_id))
+            found.append(exchange(int(port), asked, error_of(asked[2], asked[3], data)))
+    found += [exchange(port, asked, None) for (port, _), asked in sent.items()]
+    return found
+
+
+def exchange(
+    port: int, asked: tuple[int, bytes, ControlRequest, int], error_code: int | None
+) -> Exchange:
+    at_ns, frame, request, _ = asked
+    return Exchange(at_ns=at_ns, port=port, frame=frame, request=request, error_code=error_code)
+
+
+def error_of(request: ControlRequest, version: int, answer: bytes) -> int:
+    """Of the whole request: what is refused as stale is refused as a whole."""
+    key = request.API_KEY
+    _, at = decode_response_header(key, version, memoryview(answer))
+    response = decode(APIS[key].response, version, memoryview(answer), at)
+    return cast(ControlResponse, response).error_code
