@@ -47,6 +47,7 @@ from barnabas.world.ports import Clock, Disk, Network
 logger = logging.getLogger("barnabas.replicas")
 
 CHANGED_PER_TURN = 64
+TURN_SECONDS_MAX = 0.005
 
 ConfigOf = Callable[[str], TopicConfig]
 Errors = dict[TopicPartition, ErrorCode]
@@ -246,7 +247,9 @@ class ReplicaManager:
         work: Callable[[Change, TopicConfig], None],
         errors: Errors,
     ) -> None:
-        for number, change in enumerate(changes, 1):
+        turns = Turns()
+        for change in changes:
+            await turns.leave()
             try:
                 work(change, configs[change.tp.topic])
             except StorageError as error:
@@ -257,8 +260,6 @@ class ReplicaManager:
             except Exception:
                 logger.exception("cannot change partition=%s", change.tp)
                 errors[change.tp] = ErrorCode.KAFKA_STORAGE_ERROR
-            if number % CHANGED_PER_TURN == 0:
-                await asyncio.sleep(0)  # a large topic must not keep everybody else waiting
 
     def make_leader(self, change: Change, config: TopicConfig) -> None:
         tp, _, state = change
@@ -308,7 +309,6 @@ class ReplicaManager:
                 # What there is of it may be in the broken directory: to begin anew would lose it.
                 raise next(iter(self.logs.offline.values()))
             log = self.log_of(tp, topic_id, config)
-            log.use_config(config)
             partition = Partition(
                 tp.topic, tp.partition, topic_id, self.broker_id, log, self.context
             )
@@ -328,6 +328,7 @@ class ReplicaManager:
             log = None
         if log is None:
             return self.logs.create_log(tp, topic_id, config, self.clock.now_ms())
+        log.use_config(config)
         if log.topic_id is None and topic_id != ZERO_ID:
             log.assign_topic_id(topic_id)
         return log
@@ -351,7 +352,9 @@ class ReplicaManager:
                 stopped.append((tp, state.delete_partition))
         self.fetchers.remove(tp for tp, _ in stopped)
         directories: dict[str, None] = {}
-        for number, (tp, delete) in enumerate(stopped, 1):
+        turns = Turns()
+        for tp, delete in stopped:
+            await turns.leave()
             if (log := self.logs.get(tp)) is not None and delete:
                 directories[parent(log.directory)] = None
             try:
@@ -359,8 +362,6 @@ class ReplicaManager:
             except StorageError as error:
                 logger.error("cannot delete partition=%s error=%s", tp, error)
                 errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
-            if number % CHANGED_PER_TURN == 0:
-                await asyncio.sleep(0)
         self.forget_names(tp.topic for tp, delete in stopped if delete)
         if directories:
             # What the checkpoints say of a deleted log must not be taken for the next one of that name.
@@ -453,6 +454,24 @@ class ReplicaManager:
             if partition is not None:
                 partition.is_offline = True
                 partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class Turns:
+    """Leaves turns of the loop to others: a topic of thousands of partitions must not keep everybody waiting, and how
+    long the file system takes for one is not ours to say."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.began = self.loop.time()
+        self.done = 0
+
+    async def leave(self) -> None:
+        self.done += 1
+        is_long = self.done > CHANGED_PER_TURN or self.loop.time() - self.began > TURN_SECONDS_MAX
+        if is_long:
+            await asyncio.sleep(0)
+            self.began = self.loop.time()
+            self.done = 0
 
 
 def loop_ms() -> float:

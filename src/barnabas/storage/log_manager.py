@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -70,6 +71,11 @@ class LogManager:
         self.doomed: list[tuple[int, str]] = []
         """Deleted logs by the time at which their directory may go."""
         self.locks: dict[str, DirectoryLock] = {}
+        # One for all logs of a directory: there may be thousands of them.
+        self.on_truncated: dict[str, Callable[[], None]] = {
+            directory: partial(self.checkpoint_recovery_points, (directory,), sync=True)
+            for directory in self.directories
+        }
 
     # ---- loading ----------------------------------------------------------------------------------------------
 
@@ -164,8 +170,7 @@ class LogManager:
         return checkpoints.read_offsets(self.disk, f"{directory}/{name}")
 
     def adopt(self, partition: TopicPartition, log: Log) -> None:
-        directory = parent(log.directory)
-        log.on_truncated = lambda: self.checkpoint_recovery_points([directory], sync=True)
+        log.on_truncated = self.on_truncated[parent(log.directory)]
         self.logs[partition] = log
 
     # ---- logs -------------------------------------------------------------------------------------------------
