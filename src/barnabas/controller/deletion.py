@@ -32,7 +32,7 @@ from barnabas.controller.steps import (
     DeleteTopicZnodes,
     MovePartitions,
     Plan,
-    UnwatchTopic,
+    UnwatchTopics,
     replicas_to,
 )
 from barnabas.errors import ErrorCode
@@ -98,11 +98,12 @@ def complete_replica_deletion(context: ControllerContext, replicas: Replicas) ->
 def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> Plan:
     """Go on with every queued topic as far as it can go. `topics` wait no longer, unless they are being reassigned."""
     context.mark_eligible_for_deletion(topic for topic in topics if not is_moving(context, topic))
+    done: list[str] = []
     failed: list[Replica] = []
     startable: list[str] = []
-    for topic in tuple(context.topics_to_be_deleted):
+    for topic in context.topics_to_be_deleted:
         if context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
-            yield from complete(context, topic)
+            done.append(topic)
             continue
         if context.is_any_replica_in_state(topic, ReplicaState.DELETION_STARTED):
             continue
@@ -112,6 +113,9 @@ def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> 
     yield from replicas_to(tuple(failed), ReplicaState.OFFLINE)
     if startable:
         yield from start(context, startable)
+    # Last, since nobody waits for it: a client is answered when brokers have heard that its topic goes.
+    if done:
+        yield from complete(context, done)
 
 
 def is_moving(context: ControllerContext, topic: str) -> bool:
@@ -148,13 +152,15 @@ def start(context: ControllerContext, topics: list[str]) -> Plan:
     context.mark_ineligible_for_deletion(replica.partition.topic for replica in dead)
 
 
-def complete(context: ControllerContext, topic: str) -> Plan:
-    yield UnwatchTopic(topic=topic)
+def complete(context: ControllerContext, topics: list[str]) -> Plan:
+    yield UnwatchTopics(topics=tuple(topics))
     yield from replicas_to(
-        context.replicas_of(context.partitions_of(topic)), ReplicaState.NON_EXISTENT
+        context.replicas_of(chain.from_iterable(map(context.partitions_of, topics))),
+        ReplicaState.NON_EXISTENT,
     )
-    yield DeleteTopicZnodes(topic=topic)
-    context.remove_topic(topic)
+    yield DeleteTopicZnodes(topics=tuple(topics))
+    for topic in topics:
+        context.remove_topic(topic)
 
 
 def those_that_may(

@@ -33,7 +33,7 @@ from barnabas.controller.steps import (
     Step,
     StopSenders,
     UnwatchBrokers,
-    UnwatchTopic,
+    UnwatchTopics,
     WatchBrokers,
     next_step,
 )
@@ -100,10 +100,10 @@ class Execution:
                 for broker in step.brokers:
                     await self.store.read_broker(broker, self.watch)
             case DeleteTopicZnodes():
-                await self.store.delete_topic(step.topic)
+                await self.store.delete_topics(step.topics)
             case ResumeReassignments():
                 logger.warning("not resumed reassignments=%d", len(step.partitions))
-            case UnwatchBrokers() | UnwatchTopic():
+            case UnwatchBrokers() | UnwatchTopics():
                 pass  # a watch is gone with its znode, and one that fires too late finds nothing to do
             case _:
                 assert_never(step)

@@ -60,20 +60,20 @@ class UnwatchBrokers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnwatchTopic:
-    """Its znode will go; its end is no change of its partitions."""
+class UnwatchTopics:
+    """Their znodes will go; their end is no change of their partitions."""
 
-    topic: str
+    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicZnodes:
-    """Its partitions, children first, then its own znode, then its config, and the delete marker last.
+    """Of each: its partitions, children first, then its own znode, then its config, and the delete marker last.
 
     What is gone already is no error. Each delete is under the check of the controller's epoch.
     """
 
-    topic: str
+    topics: tuple[str, ...]
 
 
 Step = (
@@ -85,7 +85,7 @@ Step = (
     | StopSenders
     | WatchBrokers
     | UnwatchBrokers
-    | UnwatchTopic
+    | UnwatchTopics
     | DeleteTopicZnodes
 )
 Plan = Generator[Step, int | None, None]

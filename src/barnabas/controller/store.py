@@ -350,6 +350,10 @@ class ControllerStore:
             if not isinstance(error.error, NoNode):
                 raise
 
+    async def delete_topics(self, topics: Sequence[str]) -> None:
+        """Side by side, so that many share a commit to the disk."""
+        await gathered(self.delete_topic, topics)
+
     async def delete_topic(self, topic: str) -> None:
         """All of it: children first, the marker last, so that whoever comes after a crash knows what to finish."""
         doomed = await self.descendants(znodes.topic_path(topic))

@@ -321,7 +321,8 @@ class Cluster:
             self.batch.add([step])
             self.announce()
         elif isinstance(step, DeleteTopicZnodes):
-            self.remove_znodes(step.topic)
+            for topic in step.topics:
+                self.remove_znodes(topic)
         return 0
 
     def move_partitions(

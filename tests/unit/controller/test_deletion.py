@@ -14,7 +14,7 @@ from barnabas.controller.steps import (
     MovePartitions,
     MoveReplicas,
     Step,
-    UnwatchTopic,
+    UnwatchTopics,
 )
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, TopicPartition
@@ -96,9 +96,9 @@ def test_the_znodes_go_when_the_last_replica_is_gone() -> None:
     replicas = (replica(T0, 1), replica(T0, 2), replica(T1, 2), replica(T1, 3))
     assert cluster.steps == [
         MoveReplicas(replicas=(replicas[1:3]), target=ReplicaState.DELETION_SUCCESSFUL),
-        UnwatchTopic(topic="t"),
+        UnwatchTopics(topics=("t",)),
         MoveReplicas(replicas=replicas, target=ReplicaState.NON_EXISTENT),
-        DeleteTopicZnodes(topic="t"),
+        DeleteTopicZnodes(topics=("t",)),
     ]
     assert is_gone(cluster)
     assert not cluster.failures
@@ -119,7 +119,7 @@ def test_a_topic_of_the_same_name_starts_from_nothing() -> None:
 def test_a_topic_without_partitions_goes_at_once() -> None:
     cluster = cluster_with()
     cluster.delete("t")
-    assert cluster.steps == [UnwatchTopic(topic="t"), DeleteTopicZnodes(topic="t")]
+    assert cluster.steps == [UnwatchTopics(topics=("t",)), DeleteTopicZnodes(topics=("t",))]
     assert is_gone(cluster)
 
 
@@ -146,6 +146,20 @@ def test_several_topics_go_together() -> None:
     cluster.answer_deletes()
     assert is_gone(cluster)
     assert is_gone(cluster, "u")
+
+
+def test_a_topic_that_begins_to_go_is_told_before_another_is_cleared_away() -> None:
+    cluster = cluster_with((1,))
+    cluster.create("u", (1,))
+    cluster.delete("t")
+    cluster.marked_for_deletion.append("u")
+    cluster.context.queue_topic_deletion(["u"])
+    cluster.steps.clear()
+    cluster.answer_deletes()
+    kinds = [type(step) for step in cluster.steps]
+    assert kinds.index(SendUpdateMetadata) < kinds.index(DeleteTopicZnodes)
+    assert is_gone(cluster)
+    assert list(cluster.to_delete) == [replica(TopicPartition("u", 0), 1)]
 
 
 # ---- markers ----------------------------------------------------------------------------------------------
@@ -180,7 +194,7 @@ def test_a_marker_that_outlived_its_topic_is_the_next_controllers_to_finish() ->
     del cluster.topics["t"]
     cluster.marked_for_deletion = ["t"]
     cluster.fail_over(BrokerId(1))
-    assert cluster.steps[-2:] == [UnwatchTopic(topic="t"), DeleteTopicZnodes(topic="t")]
+    assert cluster.steps[-2:] == [UnwatchTopics(topics=("t",)), DeleteTopicZnodes(topics=("t",))]
     assert is_gone(cluster)
 
 
