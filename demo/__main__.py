@@ -1,4 +1,5 @@
-"""A letter is not lost when the messenger falls: produce, kill -9, restart, consume, compare; then the same on Spark.
+"""A letter is not lost when the messenger falls: produce, kill -9, restart, consume, compare; then the same on Spark,
+and with three brokers whose controller is killed.
 
 Nothing here is ours but the broker: librdkafka writes, kafka-python reads, and the broker is a process of its own that
 is really killed.
@@ -23,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
-from demo import pipeline
+from demo import pipeline, three
 from demo.quiet import QUIET
 
 TOPIC = "letters"
@@ -35,7 +36,7 @@ DEADLINE_SECONDS = 60
 LAST_WORDS = """
 Every acknowledged record survived, once, and every count is right. To try it yourself:
 
-   .venv/bin/barnabas up --topic orders:6:1    # a cluster, and lines to paste for your client
+   .venv/bin/barnabas up --brokers 3 --topic orders:6:3    # a cluster, and lines to paste for your client
    seq 1000 | .venv/bin/barnabas produce orders      # in another shell
    .venv/bin/barnabas sql "select partition, count(*) from orders group by partition"
 """
@@ -89,6 +90,8 @@ def main() -> None:
             play(messenger)
             if not pipeline.play(messenger.servers, messenger.fall, say, Path(directory)):
                 sys.exit("The counts are wrong, which must not happen. Please report it.")
+            if not three.play(say):
+                sys.exit("Records were lost, which must not happen. Please report it.")
             say(LAST_WORDS)
         finally:
             messenger.stop()

@@ -1,4 +1,5 @@
-"""librdkafka tells of every lost connection; here they are the point."""
+"""librdkafka tells of every lost connection, and brokers of this process of every neighbour that died; here they are the
+point."""
 
 from __future__ import annotations
 
@@ -7,3 +8,4 @@ import logging
 QUIET = logging.getLogger("demo.librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
+logging.getLogger("barnabas").addHandler(logging.NullHandler())
