@@ -1,5 +1,5 @@
-"""librdkafka tells of every lost connection, and brokers of this process of every neighbour that died; here they are the
-point."""
+"""librdkafka tells of every lost connection, and brokers of this process of every neighbour that died; here they are
+the point."""
 
 from __future__ import annotations
 
