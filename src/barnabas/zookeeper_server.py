@@ -71,7 +71,7 @@ node=$!
 (read -r _ <&3; kill -9 $node) 2>/dev/null &
 wait $node
 """
-FAULT = re.compile(r"^.*(?:\w+Exception|\bERROR\b).*$", re.MULTILINE)
+FAULTS = (re.compile(r"^.* ERROR .*$", re.MULTILINE), re.compile(r"^.*Exception.*$", re.MULTILINE))
 
 
 class ZooKeeperServers:
@@ -224,8 +224,9 @@ class ZooKeeperServers:
             return AddressInUse(
                 f"a port of node {node} is taken: {self.ports[node - 1]} or one between the nodes"
             )
-        found = FAULT.search(log)
-        why = found[0] if found else "it does not say why"
+        why = next(
+            (found[0] for each in FAULTS if (found := each.search(log))), "it does not say why"
+        )
         return RegistryError(
             "", f"ZooKeeper node {node} did not start: {why} (all of it in {path})"
         )

@@ -73,7 +73,8 @@ def greeting(servers: ZooKeeperServers) -> str:
     return f"""\
 ZooKeeper is up: {count} {"node" if count == 1 else "nodes"} at {where}, data in {servers.data}
 
-  Brokers   barnabas broker server.properties --override broker.id=1 --override zookeeper.connect={where}
+  Brokers   barnabas up --brokers 3 --zookeeper {where}
+            barnabas broker server.properties --override zookeeper.connect={where}
 
   Look      barnabas registry ls / --zookeeper {where}
 
