@@ -26,6 +26,7 @@ from barnabas.broker.state_log import StateLog
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
+from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import ConfigError, RegistryError, StorageError
 from barnabas.metadata import registration
 from barnabas.metadata.cache import MetadataCache
@@ -82,7 +83,16 @@ class Broker:
         cluster_id = await registration.cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
-        topics = Topics(world, registry, metadata, config)
+        topics = Topics(
+            registry,
+            metadata,
+            defaults=config.topic_defaults(),
+            new_topics=TopicDefaults(
+                partitions=config.num_partitions,
+                replication_factor=config.default_replication_factor,
+            ),
+            random=world.random,
+        )
         await topics.read_overrides()
         logs = self.logs = LogManager.open(
             world.disk,
@@ -106,7 +116,7 @@ class Broker:
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, self.broker_id)
         await set_strays_aside(registry, logs)
-        control = self.control = ControlPlane()
+        control = self.control = ControlPlane(registry)
         replicas = self.replicas = ReplicaManager(
             self.broker_id,
             logs,

@@ -2,6 +2,10 @@
 
     request broker epoch < our own          it was meant for this broker before it restarted     STALE_BROKER_EPOCH
     request controller epoch < the largest  a deposed controller, or one of its late requests    STALE_CONTROLLER_EPOCH
+    any other epoch the registry denies     nobody who was ever elected                          STALE_CONTROLLER_EPOCH
+
+Kafka believes any epoch that is not smaller, so that one stray request, from whoever can connect, makes a broker deaf
+to its real controller. Here an epoch that is new to the broker is looked up in the registry once.
 
 LeaderAndIsr, UpdateMetadata and StopReplica are carried out one at a time, whoever sends them: two controllers may
 speak at once for a moment, and the later epoch must find the work of the earlier one whole.
@@ -13,8 +17,10 @@ import asyncio
 import logging
 
 from barnabas.broker.connection import Connection
-from barnabas.errors import ErrorCode
-from barnabas.model import BrokerEpoch, ControllerEpoch
+from barnabas.errors import ErrorCode, NoNode, RegistryError
+from barnabas.metadata import znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
 
 logger = logging.getLogger("barnabas.control")
@@ -23,11 +29,15 @@ logger = logging.getLogger("barnabas.control")
 class ControlPlane:
     """The epochs this broker has seen, and the one lock of what the controller asks for."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: RegistryClient | None = None) -> None:
+        """Without a registry whoever speaks is believed."""
+        self.registry = registry
         self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
         """Of our registration; set anew with every one."""
         self.controller_epoch = ControllerEpoch(0)
-        """The largest seen."""
+        """The largest seen,"""
+        self.controller_id = NO_LEADER
+        """and whose it is."""
         self.lock = asyncio.Lock()
 
     def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
@@ -43,11 +53,47 @@ class ControlPlane:
         )
         return ErrorCode.STALE_BROKER_EPOCH
 
+    async def recognises(self, request: str, controller_id: int, epoch: int) -> bool:
+        """Whether this broker was elected with this epoch, or is out of date, which `controller_error` tells. Ask
+        without the lock: it may take a question to the registry."""
+        if epoch < self.controller_epoch or self.registry is None:
+            return True
+        if epoch == self.controller_epoch and controller_id == self.controller_id:
+            return True
+        try:
+            data, _ = await self.registry.get(znodes.CONTROLLER_EPOCH)
+            elected = znodes.decode_controller_epoch(data)
+            data, _ = await self.registry.get(znodes.CONTROLLER)
+            in_charge = znodes.decode_controller(data)
+        except NoNode:
+            # It was elected and is gone again; what it said before still counts.
+            elected, in_charge = await self.last_epoch(self.registry), BrokerId(controller_id)
+        except RegistryError as error:
+            logger.warning("cannot look up the controller error=%s", error)
+            return False
+        if epoch == elected and controller_id == in_charge:
+            return True
+        logger.warning(
+            "not elected request=%s controller=%d controller_epoch=%d",
+            request,
+            controller_id,
+            epoch,
+        )
+        return False
+
+    async def last_epoch(self, registry: RegistryClient) -> ControllerEpoch:
+        try:
+            data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
+            return znodes.decode_controller_epoch(data)
+        except RegistryError:
+            return ControllerEpoch(0)
+
     def controller_error(self, request: str, controller_id: int, epoch: int) -> ErrorCode:
         """STALE_CONTROLLER_EPOCH for a deposed controller; otherwise its epoch is remembered. Ask with the lock held:
         another controller may have spoken while the request waited for it."""
         if epoch >= self.controller_epoch:
             self.controller_epoch = ControllerEpoch(epoch)
+            self.controller_id = BrokerId(controller_id)
             return ErrorCode.NONE
         logger.warning(
             "refused request=%s controller=%d controller_epoch=%d seen_controller_epoch=%d",

@@ -46,6 +46,8 @@ async def leader_and_isr(
         return refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if error := control.broker_error(*who, request.broker_epoch):
         return refused(topics, version, error)
+    if not await control.recognises(*who, request.controller_epoch):
+        return refused(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return refused(topics, version, error)
@@ -115,6 +117,8 @@ async def update_metadata(
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if error := control.broker_error(*who, request.broker_epoch):
         return UpdateMetadataResponse(error_code=error)
+    if not await control.recognises(*who, request.controller_epoch):
+        return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return UpdateMetadataResponse(error_code=error)
@@ -136,6 +140,8 @@ async def stop_replica(
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if error := control.broker_error(*who, request.broker_epoch):
         return StopReplicaResponse(error_code=error)
+    if not await control.recognises(*who, request.controller_epoch):
+        return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return StopReplicaResponse(error_code=error)
