@@ -16,24 +16,17 @@ import pytest
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
-from barnabas.errors import ConfigError
-from barnabas.zookeeper_server import ZooKeeperServers, class_path, runnable_java
 from tests.broker_process import COMMAND, STOP_SECONDS, eventually, run
 from tests.child_process import ENVIRONMENT
+from tests.zookeeper import require_java
 
 
-def have_zookeeper() -> bool:
-    try:
-        runnable_java()
-        class_path()
-    except ConfigError:
-        return False
-    return True
+@pytest.fixture
+def java() -> None:
+    require_java()
 
 
-needs_zookeeper = pytest.mark.skipif(
-    not have_zookeeper(), reason="a ZooKeeper needs Java and PySpark"
-)
+needs_zookeeper = pytest.mark.usefixtures("java")
 
 
 class Up:
@@ -153,19 +146,12 @@ def test_brokers_die_with_the_process_that_started_them(tmp_path: Path) -> None:
         assert not alive
 
 
-@needs_zookeeper
-def test_a_given_ensemble_is_used_below_its_chroot(tmp_path: Path) -> None:
-    servers = ZooKeeperServers(tmp_path / "zookeeper")
-    servers.start()
-    try:
-        connect = f"{servers.connect_string}/play"
-        with up(tmp_path, f"--zookeeper={connect}", "--brokers=2") as running:
-            assert brokers_seen(running.servers) == [1, 2]
-            listed = run("registry", "ls", "/brokers/ids", "--zookeeper", connect)
-            assert listed.stdout == "[1, 2]\n", listed.stderr
-            assert stop(running) == 0
-    finally:
-        servers.stop()
+def test_a_given_ensemble_is_used_below_its_chroot(tmp_path: Path, chroot: str) -> None:
+    with up(tmp_path, f"--zookeeper={chroot}", "--brokers=2") as running:
+        assert brokers_seen(running.servers) == [1, 2]
+        listed = run("registry", "ls", "/brokers/ids", "--zookeeper", chroot)
+        assert listed.stdout == "[1, 2]\n", listed.stderr
+        assert stop(running) == 0
 
 
 @needs_zookeeper

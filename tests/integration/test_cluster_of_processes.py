@@ -1,0 +1,97 @@
+"""Three broker processes around a real ZooKeeper: really killed, really stopped by SIGSTOP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer
+from tests.broker_process import eventually
+from tests.cluster_process import ClusterProcesses
+
+DEADLINE_S = 30.0
+SETTINGS = {"zookeeper.session.timeout.ms": "2000"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, chroot: str) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path, chroot, brokers=3, settings=SETTINGS) as running:
+        yield running
+
+
+def servers_without(cluster: ClusterProcesses, *numbers: int) -> str:
+    return ",".join(
+        broker.bootstrap_servers
+        for number, broker in cluster.brokers.items()
+        if number not in numbers
+    )
+
+
+def controller_seen_by(cluster: ClusterProcesses, number: int) -> int:
+    view = cluster.brokers[number].view()
+    return -1 if view is None else view.controller
+
+
+def create(servers: str, name: str, replicas: int) -> None:
+    with Cluster(servers) as client:
+        wanted = NewTopic(name=name, partitions=3, replication_factor=replicas)
+        (outcome,) = Admin(client).create_topics([wanted])
+        assert outcome.error is None, outcome.error
+
+
+def is_whole(servers: str, name: str) -> bool:
+    with Cluster(servers) as client:
+        (topic,) = Admin(client).describe_topics([name])
+        return not any(
+            partition.is_offline or partition.is_under_replicated for partition in topic.partitions
+        )
+
+
+def test_when_the_controller_is_killed_another_one_creates_topics(
+    cluster: ClusterProcesses,
+) -> None:
+    first = cluster.controller_id
+    witness = next(number for number in cluster.brokers if number != first)
+    create(cluster.bootstrap_servers, "before", replicas=3)
+    cluster.brokers[first].kill()
+    eventually(
+        lambda: controller_seen_by(cluster, witness) not in (-1, first), "another", DEADLINE_S
+    )
+    alive = servers_without(cluster, first)
+    create(alive, "after", replicas=2)
+    with Cluster(alive) as client, Producer(client) as producer:
+        producer.send("before", b"hello")
+        assert producer.flush()
+
+    cluster.brokers[first].start()
+    cluster.wait_until_ready()
+    eventually(lambda: is_whole(cluster.bootstrap_servers, "before"), "in sync", DEADLINE_S)
+
+
+def test_a_controller_that_stood_still_finds_itself_deposed(cluster: ClusterProcesses) -> None:
+    first = cluster.controller_id
+    witness = next(number for number in cluster.brokers if number != first)
+    cluster.brokers[first].pause()
+    eventually(
+        lambda: controller_seen_by(cluster, witness) not in (-1, first), "another", DEADLINE_S
+    )
+    cluster.brokers[first].resume()
+    eventually(
+        lambda: (
+            controller_seen_by(cluster, first) == controller_seen_by(cluster, witness)
+            and cluster.all_see_all()
+        ),
+        "the old controller knows the new one",
+        DEADLINE_S,
+    )
+    create(cluster.bootstrap_servers, "letters", replicas=3)
+
+
+def test_brokers_that_are_asked_to_stop_do_so_with_exit_code_0(cluster: ClusterProcesses) -> None:
+    create(cluster.bootstrap_servers, "letters", replicas=3)
+    for number in sorted(cluster.brokers, key=lambda each: each == cluster.controller_id):
+        assert cluster.brokers[number].stop() == 0, cluster.brokers[number].log()[-2000:]
