@@ -34,11 +34,13 @@ from barnabas.errors import (
     MultiFailed,
     NodeExists,
     NoNode,
+    NotEmpty,
     RegistryError,
     SessionExpired,
 )
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import (
     BrokerEpoch,
     BrokerId,
@@ -76,10 +78,12 @@ class ControllerStore:
         self.version = ZnodeVersion(0)
         self.parents: set[str] = set()
         """Topics whose `partitions` znode stands."""
+        self.reported: set[str] = set()
 
     def take_over(self, won: Won) -> None:
         self.version = won.version
         self.parents.clear()
+        self.reported.clear()
 
     # ---- who is in charge
 
@@ -250,7 +254,7 @@ class ControllerStore:
         except SessionExpired:
             raise
         except RegistryError as error:
-            logger.error("cannot understand a state error=%s", error)
+            self.report("cannot understand a state", error)
             return Unreadable(why=str(error))
 
     async def read_brokers(self, watch: Watch) -> dict[BrokerId, Registration]:
@@ -259,7 +263,8 @@ class ControllerStore:
         known = [BrokerId(int(name)) for name in names if name.isdecimal()]
         for name in names:
             if not name.isdecimal():
-                logger.error("not a broker path=%s/%s", znodes.BROKER_IDS, name)
+                path = f"{znodes.BROKER_IDS}/{name}"
+                self.report("not a broker", RegistryError(path, "its name is no number"))
         read = await gathered(self.read_broker, known)
         return {broker: found for broker, found in zip(known, read, strict=True) if found}
 
@@ -274,7 +279,7 @@ class ControllerStore:
         except SessionExpired:
             raise
         except RegistryError as error:
-            logger.error("cannot understand a broker error=%s", error)
+            self.report("cannot understand a broker", error)
             return None
 
     async def read_topics(
@@ -291,6 +296,9 @@ class ControllerStore:
             try:
                 data, stat = await self.registry.get(path, watch)
                 topic = znodes.decode_topic(name, data)
+                if why := what_is_wrong_with(name):
+                    # No broker could make a directory of that name, and one that fails to gives up the whole disk.
+                    raise RegistryError(path, why)
                 if topic.topic_id is None:
                     # Written by an old tool, or by hand.
                     topic = replace(topic, topic_id=self.new_topic_id())
@@ -307,7 +315,7 @@ class ControllerStore:
             except (SessionExpired, ControllerMoved):
                 raise
             except RegistryError as error:
-                logger.error("cannot understand a topic error=%s", error)
+                self.report("cannot understand a topic", error)
                 return None
 
     def new_topic_id(self) -> UUID:
@@ -326,7 +334,7 @@ class ControllerStore:
             except SessionExpired:
                 raise
             except RegistryError as error:
-                logger.error("cannot understand a topic's config error=%s", error)
+                self.report("cannot understand a topic's config", error)
                 return None
 
         configs = await gathered(read, topics)
@@ -335,6 +343,12 @@ class ControllerStore:
             for topic, config in zip(topics, configs, strict=True)
             if config is not None
         }
+
+    def report(self, what: str, error: RegistryError) -> None:
+        """Once in an epoch: it may be read again and again."""
+        if str(error) not in self.reported:
+            self.reported.add(str(error))
+            logger.error("%s error=%s", what, error)
 
     # ---- deleting
 
@@ -347,7 +361,10 @@ class ControllerStore:
         try:
             await self.fenced([Delete(path=path)])
         except MultiFailed as error:
-            if not isinstance(error.error, NoNode):
+            if isinstance(error.error, NotEmpty):
+                # Nobody knows what stands below it. It stays, and must not keep anybody from taking over.
+                self.report("cannot delete", error.error)
+            elif not isinstance(error.error, NoNode):
                 raise
 
     async def delete_topics(self, topics: Sequence[str]) -> None:

@@ -79,6 +79,11 @@ NO_KRAFT_EPOCH = -1
 LOG_DIR_FAILURE = 1
 PLAINTEXT = "PLAINTEXT"
 
+# What a request to a broker can carry. A number beyond it could be read, and then never be told to anybody.
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+PORT_MAX = 65_535
+
 
 # ---- paths ------------------------------------------------------------------------------------------------
 
@@ -198,6 +203,10 @@ def decode_broker(broker: int, data: bytes) -> Broker:
         endpoints = [Endpoint(listener=PLAINTEXT, host=host, port=port)]
     else:
         endpoints = [parse_endpoint(path, url) for url in items(path, content, "endpoints")]
+    if not endpoints:
+        raise RegistryError(path, f"no endpoint in {content}")
+    if max(endpoint.port for endpoint in endpoints) > PORT_MAX or not 0 <= broker <= INT32_MAX:
+        raise RegistryError(path, f"a number out of range in {content}")
     return Broker(
         id=BrokerId(broker),
         endpoints=tuple(endpoints),
@@ -259,6 +268,9 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     adding = numbered(path, content, "adding_replicas")
     removing = numbered(path, content, "removing_replicas")
     topic_id = content.get("topic_id")
+    for number, held in replicas.items():
+        if not held or len(set(held)) < len(held):
+            raise RegistryError(path, f"partition {number} cannot have the replicas {list(held)}")
     return TopicAssignment(
         topic_id=None if topic_id is None else decode_uuid(path, str(topic_id)),
         partitions={
@@ -414,8 +426,8 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     content = decode(path, data)
     return ProducerIdBlock(
         broker=BrokerId(integer(path, content, "broker")),
-        start=integer(path, content, "block_start"),
-        end=integer(path, content, "block_end"),
+        start=integer(path, content, "block_start", at_most=INT64_MAX),
+        end=integer(path, content, "block_end", at_most=INT64_MAX),
     )
 
 
@@ -447,18 +459,23 @@ def encode(content: Mapping[str, object]) -> bytes:
 def decode(path: str, data: bytes) -> Content:
     try:
         content = json.loads(data)
-    except ValueError as error:
+        if b"\\u" in data:
+            json.dumps(content, ensure_ascii=False).encode()  # half a character has no bytes
+    except (ValueError, RecursionError) as error:
         raise RegistryError(path, f"not JSON: {data[:80]!r}") from error
     if not isinstance(content, dict):
         raise RegistryError(path, f"not a JSON object: {data[:80]!r}")
     return content
 
 
-def integer(path: str, content: Any, key: str) -> int:
+def integer(path: str, content: Any, key: str, *, at_most: int = INT32_MAX) -> int:
     try:
-        return int(content[key])
-    except (KeyError, TypeError, ValueError) as error:
+        number = int(content[key])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RegistryError(path, f'"{key}" is not a number in {content}') from error
+    if abs(number) > at_most:
+        raise RegistryError(path, f'"{key}" is out of range in {content}')
+    return number
 
 
 def text(path: str, content: Content, key: str) -> str:
@@ -476,7 +493,7 @@ def items(path: str, content: Content, key: str) -> list[Any]:
 
 
 def brokers(path: str, values: Sequence[object]) -> list[BrokerId]:
-    if not all(isinstance(value, int) for value in values):
+    if not all(isinstance(value, int) and 0 <= value <= INT32_MAX for value in values):
         raise RegistryError(path, f"not broker ids: {values}")
     return [BrokerId(value) for value in values if isinstance(value, int)]
 
@@ -484,12 +501,15 @@ def brokers(path: str, values: Sequence[object]) -> list[BrokerId]:
 def numbered(path: str, content: Content, key: str) -> dict[int, tuple[BrokerId, ...]]:
     """`{"0":[1,2]}` as partition → brokers; empty where an older version lacks the key."""
     try:
-        return {
+        found = {
             int(number): tuple(brokers(path, replicas))
             for number, replicas in content.get(key, {}).items()
         }
     except (AttributeError, TypeError, ValueError) as error:
         raise RegistryError(path, f'"{key}" is not a map of replicas in {content}') from error
+    if not all(0 <= number <= INT32_MAX for number in found):
+        raise RegistryError(path, f"partitions cannot have the numbers {sorted(found)}")
+    return found
 
 
 def partition_in(path: str, content: object) -> TopicPartition:
