@@ -23,7 +23,7 @@ from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.wire import Exchange, error_of, read_exchanges
 from tests.raw_connection import RawConnection
 
-DEADLINE_S = 30.0
+DEADLINE_S = 8.0
 CREATED = ErrorCode.NONE.name
 VERSION_AT = slice(6, 8)
 

@@ -1,0 +1,285 @@
+"""Znodes that somebody edited by hand: reported with their path and left out, while everything else goes on.
+
+Each is planted under a running controller, and before any controller runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from barnabas.metadata import znodes
+from barnabas.model import TopicPartition
+from barnabas.world.ports import Create
+from tests.lifecycle.client import create, eventually, topics_of
+from tests.lifecycle.conftest import NewBrokers
+from tests.lifecycle.crash import CREATED, DEADLINE_S, Watched
+
+FAR_TOO_LONG = "long-" * 60
+GOOD_STATE = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2,3]}'
+ASSIGNED = b'{"version":3,"topic_id":"%s","partitions":{"0":[1,2,3]},"adding_replicas":{},"removing_replicas":{}}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bad:
+    """Nodes to create, in this order, and the path that is to be complained of."""
+
+    nodes: tuple[tuple[str, bytes], ...]
+    complaint: str | None
+
+
+def bad(path: str, data: bytes) -> Bad:
+    return Bad(nodes=((path, data),), complaint=path)
+
+
+def topic(name: str, data: bytes) -> Bad:
+    return bad(znodes.topic_path(name), data)
+
+
+def with_state(name: str, topic_id: bytes, state: bytes) -> Bad:
+    partition = TopicPartition(name, 0)
+    nodes = (
+        (znodes.topic_path(name), ASSIGNED % topic_id),
+        (znodes.partitions_path(name), b""),
+        (znodes.partition_path(partition), b""),
+        (znodes.state_path(partition), state),
+    )
+    return Bad(nodes=nodes, complaint=znodes.state_path(partition))
+
+
+BAD = {
+    "a topic that is not JSON": topic("not-json", b"{"),
+    "a topic that is nothing": topic("nothing", b""),
+    "a topic that is a list": topic("list", b"[1,2,3]"),
+    "a topic nested without end": topic("nested", b"[" * 100_000),
+    "a topic that is no text": topic("binary", b"\x00\xff\xfe"),
+    "a topic with letters for brokers": topic("letters", b'{"version":1,"partitions":{"0":["a"]}}'),
+    "a topic with letters for partitions": topic("words", b'{"version":1,"partitions":{"x":[1]}}'),
+    "a topic with numbers out of range": topic(
+        "large", b'{"version":1,"partitions":{"0":[99999999999]}}'
+    ),
+    "a topic with a partition out of range": topic(
+        "distant", b'{"version":1,"partitions":{"99999999999":[1]}}'
+    ),
+    "a topic with a negative partition": topic(
+        "negative", b'{"version":1,"partitions":{"-1":[1]}}'
+    ),
+    "a topic with a replica named twice": topic("twice", b'{"version":1,"partitions":{"0":[1,1]}}'),
+    "a topic without replicas": topic("nobody", b'{"version":1,"partitions":{"0":[]}}'),
+    "a topic with a wrong id": topic(
+        "wrong-id", b'{"version":3,"topic_id":"?","partitions":{"0":[1]}}'
+    ),
+    "a topic whose name is too long": topic(
+        FAR_TOO_LONG, b'{"version":1,"partitions":{"0":[1,2,3]}}'
+    ),
+    "a topic whose name is no name": topic("a b", b'{"version":1,"partitions":{"0":[1,2,3]}}'),
+    "a broker that is no number": bad("/brokers/ids/unknown", b"{}"),
+    "a broker that is not JSON": bad("/brokers/ids/77", b"{"),
+    "a broker without an address": bad("/brokers/ids/78", b'{"version":5,"endpoints":[]}'),
+    "a broker whose number is out of range": bad(
+        "/brokers/ids/99999999999",
+        b'{"version":5,"endpoints":["PLAINTEXT://127.0.0.1:1"]}',
+    ),
+    "a broker with a port out of range": bad(
+        "/brokers/ids/79", b'{"version":5,"endpoints":["PLAINTEXT://127.0.0.1:99999999999"]}'
+    ),
+    "a broker with half a character": bad(
+        "/brokers/ids/80",
+        b'{"version":5,"endpoints":["PLAINTEXT://127.0.0.1:1"],"rack":"\\ud800"}',
+    ),
+    "a marker for no topic, with a child": Bad(
+        nodes=(
+            (znodes.delete_topic_path("no-topic"), b""),
+            ("/admin/delete_topics/no-topic/x", b""),
+        ),
+        complaint="/admin/delete_topics/no-topic",
+    ),
+    "a notice that is not JSON, with a child": Bad(
+        nodes=(
+            ("/log_dir_event_notification/log_dir_event_x", b"{"),
+            ("/log_dir_event_notification/log_dir_event_x/y", b""),
+        ),
+        complaint=None,
+    ),
+    "a child that means nothing": Bad(
+        nodes=(
+            ("/brokers/topics/odd", ASSIGNED % b"AAAAAAAAAAAAAAAAAAAABQ"),
+            ("/brokers/topics/odd/x", b""),
+        ),
+        complaint=None,
+    ),
+}
+BAD_STATES = {
+    "a state that is not JSON": with_state("bad-state", b"AAAAAAAAAAAAAAAAAAAAAQ", b"{"),
+    "a state without a leader": with_state("no-leader", b"AAAAAAAAAAAAAAAAAAAAAg", b'{"isr":[1]}'),
+    "a state with a number without end": with_state(
+        "endless", b"AAAAAAAAAAAAAAAAAAAAAw", GOOD_STATE.replace(b'"leader":1', b'"leader":1e999')
+    ),
+    "a state with a number out of range": with_state(
+        "far", b"AAAAAAAAAAAAAAAAAAAABA", GOOD_STATE.replace(b'epoch":0', b'epoch":99999999999')
+    ),
+}
+"""A controller that runs does not read them: it writes the state of a topic that is new to it, and finds one there."""
+OLD = (("/brokers/topics/old", b'{"version":1,"partitions":{"0":[2,3,1],"1":[3,1,2]}}'),)
+HALF = (
+    ("/brokers/topics/half", b'{"version":2,"partitions":{"0":[1,2,3],"1":[2,3,1],"2":[3,1,2]}}'),
+    ("/brokers/topics/half/partitions", b""),
+    ("/brokers/topics/half/partitions/1", b""),
+    ("/brokers/topics/half/partitions/1/state", GOOD_STATE.replace(b'"leader":1', b'"leader":2')),
+)
+UNMARKED = (znodes.delete_topic_path("never-was"), b"")
+
+
+@pytest.fixture
+def cluster(new_brokers: NewBrokers) -> Iterator[Watched]:
+    found = Watched(new_brokers())
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def plant(cluster: Watched, nodes: tuple[tuple[str, bytes], ...]) -> None:
+    """All at once, before anybody can react to the first."""
+    session = cluster.observer.session
+    cluster.observer.run(session.multi([Create(path=path, data=data) for path, data in nodes]))
+
+
+def mend(cluster: Watched, path: str, data: bytes) -> None:
+    cluster.observer.run(cluster.observer.session.set(path, data))
+
+
+def complaints(cluster: Watched, path: str) -> list[str]:
+    whole = re.compile(re.escape(path) + r"(?![\w/-])")
+    return [
+        line
+        for line in cluster.brokers.log().splitlines()
+        if re.match(r"(\S+ \S+ )?(WARNING|ERROR) ", line) and whole.search(line)
+    ]
+
+
+def wait_for_complaint(cluster: Watched, path: str) -> None:
+    eventually(
+        lambda: bool(complaints(cluster, path)),
+        lambda: f"{path} is reported; the log:\n{cluster.brokers.log()[-3000:]}",
+        DEADLINE_S,
+    )
+
+
+def check_complaints(cluster: Watched, planted: dict[str, Bad]) -> None:
+    """Of each one, and no more."""
+    for name, each in planted.items():
+        if each.complaint is not None:
+            wait_for_complaint(cluster, each.complaint)
+            found = complaints(cluster, each.complaint)
+            assert len(found) == 1, f"{name}: {found}"
+
+
+def wait_until_all_is_well(cluster: Watched, names: tuple[str, ...]) -> None:
+    """These topics are led and in sync on everybody, the old one has an id, and a new one can be created."""
+    everybody = sorted(cluster.brokers.ports().values())
+    made = create(cluster.brokers.address(cluster.controller()), names[0], [everybody] * 2)
+    assert made == CREATED
+
+    def are_whole() -> bool:
+        return all(
+            name in views
+            and views[name].partitions
+            and not any(
+                each.is_under_replicated or each.is_offline for each in views[name].partitions
+            )
+            for views in map(topics_of, map(cluster.brokers.address, everybody))
+            for name in names
+        )
+
+    eventually(are_whole, lambda: f"{names} are in sync: {cluster.everything_told()}", DEADLINE_S)
+
+
+def check_old_topic(cluster: Watched, name: str, partitions: int) -> None:
+    """It has got an id, and the states it lacked."""
+    found = znodes.decode_topic(name, cluster.observer.get(znodes.topic_path(name)) or b"")
+    assert found.topic_id is not None, f"{name} has no id"
+    assert sorted(cluster.observer.states(name, partitions)) == list(range(partitions))
+
+
+def test_bad_znodes_are_reported_once_and_left_out_while_other_topics_are_created(
+    cluster: Watched,
+) -> None:
+    controller, epoch = cluster.controller(), cluster.observer.controller_epoch()
+    plant(cluster, OLD)
+    plant(cluster, (UNMARKED,))
+    for number, each in enumerate(BAD.values()):
+        plant(cluster, each.nodes)
+        if number % 5 == 0:
+            wait_until_all_is_well(cluster, (f"between-{number}",))
+    wait_until_all_is_well(cluster, ("good", "old"))
+    check_old_topic(cluster, "old", 2)
+    assert cluster.observer.get(UNMARKED[0]) is None, "a marker for no topic stays"
+    assert (cluster.controller(), cluster.observer.controller_epoch()) == (controller, epoch)
+    check_complaints(cluster, BAD)
+
+
+def test_a_controller_that_finds_bad_znodes_takes_over_all_the_same(cluster: Watched) -> None:
+    everybody = sorted(cluster.brokers.ports().values())
+    epoch = cluster.observer.controller_epoch()
+    cluster.brokers.kill(everybody)
+    eventually(lambda: not cluster.observer.broker_epochs(), lambda: "all are missed", DEADLINE_S)
+    plant(cluster, OLD)
+    plant(cluster, HALF)
+    plant(cluster, (UNMARKED,))
+    found = BAD | BAD_STATES
+    for each in found.values():
+        plant(cluster, each.nodes)
+    cluster.brokers.restart(everybody)
+    wait_until_all_is_well(cluster, ("good", "old", "half"))
+    check_old_topic(cluster, "old", 2)
+    check_old_topic(cluster, "half", 3)
+    assert cluster.observer.get(UNMARKED[0]) is None, "a marker for no topic stays"
+    assert cluster.observer.controller_epoch() == epoch + 1
+    check_complaints(cluster, found)
+
+
+def test_bad_znodes_do_not_keep_a_cluster_from_losing_its_controller(cluster: Watched) -> None:
+    plant(cluster, OLD)
+    for each in BAD.values():
+        plant(cluster, each.nodes)
+    wait_until_all_is_well(cluster, ("before", "old"))
+    first = cluster.controller()
+    cluster.brokers.kill([first])
+    survivors = sorted(cluster.brokers.alive())
+    eventually(
+        lambda: cluster.observer.controller() in survivors, lambda: "a controller", DEADLINE_S
+    )
+    cluster.wait_until_led("before", 2, survivors)
+    cluster.brokers.restart([first])
+    wait_until_all_is_well(cluster, ("after", "before", "old"))
+
+
+def test_a_bad_topic_that_is_mended_is_taken_up(cluster: Watched) -> None:
+    path = znodes.topic_path("mended")
+    plant(cluster, ((path, b"{"),))
+    wait_for_complaint(cluster, path)
+    mend(cluster, path, ASSIGNED % b"AAAAAAAAAAAAAAAAAAAABg")
+    wait_until_all_is_well(cluster, ("good", "mended"))
+
+
+def test_a_state_that_is_spoiled_under_way_costs_its_own_partition_alone(cluster: Watched) -> None:
+    controller = cluster.controller()
+    leader, other = sorted(cluster.brokers.alive() - {controller})
+    for name in ("spoiled", "sound"):
+        made = create(cluster.brokers.address(controller), name, [[leader, other, controller]])
+        assert made == CREATED
+    path = znodes.state_path(TopicPartition("spoiled", 0))
+    good = cluster.observer.get(path)
+    assert good is not None
+    mend(cluster, path, b"{")
+    cluster.brokers.kill([leader])
+    cluster.wait_until_led("sound", 1, sorted([controller, other]))
+    wait_for_complaint(cluster, path)
+    mend(cluster, path, good)
+    cluster.brokers.restart([leader])
+    wait_until_all_is_well(cluster, ("good", "spoiled", "sound"))
+    assert cluster.controller() == controller
