@@ -31,6 +31,7 @@ from barnabas.broker.handlers import (
     topics,
 )
 from barnabas.broker.handlers.fetch import FetchAnswer
+from barnabas.broker.handlers.produce import ProduceAnswer
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError
 from barnabas.wire import codec
@@ -66,14 +67,18 @@ def encode_message(version: int, response: Any) -> tuple[list[Part], int]:
     return [body], len(body)
 
 
-def encode_produce(version: int, response: Any) -> tuple[list[Part], int]:
-    body = encode_produce_response(version, response)
+def encode_produce(version: int, answer: ProduceAnswer) -> tuple[list[Part], int]:
+    body = encode_produce_response(version, answer.topics, node_endpoints=answer.node_endpoints)
     return [body], len(body)
 
 
 def encode_fetch(version: int, answer: FetchAnswer) -> tuple[list[Part], int]:
     return encode_fetch_response(
-        version, answer.topics, error_code=answer.error_code, session_id=answer.session_id
+        version,
+        answer.topics,
+        error_code=answer.error_code,
+        session_id=answer.session_id,
+        node_endpoints=answer.node_endpoints,
     )
 
 
@@ -128,7 +133,7 @@ class Router:
             batch = connection.produces.batch(frame, repeated.header.api_version)
             if batch is not None:
                 try:
-                    return self.serve_repeated(repeated, batch, frame)
+                    return self.serve_repeated(repeated, batch, frame, connection)
                 except ApiError:
                     pass  # answered below, where every error is
         header, at = decode_request_header(frame)
@@ -144,10 +149,14 @@ class Router:
         return framed(route, header, response)
 
     def serve_repeated(
-        self, repeated: RepeatedProduce, batch: memoryview, frame: memoryview
+        self,
+        repeated: RepeatedProduce,
+        batch: memoryview,
+        frame: memoryview,
+        connection: Connection,
     ) -> Answer | Awaitable[Answer]:
         correlation_id: int = SIZE.unpack_from(frame, 4)[0]
-        answer = produce.handle_repeated(self.parts, repeated, batch, correlation_id)
+        answer = produce.handle_repeated(self.parts, repeated, batch, correlation_id, connection)
         if answer is not None and not isinstance(answer, list):
             header = repeated.header._replace(correlation_id=correlation_id)
             return self.later(ROUTES[PRODUCE], header, answer)

@@ -405,7 +405,10 @@ class Fetcher:
             size = log.append_as_follower(
                 memoryview(data.records), self.replicas.clock.now_ms()
             ).size
+        before = log.high_watermark
         log.high_watermark = data.high_watermark
+        if log.high_watermark > before:
+            followed.partition.notify()  # consumers may wait here, too
         followed.setbacks = 0
         has_moved = size > 0
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:

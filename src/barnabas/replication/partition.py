@@ -217,6 +217,12 @@ class Partition:
 
     def require_leader(self, current_leader_epoch: int) -> None:
         """Refuse who believes in another epoch, then whoever takes us for a leader we are not."""
+        self.require_replica(current_leader_epoch)
+        if self.leader != self.broker_id:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def require_replica(self, current_leader_epoch: int) -> None:
+        """For who may read of any replica: refuse only who believes in another epoch."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise ApiError(
@@ -229,8 +235,6 @@ class Partition:
             )
         if self.is_offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the log directory is offline")
-        if self.leader != self.broker_id:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Where an epoch ends in this log, as (epoch, end offset); (-1, -1) if that cannot be said."""

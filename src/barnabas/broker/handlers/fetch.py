@@ -23,20 +23,26 @@ from barnabas.broker.fetch_sessions import (
     FetchSession,
     Key,
 )
+from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.wire.fast import FetchedPartition, FetchedTopic
 from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
 from barnabas.world.ports import FileSlice
 
 ONE_BATCH_SINCE = 3  # the first batch comes whole even if it is larger than the limits
 MAGIC_2_SINCE = 4  # older versions would need batches converted down
 TOPIC_IDS_SINCE = 13
+LEADER_TOLD_SINCE = 16
 ZSTD_SINCE = 10
+ANY_REPLICA_SINCE = 11  # a consumer may read what a follower has below its high watermark
 
+# Who is refused with these is told where to go instead.
+LEADER_TOLD = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 # Answered without a log in sight, and Kafka's answers then have an empty list where others have none.
 ABOUT_NO_LOG = (
@@ -53,6 +59,7 @@ class FetchAnswer(NamedTuple):
     error_code: int
     session_id: int
     topics: tuple[FetchedTopic, ...]
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
 class Look(NamedTuple):
@@ -73,7 +80,7 @@ def handle(
     parts: BrokerParts, request: FetchRequest, header: RequestHeader, connection: Connection
 ) -> FetchAnswer | Awaitable[FetchAnswer]:
     try:
-        fetch = Fetch(parts, request, header.api_version)
+        fetch = Fetch(parts, request, header.api_version, connection.listener_name)
     except ApiError as error:
         return FetchAnswer(error_code=error.code, session_id=NO_SESSION, topics=())
     if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
@@ -89,10 +96,13 @@ def handle(
 class Fetch:
     """One fetch request being served."""
 
-    def __init__(self, parts: BrokerParts, request: FetchRequest, version: int) -> None:
+    def __init__(
+        self, parts: BrokerParts, request: FetchRequest, version: int, listener: str
+    ) -> None:
         self.parts = parts
         self.request = request
         self.version = version
+        self.listener = listener
         self.loop = asyncio.get_running_loop()
         self.replica_id = BrokerId(
             request.replica_id if version < 15 else request.replica_state.replica_id
@@ -235,9 +245,12 @@ class Fetch:
 
     def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
         partition = self.find(entry)
-        partition.require_leader(entry.current_leader_epoch)
-        log = partition.log
         from_follower = self.replica_id >= 0
+        if from_follower or self.version < ANY_REPLICA_SINCE:
+            partition.require_leader(entry.current_leader_epoch)
+        else:
+            partition.require_replica(entry.current_leader_epoch)
+        log = partition.log
         if from_follower and self.replica_id not in partition.followers:
             # With our epoch, it knows of an assignment we have not heard of; without one, who can tell.
             raise ApiError(
@@ -393,12 +406,18 @@ class Fetch:
                 look.entry.sent_log_start_offset = look.data.log_start_offset
                 self.fall_asleep(session, look)
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
+        leaders = []
         for entry, data, *_ in looks:
+            if data.error_code in LEADER_TOLD and self.version >= LEADER_TOLD_SINCE:
+                leader = leader_of(self.parts, entry.topic, entry.index)
+                leaders.append(leader)
+                data = data._replace(current_leader=leader)
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
         return FetchAnswer(
             error_code=0,
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
+            node_endpoints=endpoints_of(self.parts, leaders, self.listener) if leaders else (),
         )
 
 

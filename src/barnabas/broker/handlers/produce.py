@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.broker.connection import CloseConnection, Connection
+from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.metadata.cache import NOT_PRODUCED_TO
@@ -23,6 +24,7 @@ from barnabas.storage.log import AppendInfo
 from barnabas.wire.codec import Records
 from barnabas.wire.fast import RepeatedProduce
 from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -54,13 +56,25 @@ WITHOUT_LOG_START = frozenset(
 
 ACKS = (1, -1, 0)
 ONE_BATCH_SINCE = 3  # before, what came only in part counted as not sent, and that was no error
-Answers = list[TopicProduceResponse]
+LEADER_TOLD_SINCE = 10
 Waits = list[tuple[int, int, Awaitable[None]]]  # (topic, partition) by position in the answer
+
+
+class ProduceAnswer(NamedTuple):
+    topics: tuple[TopicProduceResponse, ...]
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
+
+
+class Asker(NamedTuple):
+    """Who is answered: what it can be told, and through which door it came."""
+
+    version: int
+    listener: str
 
 
 def handle(
     parts: BrokerParts, request: ProduceRequest, header: RequestHeader, connection: Connection
-) -> Answers | Awaitable[Answers] | None:
+) -> ProduceAnswer | Awaitable[ProduceAnswer] | None:
     acks = request.acks
     version = header.api_version
     now_ms = parts.clock.now_ms()
@@ -84,13 +98,14 @@ def handle(
             answers.append(accepted(index, info))
         topics.append(answers)
     names = [topic.name for topic in request.topic_data]
+    asker = Asker(version, connection.listener_name)
     if acks == 0:
         if failed:
             raise CloseConnection(f"produce with acks=0 failed: {summary(request, topics)}")
         return None
     if waits:
-        return finish(names, topics, waits, request.timeout_ms)
-    return response(names, topics)
+        return finish(parts, asker, names, topics, waits, request.timeout_ms)
+    return response(parts, asker, names, topics)
 
 
 def append(
@@ -121,8 +136,12 @@ def append(
 
 
 def handle_repeated(
-    parts: BrokerParts, repeated: RepeatedProduce, batch: memoryview, correlation_id: int
-) -> list[Part] | Coroutine[Any, Any, Answers] | None:
+    parts: BrokerParts,
+    repeated: RepeatedProduce,
+    batch: memoryview,
+    correlation_id: int,
+    connection: Connection,
+) -> list[Part] | Coroutine[Any, Any, ProduceAnswer] | None:
     """The same for a request whose shape is known from an earlier one: one batch for one partition.
 
     ApiError goes to the caller, with nothing done: `handle` will find it again and answer it.
@@ -147,11 +166,14 @@ def handle_repeated(
         if acks == 0:
             raise CloseConnection(f"produce with acks=0 failed: {error}") from error
         refused = refusal(parts, index, error, partition)
-        return finish([topic], [[refused]], [], repeated.timeout_ms)
+        asker = Asker(repeated.header.api_version, connection.listener_name)
+        return finish(parts, asker, [topic], [[refused]], [], repeated.timeout_ms)
     if partition.is_held or (acks == -1 and partition.log.watermark <= info.last_offset):
         waits = waits_of(parts, partition, info, acks, 0, 0)
         if waits:
-            return finish([topic], [[accepted(index, info)]], waits, repeated.timeout_ms)
+            asker = Asker(repeated.header.api_version, connection.listener_name)
+            answers = [[accepted(index, info)]]
+            return finish(parts, asker, [topic], answers, waits, repeated.timeout_ms)
     if acks == 0:
         return None
     return [repeated.encode_answer(correlation_id, info[0], info[2], info[3])]
@@ -182,19 +204,37 @@ def waits_of(
     return waits
 
 
-def response(names: list[str], topics: list[list[PartitionProduceResponse]]) -> Answers:
-    return [
-        TopicProduceResponse(name, tuple(answers))
-        for name, answers in zip(names, topics, strict=True)
-    ]
+def response(
+    parts: BrokerParts,
+    asker: Asker,
+    names: list[str],
+    topics: list[list[PartitionProduceResponse]],
+) -> ProduceAnswer:
+    leaders = []
+    if asker.version >= LEADER_TOLD_SINCE:
+        for name, answers in zip(names, topics, strict=True):
+            for position, answer in enumerate(answers):
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader = leader_of(parts, name, answer.index)
+                    leaders.append(leader)
+                    answers[position] = answer._replace(current_leader=leader)
+    return ProduceAnswer(
+        tuple(
+            TopicProduceResponse(name, tuple(answers))
+            for name, answers in zip(names, topics, strict=True)
+        ),
+        endpoints_of(parts, leaders, asker.listener) if leaders else (),
+    )
 
 
 async def finish(
+    parts: BrokerParts,
+    asker: Asker,
     names: list[str],
     topics: list[list[PartitionProduceResponse]],
     waits: Waits,
     timeout_ms: int,
-) -> Answers:
+) -> ProduceAnswer:
     """Wait until the batches are where `acks` wants them. What was appended stays, whatever the answer."""
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     for topic, position, wait in waits:
@@ -211,7 +251,7 @@ async def finish(
             topics[topic][position] = PartitionProduceResponse(
                 index, code, error_message=message or None
             )
-    return response(names, topics)
+    return response(parts, asker, names, topics)
 
 
 def refusal(
