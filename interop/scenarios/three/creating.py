@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.topics import CreatableTopic
 from interop.scenarios.asks import create, delete, metadata, new_topic
+from interop.scenarios.step import Request
 from interop.scenarios.three.step import Ask, Role, Step, Which
 
 CONTROLLER = 1
@@ -12,12 +13,15 @@ CONTROLLER = 1
 
 def ask(
     name: str,
-    request: Message,
+    request: Request,
     broker: Which = CONTROLLER,
+    *,
+    version: int | None = None,
     until: tuple[str, object] | None = None,
 ) -> Step:
     return Step(
-        name=f"three brokers: {name}", does=Ask(broker=broker, request=request, until=until)
+        name=f"three brokers: {name}",
+        does=Ask(broker=broker, request=request, version=version, until=until),
     )
 
 

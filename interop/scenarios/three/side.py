@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
@@ -133,12 +134,21 @@ class Side:
             time.sleep(POLL_SECONDS)
 
     def ask_once(self, action: Ask) -> Message | dict[str, Any]:
-        message = action.request
+        message = action.request(self) if callable(action.request) else action.request
         try:
             with Raw(self.brokers[self.number(action.broker)].bootstrap_servers) as raw:
                 return raw.ask(message, APIS[message.API_KEY].response, action.version)
         except (ConnectionError, TimeoutError) as error:
             return {"connection": type(error).__name__}
+
+    # ---- what a request may ask for
+
+    def topic_id(self, topic: str) -> UUID:
+        """The newest of this name."""
+        return [known for known, name in self.normaliser.topics.items() if name == topic][-1]
+
+    def answer(self, step: str) -> Any:
+        raise NotImplementedError(f"no request depends on the answer to another: {step}")
 
     def replicas(self, action: ListReplicas) -> Flat:
         found: Flat = {}

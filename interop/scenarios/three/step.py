@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from barnabas.wire.codec import Message
+from interop.scenarios.step import Request
 
 
 class Role(Enum):
@@ -24,7 +24,7 @@ class Ask:
     """A request to one of them. With `until`, again and again until the answer has this value at this path."""
 
     broker: Which
-    request: Message
+    request: Request
     version: int | None = None
     until: tuple[str, object] | None = None
 

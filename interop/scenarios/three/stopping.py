@@ -7,7 +7,21 @@ race for it.
 
 from __future__ import annotations
 
-from interop.scenarios.asks import batch, create, delete, epoch_end, fetch, new_topic, produce
+from collections.abc import Mapping
+from typing import Any
+
+from interop.scenarios.asks import (
+    batch,
+    create,
+    delete,
+    delete_records,
+    epoch_end,
+    fetch,
+    list_offsets,
+    new_topic,
+    produce,
+)
+from interop.scenarios.step import Request
 from interop.scenarios.three.creating import AGAIN, ask, assigned
 from interop.scenarios.three.step import Kill, ListReplicas, Role, Start, Step, Stop
 
@@ -38,7 +52,20 @@ def written(when: str, topic: str, broker: int, partition: int = 0, *, error: st
     )
 
 
-FILES = (("all", 0), ("back", 0), ("ring", 0), ("ring", 1), ("ring", 2), ("hasty", 0), ("third", 0))
+def of_id(topic: str, offsets: Mapping[int, int], **options: Any) -> Request:
+    """A fetch as newer clients send it."""
+    return lambda given: fetch(topic, offsets, topic_id=given.topic_id(topic), **options)
+
+
+FILES = (
+    ("all", 0),
+    ("back", 0),
+    ("ring", 0),
+    ("ring", 1),
+    ("ring", 2),
+    ("lead-1", 0),
+    ("third", 0),
+)
 
 STEPS: tuple[Step, ...] = (
     ask(
@@ -53,7 +80,34 @@ STEPS: tuple[Step, ...] = (
     written("at first", "third", 3),
     written("at first", "pair", 2),
     ask("produce to who does not lead", produce("all", batch(b"lost")), 2),
-    ask("fetch from who does not lead", fetch("all", {0: 0}), 3),
+    *(
+        ask(
+            f"produce to who does not lead, version {version}",
+            produce("all", batch(b"lost")),
+            2,
+            version=version,
+        )
+        for version in (8, 9, 10)
+    ),
+    ask("fetch from who does not lead, version 10", fetch("all", {0: 0}), 3, version=10),
+    ask(
+        "fetch from who does not lead, version 11",
+        fetch("all", {0: 0}),
+        3,
+        version=11,
+        # What a follower may show is one fetch behind what it has.
+        until=("responses.all.partitions.0.high_watermark", 1),
+    ),
+    ask("fetch from who does not lead, version 12", fetch("all", {0: 0}), 3, version=12),
+    ask("fetch from who does not lead", of_id("all", {0: 0}), 3),
+    ask("fetch from who does not lead, beyond the end", of_id("all", {0: 9}), 3),
+    ask("fetch what lies elsewhere", of_id("third", {0: 0}), 2),
+    ask("fetch with an old epoch", of_id("all", {0: 0}, current_leader_epoch=-1), 1),
+    ask("fetch with a new epoch", of_id("all", {0: 0}, current_leader_epoch=7), 1),
+    ask("offsets of who does not lead", list_offsets("all", -1), 2),
+    ask("offsets of what lies elsewhere", list_offsets("third", -1), 2),
+    ask("end of an epoch of who does not lead", epoch_end("all", 0), 2),
+    ask("delete records of who does not lead", delete_records("all", 1), 2),
     # A broker that follows some and leads others, and is not the controller.
     stop(3, "3"),
     written("without 3", "all", 1),
@@ -62,7 +116,10 @@ STEPS: tuple[Step, ...] = (
     written("without 3", "pair", 2, error="NOT_ENOUGH_REPLICAS"),
     ask("create three replicas without 3", create(new_topic("new", 1, 3))),
     ask("create two replicas without 3", create(new_topic("any-two", 2, 2))),
-    ask("delete without 3", delete("any-two")),
+    ask("delete without 3", delete("any-two", "good")),
+    ask("delete what 3 has without 3", delete("shuffled", "hasty")),
+    ask("create what waits for its deletion", create(assigned("shuffled", (1,)))),
+    ask("delete what waits for its deletion", delete("shuffled", "better")),
     ask("check an assignment to 3 without 3", create(assigned("new", (3, 1)), validate_only=True)),
     ask("of broker 2 without 3: create", create(new_topic("new", 1, 2)), 2),
     start(3, "again", broker_rack="far"),
@@ -85,6 +142,12 @@ STEPS: tuple[Step, ...] = (
     written("led by 2", "lead-2", 2, 0),
     kill(2, "2, which leads"),
     written("after 2 was killed", "lead-2", 3, 0),
+    ask("fetch with the epoch before", of_id("lead-2", {0: 0}, current_leader_epoch=0), 3),
+    ask(
+        "fetch from a follower with the epoch before",
+        of_id("lead-2", {0: 0}, current_leader_epoch=0),
+        1,
+    ),
     written("after 2 was killed", "two-2", 1, 0),
     start(2, "after its kill", broker_rack="near"),
     ask("create what 2 leads again", create(assigned("again-2", (2, 3), (2, 1)))),
@@ -117,7 +180,7 @@ STEPS: tuple[Step, ...] = (
     written("in the end", "lead-1", 3, 0),
     ask("create what 3 leads in the end", create(assigned("end", (3, 1, 2), (1, 3, 2))), 3),
     *(ask(f"end of epoch {epoch} of lead-1", epoch_end("lead-1", epoch), 3) for epoch in range(8)),
-    ask("all of lead-1", fetch("lead-1", {0: 0}), 3),
+    ask("all of lead-1", of_id("lead-1", {0: 0}), 3),
     *(
         Step(
             name=f"three brokers: files of {topic}-{number}",
