@@ -116,7 +116,7 @@ class Broker:
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, self.broker_id)
         await set_strays_aside(registry, logs)
-        control = self.control = ControlPlane(registry)
+        control = self.control = ControlPlane(self.broker_id, registry)
         replicas = self.replicas = ReplicaManager(
             self.broker_id,
             logs,

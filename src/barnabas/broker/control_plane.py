@@ -1,11 +1,12 @@
 """Whom this broker obeys: the controller with the largest epoch it has heard of, speaking to the broker it is now.
 
-    request broker epoch < our own          it was meant for this broker before it restarted     STALE_BROKER_EPOCH
+    request broker epoch < our own, or none it was meant for this broker before it restarted     STALE_BROKER_EPOCH
     request controller epoch < the largest  a deposed controller, or one of its late requests    STALE_CONTROLLER_EPOCH
     any other epoch the registry denies     nobody who was ever elected                          STALE_CONTROLLER_EPOCH
 
-Kafka believes any epoch that is not smaller, so that one stray request, from whoever can connect, makes a broker deaf
-to its real controller. Here an epoch that is new to the broker is looked up in the registry once.
+Kafka believes any epoch that is not smaller and any request that has none, so that one stray request, from whoever can
+connect, makes a broker deaf to its real controller. Here an epoch that is new to the broker is looked up in the
+registry once.
 
 LeaderAndIsr, UpdateMetadata and StopReplica are carried out one at a time, whoever sends them: two controllers may
 speak at once for a moment, and the later epoch must find the work of the earlier one whole.
@@ -29,8 +30,11 @@ logger = logging.getLogger("barnabas.control")
 class ControlPlane:
     """The epochs this broker has seen, and the one lock of what the controller asks for."""
 
-    def __init__(self, registry: RegistryClient | None = None) -> None:
+    def __init__(
+        self, broker_id: BrokerId = NO_LEADER, registry: RegistryClient | None = None
+    ) -> None:
         """Without a registry whoever speaks is believed."""
+        self.broker_id = broker_id
         self.registry = registry
         self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
         """Of our registration; set anew with every one."""
@@ -40,9 +44,12 @@ class ControlPlane:
         """and whose it is."""
         self.lock = asyncio.Lock()
 
-    def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
-        """STALE_BROKER_EPOCH for what was sent to a former life of this broker; an epoch of -1 is never refused."""
-        if broker_epoch == UNKNOWN_BROKER_EPOCH or broker_epoch >= self.broker_epoch:
+    async def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
+        """STALE_BROKER_EPOCH for what was sent to a former life of this broker. A larger epoch is the next life, of
+        which the controller may hear before we do; the registry knows it by then."""
+        if broker_epoch == self.broker_epoch:
+            return ErrorCode.NONE
+        if broker_epoch > self.broker_epoch and await self.is_registered(broker_epoch):
             return ErrorCode.NONE
         logger.info(
             "refused request=%s controller=%d broker_epoch=%d own_broker_epoch=%d",
@@ -52,6 +59,16 @@ class ControlPlane:
             self.broker_epoch,
         )
         return ErrorCode.STALE_BROKER_EPOCH
+
+    async def is_registered(self, broker_epoch: int) -> bool:
+        if self.registry is None:
+            return True
+        try:
+            found = await self.registry.exists(znodes.broker_path(self.broker_id))
+        except RegistryError as error:
+            logger.warning("cannot look up our registration error=%s", error)
+            return False
+        return found is not None and found.czxid == broker_epoch
 
     async def recognises(self, request: str, controller_id: int, epoch: int) -> bool:
         """Whether this broker was elected with this epoch, or is out of date, which `controller_error` tells. Ask

@@ -20,6 +20,7 @@ from uuid import UUID
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import (
     NO_EPOCH,
     NO_LEADER,
@@ -216,6 +217,10 @@ class ReplicaManager:
     def judge(self, change: Change) -> tuple[ErrorCode, bool]:
         """The answer for this partition so far, and whether there is anything to be done."""
         tp, topic_id, state = change
+        if what_is_wrong_with(tp.topic) or tp.partition < 0:
+            # It would become the name of a directory.
+            logger.error("not a partition name=%r", str(tp))
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, False
         partition = self.partitions.get(tp)
         epoch = NO_EPOCH
         if tp in self.offline or (partition is not None and partition.is_offline):

@@ -208,7 +208,7 @@ async def test_a_request_to_a_former_life_of_this_broker_changes_nothing(nodes: 
         (49, ErrorCode.STALE_BROKER_EPOCH),
         (50, ErrorCode.NONE),
         (51, ErrorCode.NONE),
-        (-1, ErrorCode.NONE),
+        (-1, ErrorCode.STALE_BROKER_EPOCH),
     ):
         response = await node.update_metadata(
             UpdateMetadataRequest(controller_id=1, controller_epoch=9, broker_epoch=epoch)

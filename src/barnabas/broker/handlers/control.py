@@ -44,7 +44,7 @@ async def leader_and_isr(
     who = ("LeaderAndIsr", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := control.broker_error(*who, request.broker_epoch):
+    if error := await control.broker_error(*who, request.broker_epoch):
         return refused(topics, version, error)
     if not await control.recognises(*who, request.controller_epoch):
         return refused(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -115,7 +115,7 @@ async def update_metadata(
     who = ("UpdateMetadata", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := control.broker_error(*who, request.broker_epoch):
+    if error := await control.broker_error(*who, request.broker_epoch):
         return UpdateMetadataResponse(error_code=error)
     if not await control.recognises(*who, request.controller_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -138,7 +138,7 @@ async def stop_replica(
     who = ("StopReplica", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := control.broker_error(*who, request.broker_epoch):
+    if error := await control.broker_error(*who, request.broker_epoch):
         return StopReplicaResponse(error_code=error)
     if not await control.recognises(*who, request.controller_epoch):
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
