@@ -141,6 +141,12 @@ class FetchSession:
                 entry.forget()
                 self.awake[entry] = None
 
+    def mention(self, topic: str, topic_id: UUID, index: int) -> None:
+        """To be looked at with the next answer, without hastening it."""
+        entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
+        if entry is not None:
+            self.awake[entry] = None
+
     def served(self, entries: Iterable[FetchEntry]) -> None:
         """Who got data goes to the back, so that a full response does not starve the rest."""
         for entry in entries:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
@@ -26,6 +27,10 @@ class Contact(Protocol):
     are not named in it, and yet it tells that the follower still holds all of them."""
 
     last_fetch_ms: float
+
+    def mention(self, topic: str, topic_id: UUID, index: int) -> None:
+        """There is something to tell of this partition, when next there is an answer."""
+        ...
 
 
 class FollowerState:

@@ -398,6 +398,12 @@ class Partition:
         if self.end_watchers:
             self.notify_end()
 
+    def mention_to_followers(self) -> None:
+        """They follow the high watermark, too; it can wait until there is more to say to them."""
+        for follower in self.followers.values():
+            if follower.contact is not None:
+                follower.contact.mention(self.topic, self.topic_id, self.index)
+
     def advance_high_watermark(self) -> None:
         """Alone, the leader's own end is what everybody holds."""
         log = self.log
@@ -407,6 +413,7 @@ class Partition:
                 end = self.replicated_end()
                 if end <= log.watermark:
                     return
+                self.mention_to_followers()
             log.watermark = end
             if self.promises:
                 self.keep_promises()
@@ -433,6 +440,7 @@ class Partition:
             log = self.log
             if self.followers:
                 up_to = min(up_to, self.replicated_end())
+                self.mention_to_followers()
             if log.high_watermark < up_to:
                 log.high_watermark = up_to
                 self.keep_promises()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,9 @@ LAG_MS = 100.0
 @dataclass
 class Conversation:
     last_fetch_ms: float
+
+    def mention(self, topic: str, topic_id: UUID, index: int) -> None:
+        """Nobody listens."""
 
 
 def follower(end: int, *, caught_up_ms: float = 0.0) -> FollowerState:

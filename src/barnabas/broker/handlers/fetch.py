@@ -72,8 +72,6 @@ class Look(NamedTuple):
     """There is a batch, but what is left of the limits does not hold it."""
     is_older: bool = False
     """The batches come from a closed segment."""
-    is_outside: bool = False
-    """It is for a follower that is not in sync: whether it may be is looked at with every fetch."""
 
 
 def handle(
@@ -171,7 +169,10 @@ class Fetch:
                     entry = FetchEntry(known, topic_id, wanted.partition)
                 else:
                     entry.forget()
-                entry.watches_end = self.replica_id >= 0
+                if self.replica_id >= 0:
+                    entry.watches_end = True
+                    # It may have set the last answer aside: cut its log, or been told to follow anew.
+                    entry.sent_high_watermark = entry.sent_log_start_offset = -1
                 entry.current_leader_epoch = wanted.current_leader_epoch
                 entry.fetch_offset = wanted.fetch_offset
                 entry.last_fetched_epoch = wanted.last_fetched_epoch
@@ -302,8 +303,7 @@ class Fetch:
             () if self.request.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
-        is_outside = from_follower and self.replica_id not in partition.isr
-        return Look(entry, data, partition, is_held_back, is_older, is_outside)
+        return Look(entry, data, partition, is_held_back, is_older)
 
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:
