@@ -17,6 +17,7 @@ import pytest
 
 from barnabas.broker.broker import Broker
 from barnabas.config import BrokerConfig
+from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
 from barnabas.wire.codec import decode
 from barnabas.wire.headers import decode_response_header
@@ -81,6 +82,12 @@ class Machine:
         log = self.broker.logs.get(TopicPartition(TOPIC, partition))
         assert log is not None
         return log.recovery_point
+
+    async def deletion_is_complete(self) -> None:
+        """The controller removes the marker last; a client is answered long before."""
+        async with asyncio.timeout(20):
+            while self.registry.tree.find(znodes.delete_topic_path(TOPIC)) is not None:
+                await asyncio.sleep(0.005)
 
     async def values(self) -> Acknowledged:
         return await asyncio.to_thread(read_all, self.address)
@@ -216,6 +223,7 @@ async def test_a_topic_whose_deletion_the_disk_forgot_does_not_come_back() -> No
     async with machine(log_flush_interval_messages="1") as stand:
         for life in range(3):
             await asyncio.to_thread(produce_and_delete, stand.address)
+            await stand.deletion_is_complete()
             if life == 1:  # the name is taken again before the crash; otherwise only after it
                 await asyncio.to_thread(create_topic, stand.address)
             await stand.lose_power(None)
@@ -231,3 +239,14 @@ def produce_and_delete(address: tuple[str, int]) -> None:
         for partition in range(PARTITIONS):
             assert client.produce(TOPIC, partition, b"of the old topic").base_offset == 0
         assert client.delete_topic(TOPIC) == 0
+
+
+async def test_a_deletion_that_the_power_interrupted_is_finished() -> None:
+    """At whatever step it stood; the next topic of that name begins with nothing."""
+    async with machine(log_flush_interval_messages="1") as stand:
+        for _ in range(5):
+            await asyncio.to_thread(produce_and_delete, stand.address)
+            await stand.lose_power(None)
+            await stand.deletion_is_complete()
+            await asyncio.to_thread(create_topic, stand.address)
+            assert await stand.values() == {}
