@@ -1,0 +1,136 @@
+"""Kafka's own tools, of 3.9 and of 4, against three brokers of ours around a real ZooKeeper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from barnabas.spark.java import Java
+from interop.harness.jars import Jars
+from interop.harness.member import start_together
+from interop.harness.ours import OurBroker
+from interop.harness.tools import RELEASES, Outcome, Tools
+from interop.harness.zookeeper import ZooKeeper
+from tests.broker_process import eventually
+
+NUMBERS = count()
+IDS = (1, 2, 3)
+ON_THREE = ("--partitions", "3", "--replication-factor", "3")
+GOES_SECONDS = 30.0
+
+
+class OurCluster:
+    def __init__(self, brokers: list[OurBroker]) -> None:
+        self.brokers = {broker.broker_id: broker for broker in brokers}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Iterator[OurCluster]:
+    directory = tmp_path_factory.mktemp("ours-three")
+    brokers = [
+        OurBroker(
+            number,
+            directory / str(number),
+            zookeeper_connect=f"{zookeeper.address}/{directory.name}",
+            settings={"zookeeper.session.timeout.ms": "6000"},
+        )
+        for number in IDS
+    ]
+    start_together(brokers)
+    try:
+        yield OurCluster(brokers)
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def of_release(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    java: Java,
+    kafka_jars: Jars,
+    cluster: OurCluster,
+) -> Tools:
+    scratch = tmp_path_factory.mktemp("tools-three")
+    found = Tools(release=request.param, java=java, jars=kafka_jars, scratch=scratch)
+    found.lay_classes_ready(cluster.bootstrap_servers)
+    return found
+
+
+def topics(tools: Tools, cluster: OurCluster, *arguments: str) -> Outcome:
+    where = ("--bootstrap-server", cluster.bootstrap_servers)
+    return tools.succeed("kafka-topics", *where, *arguments)
+
+
+def described(outcome: Outcome) -> dict[int, dict[str, str]]:
+    """By partition, what the tool says of it."""
+    rows = [
+        dict(field.split(": ", 1) for field in line.strip().split("\t") if ": " in field)
+        for line in outcome.lines
+        if "Partition: " in line
+    ]
+    return {int(row["Partition"]): row for row in rows}
+
+
+def test_kafka_topics_creates_and_describes_three_copies(
+    of_release: Tools, cluster: OurCluster
+) -> None:
+    name = f"copied-{next(NUMBERS)}"
+    made = topics(of_release, cluster, "--create", "--topic", name, *ON_THREE)
+    assert made.lines == [f"Created topic {name}."]
+    told = topics(of_release, cluster, "--describe", "--topic", name)
+    assert "PartitionCount: 3\tReplicationFactor: 3" in told.lines[0]
+    partitions = described(told)
+    assert {row["Leader"] for row in partitions.values()} == {"1", "2", "3"}
+    for row in partitions.values():
+        assert row["Replicas"] == row["Isr"]
+        assert row["Replicas"].startswith(row["Leader"])
+        assert sorted(row["Replicas"].split(",")) == ["1", "2", "3"]
+
+
+def test_kafka_topics_takes_an_assignment(of_release: Tools, cluster: OurCluster) -> None:
+    name = f"assigned-{next(NUMBERS)}"
+    topics(of_release, cluster, "--create", "--topic", name, "--replica-assignment", "3:1,2:3")
+    told = described(topics(of_release, cluster, "--describe", "--topic", name))
+    assert [row["Replicas"] for row in told.values()] == ["3,1", "2,3"]
+    assert [row["Leader"] for row in told.values()] == ["3", "2"]
+
+
+def test_kafka_topics_finds_what_misses_a_copy_and_no_longer_when_it_is_back(
+    of_release: Tools, cluster: OurCluster
+) -> None:
+    name = f"missing-{next(NUMBERS)}"
+    topics(of_release, cluster, "--create", "--topic", name, "--replica-assignment", "1:3,3:2,2:1")
+    trouble = ("--describe", "--topic", name, "--under-replicated-partitions")
+    assert topics(of_release, cluster, *trouble).stdout == ""
+    cluster.brokers[3].stop()
+    try:
+        missing = described(topics(of_release, cluster, *trouble))
+        assert {number: row["Isr"] for number, row in missing.items()} == {0: "1", 1: "2"}
+        assert {number: row["Leader"] for number, row in missing.items()} == {0: "1", 1: "2"}
+    finally:
+        start_together([cluster.brokers[3]], already=[cluster.brokers[1], cluster.brokers[2]])
+    eventually(
+        lambda: topics(of_release, cluster, *trouble).stdout == "",
+        "everything has its copies again",
+        GOES_SECONDS,
+    )
+
+
+def test_kafka_broker_api_versions_hears_of_all_three(
+    of_release: Tools, cluster: OurCluster
+) -> None:
+    where = ("--bootstrap-server", cluster.bootstrap_servers)
+    told = of_release.succeed("kafka-broker-api-versions", *where).stdout
+    found = re.findall(r"^127\.0\.0\.1:(\d+) \(id: (\d) rack: null", told, re.MULTILINE)
+    ports = {int(number): int(port) for port, number in found}
+    assert ports == {number: broker.port for number, broker in cluster.brokers.items()}
+    assert "ERROR" not in told
