@@ -167,7 +167,7 @@ class Node:
         self.listeners = Listeners(
             self.network, connection_limits(self.config), Router(self.parts).serve
         )
-        _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", self.port)
+        _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
         self.replicas.start()
 
