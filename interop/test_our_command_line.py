@@ -1,0 +1,34 @@
+"""Our command line against three brokers of the real Kafka: it shows there what Kafka's protocol tells."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from interop.harness.kafka import KafkaCluster
+from tests.broker_process import run
+
+
+def document(cluster: KafkaCluster, *arguments: str) -> dict[str, Any]:
+    ended = run(*arguments, "-b", cluster.bootstrap_servers, "-o", "json")
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def test_brokers_controller_and_topics_of_kafka_are_shown(kafka_cluster: KafkaCluster) -> None:
+    created = document(
+        kafka_cluster,
+        *("topics", "create", "shown", "--partitions", "3", "--replication-factor", "3"),
+    )
+    assert created["created"] is True
+    brokers = document(kafka_cluster, "brokers", "list")
+    assert len(brokers["brokers"]) == 3
+    assert all(row["alive"] for row in brokers["brokers"])
+    controller = document(kafka_cluster, "controller", "show")
+    assert controller["controller"] == brokers["controller"]
+    assert controller["controller"] in {row["broker"] for row in brokers["brokers"]}
+    assert controller["epoch"] is None  # Kafka's protocol does not tell
+    (topic,) = document(kafka_cluster, "topics", "describe", "shown")["topics"]
+    assert len(topic["partition_list"]) == 3
+    assert all(partition["trouble"] is None for partition in topic["partition_list"])
