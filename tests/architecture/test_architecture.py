@@ -45,6 +45,7 @@ DRIVEN = (
     "broker/handlers/control.py",
     "broker/handlers/controller.py",
     "broker/handlers/coordinators.py",
+    "broker/handlers/delete_records.py",
     "broker/handlers/fetch.py",
     "broker/handlers/metadata.py",
     "broker/handlers/produce.py",

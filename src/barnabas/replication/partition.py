@@ -84,6 +84,7 @@ class Partition:
         "promises",
         "replicas",
         "replication_factor",
+        "start_watchers",
         "topic",
         "topic_id",
         "watchers",
@@ -123,6 +124,7 @@ class Partition:
         self.flush_next: asyncio.Future[None] | None = None
         self.watchers: dict[Watcher, None] = {}
         self.end_watchers: dict[Watcher, None] = {}
+        self.start_watchers: dict[Watcher, None] = {}
         self.promises: list[tuple[int, asyncio.Future[None]]] = []
 
     def __str__(self) -> str:
@@ -265,6 +267,7 @@ class Partition:
         """A follower asked for `offset`: the high watermark may move, and it may be time for it to join the ISR."""
         follower = self.followers[replica]
         before = follower.log_end_offset
+        has_begun_later = follower.log_start_offset != log_start_offset
         follower.fetched(
             offset,
             log_start_offset,
@@ -276,6 +279,8 @@ class Partition:
             self.consider_expanding(replica, follower)
         if offset != before:
             self.advance_high_watermark()
+        if has_begun_later and self.start_watchers:
+            self.notify_start()
 
     def consider_expanding(self, replica: BrokerId, follower: FollowerState) -> None:
         ready = in_sync.may_join(
@@ -484,6 +489,7 @@ class Partition:
                 future.set_exception(ApiError(code))
         self.notify()
         self.notify_end()
+        self.notify_start()
 
     def notify(self) -> None:
         watchers, self.watchers = self.watchers, {}
@@ -492,6 +498,11 @@ class Partition:
 
     def notify_end(self) -> None:
         watchers, self.end_watchers = self.end_watchers, {}
+        for watcher in watchers:
+            watcher()
+
+    def notify_start(self) -> None:
+        watchers, self.start_watchers = self.start_watchers, {}
         for watcher in watchers:
             watcher()
 

@@ -8,17 +8,33 @@ from dataclasses import replace
 
 import pytest
 
+from barnabas.broker.handlers import delete_records
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication.fetcher import FetcherManager
+from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.messages.offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaTopicState,
 )
-from tests.unit.replication.nodes import TOPIC, Node, Nodes, agreed, eventually
+from tests.unit.replication.nodes import (
+    NO_CONNECTION,
+    TOPIC,
+    Node,
+    Nodes,
+    agreed,
+    eventually,
+)
 from tests.unit.storage.builders import contents
 
 
@@ -317,3 +333,53 @@ async def test_a_stopped_replica_keeps_its_place_and_copies_nothing(two: Nodes) 
     two[1].append(b"one")
     await two.lead(1, epoch=1)
     await copied(two)
+
+
+# ---- deleting records
+
+
+def delete_before(offset: int, timeout_ms: int) -> DeleteRecordsRequest:
+    wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsTopic(name=TOPIC, partitions=(wanted,))
+    return DeleteRecordsRequest(topics=(topic,), timeout_ms=timeout_ms)
+
+
+async def deleted(node: Node, request: DeleteRecordsRequest) -> DeleteRecordsPartitionResult:
+    header = RequestHeader(21, 2, 0)
+    answer = delete_records.handle(node.parts, request, header, NO_CONNECTION)
+    response = answer if isinstance(answer, DeleteRecordsResponse) else await answer
+    return response.topics[0].partitions[0]
+
+
+async def test_records_are_deleted_when_they_are_on_every_living_replica(two: Nodes) -> None:
+    await two.lead(1)
+    for _ in range(3):
+        two[1].append(b"x")
+    await eventually(lambda: two[2].partition().log.high_watermark == 3)
+    result = await deleted(two[1], delete_before(2, 10_000))
+    assert (result.error_code, result.low_watermark) == (0, 2)
+    assert two[2].partition().log.log_start_offset == 2
+
+
+async def test_who_waits_in_vain_for_records_to_be_deleted_is_told_so(two: Nodes) -> None:
+    await two.lead(1)
+    two[1].append(b"x")
+    await eventually(lambda: two[1].partition().log.high_watermark == 1)
+    await two[2].replicas.stop()
+    result = await deleted(two[1], delete_before(-1, 20))
+    assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert two[1].partition().log.log_start_offset == 1
+    await two.tell_brokers(1)
+    result = await deleted(two[1], delete_before(-1, 20))
+    assert (result.error_code, result.low_watermark) == (0, 1), "the dead are not waited for"
+
+
+async def test_who_waits_for_records_to_be_deleted_hears_of_another_leader(two: Nodes) -> None:
+    await two.lead(1)
+    two[1].append(b"x")
+    await eventually(lambda: two[1].partition().log.high_watermark == 1)
+    await two[2].replicas.stop()
+    waiting = asyncio.create_task(deleted(two[1], delete_before(-1, 10_000)))
+    await eventually(lambda: bool(two[1].partition().start_watchers))
+    await two.lead(2, epoch=1, to=(1,))
+    assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,11 +1,10 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a log begins, ends, and what lies at a time or an epoch."""
+"""ListOffsets, OffsetForLeaderEpoch: where a log begins, ends, and what lies at a time or an epoch."""
 
 from __future__ import annotations
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
-from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_EPOCH, NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.wire.headers import RequestHeader
@@ -15,10 +14,6 @@ from barnabas.wire.messages.offsets import (
     LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
     EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -31,7 +26,6 @@ from barnabas.wire.messages.offsets import (
     OffsetForLeaderTopicResult,
 )
 
-UP_TO_HIGH_WATERMARK = -1
 OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
@@ -178,53 +172,3 @@ def offset_for_leader_epoch(
             for topic in request.topics
         )
     )
-
-
-def delete_records(
-    parts: BrokerParts, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
-) -> DeleteRecordsResponse:
-    def one(name: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
-        try:
-            low_watermark = delete_before(parts.replicas.find(name, index), offset)
-        except ApiError as error:
-            return DeleteRecordsPartitionResult(partition_index=index, error_code=error.code)
-        except StorageError as error:
-            parts.replicas.fail(parts.replicas.find(name, index), error)
-            return DeleteRecordsPartitionResult(
-                partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
-            )
-        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
-
-    return DeleteRecordsResponse(
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    one(topic.name, wanted.partition_index, wanted.offset)
-                    for wanted in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )
-
-
-def delete_before(partition: Partition, offset: int) -> int:
-    """Move the log's start up; the low watermark is the leader's own while there is one replica."""
-    partition.require_leader(-1)
-    if partition.topic in INTERNAL_TOPICS:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the cluster's own")
-    log = partition.log
-    if "delete" not in log.config.cleanup_policy:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {partition.topic} is not delete"
-        )
-    target = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
-    if target < 0 or target > log.high_watermark:
-        raise ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{offset} is not within 0 and the high watermark {log.high_watermark}",
-        )
-    log.advance_log_start(target)
-    partition.notify()
-    return log.log_start_offset

@@ -1,0 +1,128 @@
+"""DeleteRecords: a log begins later from now on, answered when it does so on every living replica."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import NamedTuple
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.metadata.cache import INTERNAL_TOPICS
+from barnabas.replication.partition import Partition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offsets import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+UP_TO_HIGH_WATERMARK = -1
+
+Results = list[list[DeleteRecordsPartitionResult]]
+
+
+class Wait(NamedTuple):
+    """For the followers of one partition, and where its result stands in the answer."""
+
+    partition: Partition
+    offset: int
+    topic: int
+    position: int
+
+
+def handle(
+    parts: BrokerParts, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    waits: list[Wait] = []
+    results: Results = []
+    for topic in request.topics:
+        done: list[DeleteRecordsPartitionResult] = []
+        results.append(done)
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            try:
+                partition = parts.replicas.find(topic.name, index)
+                offset = delete_before(partition, wanted.offset)
+            except ApiError as error:
+                done.append(DeleteRecordsPartitionResult(index, error_code=error.code))
+                continue
+            except StorageError as error:
+                parts.replicas.fail(parts.replicas.find(topic.name, index), error)
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+                done.append(DeleteRecordsPartitionResult(index, error_code=code))
+                continue
+            low_watermark = partition.low_watermark()
+            if low_watermark < offset:
+                waits.append(Wait(partition, offset, len(results) - 1, len(done)))
+            done.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
+    if waits:
+        return finish(request, results, waits)
+    return response(request, results)
+
+
+def delete_before(partition: Partition, offset: int) -> int:
+    """Move the log's start up; the offset that was meant."""
+    partition.require_leader(-1)
+    if partition.topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the cluster's own")
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {partition.topic} is not delete"
+        )
+    target = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+    if target < 0 or target > log.high_watermark:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{offset} is not within 0 and the high watermark {log.high_watermark}",
+        )
+    log.advance_log_start(target)
+    partition.mention_to_followers()
+    partition.notify()
+    return target
+
+
+async def finish(
+    request: DeleteRecordsRequest, results: Results, waits: list[Wait]
+) -> DeleteRecordsResponse:
+    """Wait for the followers; what the leader has deleted stays deleted, whatever the answer."""
+    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    for wait in waits:
+        before = results[wait.topic][wait.position]
+        try:
+            async with asyncio.timeout_at(deadline):
+                low_watermark = await reached(wait.partition, wait.offset)
+            after = before._replace(low_watermark=low_watermark)
+        except TimeoutError:
+            after = before._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
+        except ApiError as error:
+            after = before._replace(error_code=error.code, low_watermark=-1)
+        results[wait.topic][wait.position] = after
+    return response(request, results)
+
+
+async def reached(partition: Partition, offset: int) -> int:
+    """The low watermark, when it is at `offset`; ApiError if the partition is ours no longer."""
+    while True:
+        partition.require_leader(-1)
+        low_watermark = partition.low_watermark()
+        if low_watermark >= offset:
+            return low_watermark
+        moved = asyncio.Event()
+        partition.start_watchers[moved.set] = None
+        try:
+            await moved.wait()
+        finally:
+            partition.start_watchers.pop(moved.set, None)
+
+
+def response(request: DeleteRecordsRequest, results: Results) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=tuple(
+            DeleteRecordsTopicResult(name=topic.name, partitions=tuple(done))
+            for topic, done in zip(request.topics, results, strict=True)
+        )
+    )
