@@ -99,6 +99,11 @@ class Observer:
 
         return self.run(get())
 
+    def stat(self, path: str) -> ZnodeStat:
+        found = self.run(self.session.exists(path))
+        assert found is not None, path
+        return found
+
     def controller(self) -> BrokerId | None:
         data = self.get(znodes.CONTROLLER)
         return None if data is None else znodes.decode_controller(data)

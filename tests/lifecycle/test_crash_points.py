@@ -14,7 +14,8 @@ from tests.lifecycle.crash import Row, Watched
 from tests.lifecycle.scenarios import SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
 
-LANES = {"embedded": 1, "zookeeper": 3}
+LANES = {"embedded": 2, "zookeeper": 3}
+"""Clusters side by side: most of the time they wait for a session to time out."""
 COUNTED = "counted"
 Labels = list[tuple[Kind, str]]
 
