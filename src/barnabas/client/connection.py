@@ -96,9 +96,13 @@ class BrokerConnection:
                 if self.end - start < wanted:
                     self.make_room(start, wanted)
                     return
-                # A copy: records in an answer stay valid when the next one arrives.
-                frame = memoryview(bytes(self.data[start + SIZE_BYTES : start + wanted]))
-                start += wanted
+                # Records in an answer stay valid when the next one arrives: it is a copy, or the buffer itself.
+                frame = memoryview(self.data)[start + SIZE_BYTES : start + wanted]
+                if wanted == len(self.data):
+                    self.data, self.end = bytearray(BUFFER_BYTES), 0
+                else:
+                    frame = memoryview(bytes(frame))
+                    start += wanted
                 self.answered(frame)
         except RemoteWireError as error:
             self.close(str(error))
