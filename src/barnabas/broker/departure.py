@@ -1,12 +1,11 @@
 """A broker that leaves on purpose asks for it first: others take over what it leads while it still serves.
 
-The controller is asked so many times, with a pause in between, until it says that nothing is left that somebody else
-could lead. Then, or after the last attempt, the broker goes. One that is alone has nobody to hand over to.
+The controller is asked so many times, with a pause in between, until it says that nothing is left that somebody who is
+still there could lead. Then, or after the last attempt, the broker goes. One that is alone has nobody to hand over to.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from barnabas.broker.parts import BrokerParts
@@ -16,6 +15,7 @@ from barnabas.model import BrokerId
 from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
+    RemainingPartition,
 )
 
 logger = logging.getLogger("barnabas.broker")
@@ -40,12 +40,19 @@ async def leave_in_peace(parts: BrokerParts, broker_id: BrokerId) -> None:
             logger.info("still leading partitions=%d", left)
         except (OSError, TimeoutError, WireError) as error:
             logger.info("cannot ask the controller to leave error=%s", error)
-        await asyncio.sleep(BETWEEN_SECONDS if attempt < FIRST_ATTEMPTS else backoff_s)
+        pause_s = BETWEEN_SECONDS if attempt < FIRST_ATTEMPTS else backoff_s
+        await somebody_else_left(parts, pause_s)
     logger.warning("leaving without having handed over all partitions")
 
 
+async def somebody_else_left(parts: BrokerParts, timeout_s: float) -> None:
+    """Or the time is over."""
+    there = frozenset(parts.metadata.brokers)
+    await parts.metadata.wait_until(lambda: parts.metadata.brokers.keys() != there, timeout_s)
+
+
 async def ask(parts: BrokerParts, broker_id: BrokerId) -> int:
-    """How many partitions we still lead that others could."""
+    """How many partitions we still lead that others, who are there, have a replica of."""
     endpoint = parts.metadata.endpoint_of(
         parts.metadata.controller_id, parts.config.inter_broker_listener
     )
@@ -69,4 +76,13 @@ async def ask(parts: BrokerParts, broker_id: BrokerId) -> int:
         connection.close()
     if response.error_code:
         raise ConnectionError(ErrorCode(response.error_code).name)
-    return len(response.remaining_partitions)
+    others = parts.metadata.brokers.keys() - {broker_id}
+    return sum(
+        not others.isdisjoint(replicas_of(parts, each)) for each in response.remaining_partitions
+    )
+
+
+def replicas_of(parts: BrokerParts, partition: RemainingPartition) -> tuple[BrokerId, ...]:
+    topic = parts.metadata.topics.get(partition.topic_name)
+    state = topic.partitions.get(partition.partition_index) if topic is not None else None
+    return state.replicas if state is not None else ()

@@ -17,7 +17,12 @@ from typing import assert_never
 from barnabas.controller import partition_machine, replica_machine
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import ControllerContext
-from barnabas.controller.decision import PartitionOutcome, ReplicaOutcome, SendUpdateMetadata
+from barnabas.controller.decision import (
+    FailureReason,
+    PartitionOutcome,
+    ReplicaOutcome,
+    SendUpdateMetadata,
+)
 from barnabas.controller.elections import Strategy
 from barnabas.controller.history import History, StateChangeLog
 from barnabas.controller.plans import Registration
@@ -47,6 +52,7 @@ logger = logging.getLogger("barnabas.controller")
 
 UNCLEAN = "unclean.leader.election.enable"
 FAILURES_LOGGED_MAX = 20
+NOBODY_CAN_LEAD = (FailureReason.NO_LIVE_REPLICA, FailureReason.NO_ELIGIBLE_LEADER)
 
 
 class Execution:
@@ -166,9 +172,11 @@ class Execution:
         changes += self.history.failed(outcome.failures)
         self.log.record(changes)
         for failure in outcome.failures[:FAILURES_LOGGED_MAX]:
-            logger.warning("not moved %s cause=%s", failure, failure.cause)
+            # That nobody can lead is how things are, and told to whoever asks for the topic; the rest is trouble.
+            level = logging.INFO if failure.reason in NOBODY_CAN_LEAD else logging.WARNING
+            logger.log(level, "not moved %s cause=%s", failure, failure.cause)
         if len(outcome.failures) > FAILURES_LOGGED_MAX:
-            logger.warning("not moved, all told: %d", len(outcome.failures))
+            logger.info("not moved, all told: %d", len(outcome.failures))
         if outcome.moved:
             raise ControllerMoved(znodes.TOPICS, "a state was written by a newer controller")
 
