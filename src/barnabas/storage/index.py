@@ -31,20 +31,27 @@ SEARCH_BLOCK = 256  # entries read at once when so few are left to search
 first_field = itemgetter(0)
 
 
+# Shared by all indexes without an entry, of which there are thousands: who has one to add makes arrays of its own.
+NO_INTS = array("i")
+NO_LONGS = array("q")
+
+
 class OffsetEntries:
     """The offset index of a segment that is still written."""
 
     __slots__ = ("offsets", "positions")
 
     def __init__(self) -> None:
-        self.offsets = array("i")
-        self.positions = array("i")
+        self.offsets = NO_INTS
+        self.positions = NO_INTS
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def append(self, offset: int, position: int) -> None:
         """`offset` is relative to the segment's base and larger than any before."""
+        if self.offsets is NO_INTS:
+            self.offsets, self.positions = array("i"), array("i")
         self.offsets.append(offset)
         self.positions.append(position)
 
@@ -84,8 +91,8 @@ class TimeEntries:
     __slots__ = ("offsets", "timestamps")
 
     def __init__(self) -> None:
-        self.timestamps = array("q")
-        self.offsets = array("i")
+        self.timestamps = NO_LONGS
+        self.offsets = NO_INTS
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -94,6 +101,9 @@ class TimeEntries:
         """Only a timestamp beyond the last one says anything new."""
         timestamps = self.timestamps
         if timestamp > (timestamps[-1] if timestamps else NO_TIMESTAMP):
+            if timestamps is NO_LONGS:
+                timestamps = self.timestamps = array("q")
+                self.offsets = array("i")
             timestamps.append(timestamp)
             self.offsets.append(offset)
 
@@ -112,6 +122,7 @@ class TimeEntries:
     @classmethod
     def decode(cls, data: bytes) -> TimeEntries:
         entries = cls()
+        entries.timestamps, entries.offsets = array("q"), array("i")
         for timestamp, offset in TIME_ENTRY.iter_unpack(data):
             entries.timestamps.append(timestamp)
             entries.offsets.append(offset)
