@@ -130,12 +130,6 @@ class MetadataCache:
             found = self.shared[brokers] = tuple(map(BrokerId, brokers))
         return found
 
-    def set_brokers(self, brokers: list[Broker], controller_id: BrokerId) -> None:
-        self.brokers = {broker.id: broker for broker in brokers}
-        self.controller_id = controller_id
-        self.encoded.clear()
-        self.wake()
-
     def put_topic(self, topic: TopicState) -> None:
         before = self.topics.get(topic.name)
         if before is not None and before.topic_id != topic.topic_id:

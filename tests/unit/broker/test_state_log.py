@@ -123,7 +123,8 @@ async def published() -> AsyncIterator[Published]:
     }
     with ScriptedBroker(answers, node_id=1) as broker:
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=broker.port)
-        other.cache.set_brokers([Broker(id=ONE, endpoints=(endpoint,))], ONE)
+        other.cache.brokers[ONE] = Broker(id=ONE, endpoints=(endpoint,))
+        other.cache.controller_id = ONE
         yield other
 
 
