@@ -91,7 +91,10 @@ class Cluster:
             return None
         with registry.lock:
             node = registry.tree.find(CONTROLLER)
-            return None if node is None else decode_controller(node.data)
+            try:
+                return None if node is None else decode_controller(node.data)
+            except RegistryError:
+                return None  # somebody wrote over it, and that must not keep anybody from stopping
 
     def start(self) -> None:
         """Returns when every broker's metadata shows all brokers and a controller."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,25 +20,18 @@ REGISTRIES = ("embedded", "zookeeper")
 NewBrokers = Callable[[], Brokers]
 
 
-@pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServers]:
-    servers = ZooKeeperServers(tmp_path_factory.mktemp("zookeeper"))
-    servers.start()
-    yield servers
-    servers.stop()
-
-
 @pytest.fixture(params=REGISTRIES)
 def new_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> NewBrokers:
     """Makes clusters that know nothing of each other, not yet started."""
     numbers = itertools.count(1)
     if request.param == "embedded":
         return lambda: EmbeddedBrokers(tmp_path / f"cluster-{next(numbers)}")
-    servers: ZooKeeperServers = request.getfixturevalue("zookeeper")
+    servers: ZooKeeperServers = request.getfixturevalue("shared_zookeeper")
 
     def new() -> Brokers:
-        name = f"{tmp_path.name}-{next(numbers)}"
-        return ZooKeeperBrokers(tmp_path / name, f"{servers.connect_string}/{name}")
+        name = f"cluster-{next(numbers)}"
+        chroot = f"{servers.connect_string}/lifecycle-{tmp_path.name}-{name}"
+        return ZooKeeperBrokers(tmp_path / name, chroot)
 
     return new
 

@@ -17,6 +17,7 @@ from barnabas.world.ports import Create
 from tests.lifecycle.client import create, eventually, topics_of
 from tests.lifecycle.conftest import NewBrokers
 from tests.lifecycle.crash import CREATED, DEADLINE_S, Watched
+from tests.lifecycle.wire import read_exchanges
 
 FAR_TOO_LONG = "long-" * 60
 GOOD_STATE = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2,3]}'
@@ -283,3 +284,25 @@ def test_a_state_that_is_spoiled_under_way_costs_its_own_partition_alone(cluster
     cluster.brokers.restart([leader])
     wait_until_all_is_well(cluster, ("good", "spoiled", "sound"))
     assert cluster.controller() == controller
+
+
+def test_a_controller_nobody_can_make_out_is_reported_and_goes_on_governing(
+    cluster: Watched,
+) -> None:
+    controller = cluster.controller()
+    mend(cluster, znodes.CONTROLLER, b"{")
+    wait_for_complaint(cluster, znodes.CONTROLLER)
+    made = create(cluster.brokers.address(controller), "meanwhile", [[1, 2, 3]])
+    assert made == CREATED
+    cluster.observer.run(cluster.observer.session.delete(znodes.CONTROLLER))
+    wait_until_all_is_well(cluster, ("good", "meanwhile"))
+
+
+def test_a_controller_whose_znode_is_deleted_by_hand_is_replaced(cluster: Watched) -> None:
+    """As often as somebody does it; also by itself, which then has a new epoch."""
+    for epoch in (2, 3, 4):
+        cluster.observer.run(cluster.observer.session.delete(znodes.CONTROLLER))
+        wait_until_all_is_well(cluster, (f"good-{epoch}",))
+        assert cluster.observer.controller_epoch() == epoch
+    cluster.invariants.hear(read_exchanges(cluster.brokers.traces()), cluster.brokers.ports())
+    assert not cluster.invariants.broken

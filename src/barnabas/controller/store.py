@@ -57,6 +57,7 @@ BATCH_BYTES_MAX = (
 )  # ZooKeeper takes no packet above 1 MB, and a state may be longer than its estimate
 OP_OVERHEAD_BYTES = 64
 READS_AT_ONCE = 2000
+SOMEBODY = BrokerId(-1)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -92,10 +93,15 @@ class ControllerStore:
         if await self.registry.exists(znodes.CONTROLLER, watch) is None:
             return None
         try:
-            data, _ = await self.registry.get(znodes.CONTROLLER)
-            return znodes.decode_controller(data)
+            data, stat = await self.registry.get(znodes.CONTROLLER)
         except NoNode:
             return None
+        try:
+            return znodes.decode_controller(data)
+        except RegistryError as error:
+            # Whose node it is still says whether we are in charge; who else is, nobody can tell.
+            self.report("cannot understand who is in charge", error)
+            return self.broker_id if stat.ephemeral_owner == self.registry.id else SOMEBODY
 
     async def elect(self, now_ms: int) -> Won:
         """Become the controller, or ControllerMoved: somebody else was quicker."""
@@ -125,12 +131,11 @@ class ControllerStore:
     async def won_after_all(self, epoch: ControllerEpoch, version: int) -> Won:
         """The answer to our own successful transaction may have been lost with a connection."""
         try:
-            data, stat = await self.registry.get(znodes.CONTROLLER)
+            _, stat = await self.registry.get(znodes.CONTROLLER)
             now, _ = await self.read_epoch()
         except NoNode:
             raise ControllerMoved(znodes.CONTROLLER, "came and went") from None
-        ours = znodes.decode_controller(data) == self.broker_id
-        if ours and now == epoch and stat.ephemeral_owner == self.registry.id:
+        if now == epoch and stat.ephemeral_owner == self.registry.id:
             return Won(epoch=epoch, version=ZnodeVersion(version + 1))
         raise ControllerMoved(znodes.CONTROLLER, "another broker was quicker")
 
