@@ -29,6 +29,8 @@ with LocalCluster(brokers=3):
 print(ready - began, ready - imported)
 """
 LOCAL_CLUSTER_ROUNDS = 5
+PER_TOPIC = 250
+"""Partitions of each topic in a large cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +111,14 @@ def creation(found: Found, places: Trios, extent: Extent, sides: Sequence[str]) 
 
 
 def growth(found: Found, side: str, trio: Trio, extent: Extent) -> None:
-    """Topic after topic until there are many partitions; then who is in charge is killed, again and again."""
+    """Topics after topics until there are many partitions; then who is in charge is killed, again and again."""
     trio.start()
     empty_mb = {broker: trio.resident_mb(broker) for broker in IDS}
     took_s = 0.0
     there = 0
     for partitions in told_of(side, "partitions", extent.growth):
-        took_s += trio.create({f"grown-to-{partitions}": partitions - there})
+        parts = range(0, partitions - there, PER_TOPIC)
+        took_s += trio.create({f"grown-to-{partitions}-{one}": PER_TOPIC for one in parts})
         there = partitions
         note(found, side, {f"growth/{partitions}/s": took_s})
     trio.wait_until_whole()

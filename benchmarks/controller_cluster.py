@@ -1,8 +1,8 @@
 """Three brokers of one kind around a ZooKeeper: what is asked of them, and how it is seen that it was done.
 
 A topic is there when every broker tells its leaders; a controller is there when every broker names it. Both are asked
-of the brokers' metadata, a thousand partitions at a time, and what was seen once is not asked for again: looking must
-not cost more than what is looked at.
+of the brokers' metadata, some partitions at a time, and what was seen once is not asked for again: looking must not
+cost what is looked at.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ SETTINGS = {
 }
 # With memory for the znodes of 10,000 partitions of both, and compiled as a server that stays.
 ZOOKEEPER_OPTIONS = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xms256m", "-Xmx1g")
-ASKED_AT_ONCE = 1000
-POLL_S = 0.02
+ASKED_AT_ONCE = 250
+POLL_S = 0.05
 POLL_REGISTRY_S = 0.003
 PATIENCE_S = 300.0
 
@@ -219,7 +219,7 @@ def controller_in(znodes: Znodes, chroot: str) -> int | None:
 
 
 def portions(topics: Mapping[str, int]) -> Iterator[list[str]]:
-    """Names whose partitions are a thousand together, or one that has more."""
+    """Names whose partitions are not too many together, or one that has more."""
     portion: list[str] = []
     size = 0
     for name, count in topics.items():
