@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from barnabas.broker.connection import Connection
-from barnabas.errors import ErrorCode, NoNode, RegistryError
+from barnabas.errors import ErrorCode, MultiFailed, NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.world.ports import Check
 
 logger = logging.getLogger("barnabas.control")
+
+ANY_VERSION = -1
 
 
 class ControlPlane:
@@ -64,6 +68,7 @@ class ControlPlane:
         if self.registry is None:
             return True
         try:
+            await catch_up(self.registry)
             found = await self.registry.exists(znodes.broker_path(self.broker_id))
         except RegistryError as error:
             logger.warning("cannot look up our registration error=%s", error)
@@ -78,6 +83,7 @@ class ControlPlane:
         if epoch == self.controller_epoch and controller_id == self.controller_id:
             return True
         try:
+            await catch_up(self.registry)
             data, _ = await self.registry.get(znodes.CONTROLLER_EPOCH)
             elected = znodes.decode_controller_epoch(data)
             data, _ = await self.registry.get(znodes.CONTROLLER)
@@ -120,6 +126,17 @@ class ControlPlane:
             self.controller_epoch,
         )
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+async def catch_up(registry: RegistryClient) -> None:
+    """See at least what everybody has seen until now.
+
+    Reads are answered by whichever server of an ensemble a broker is connected to, and that one may be behind the one
+    the controller asks. A transaction is answered when it has come through, with all that stands before it. What is
+    refused without having looked so is never said again.
+    """
+    with suppress(MultiFailed):
+        await registry.multi([Check(path=znodes.CONTROLLER_EPOCH, version=ANY_VERSION)])
 
 
 def may_act_for_the_cluster(_: Connection) -> bool:

@@ -1,0 +1,118 @@
+"""A broker whose server of the registry is behind the one its controller asks believes the controller all the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from barnabas.broker.control_plane import ControlPlane
+from barnabas.errors import ErrorCode
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import Broker, BrokerEpoch, BrokerId, Endpoint
+from barnabas.world.clock import SystemClock
+from barnabas.world.ports import Op, RegistrySession, Watch, ZnodeStat
+from barnabas.world.registry.embedded import EmbeddedRegistry
+from tests.lifecycle.trap import Trap, TrappedSession
+
+SESSION_TIMEOUT_MS = 10_000
+OURS = BrokerId(1)
+
+
+class LaggingRegistry:
+    def __init__(self, registry: EmbeddedRegistry) -> None:
+        self.registry = registry
+
+    async def connect(self, session_timeout_ms: int) -> RegistrySession:
+        return LaggingSession(await self.registry.connect(session_timeout_ms), Trap())
+
+
+class LaggingSession(TrappedSession):
+    """Connected to a server that hears nothing from the others, but for what it has to ask of them: a transaction."""
+
+    def __init__(self, session: RegistrySession, trap: Trap) -> None:
+        super().__init__(session, trap)
+        self.seen: dict[str, tuple[bytes, ZnodeStat]] = {}
+        self.stats: dict[str, ZnodeStat | None] = {}
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        if path not in self.seen:
+            self.seen[path] = await super().get(path, watch)
+        return self.seen[path]
+
+    async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
+        if path not in self.stats:
+            self.stats[path] = await super().exists(path, watch)
+        return self.stats[path]
+
+    async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+        try:
+            return await super().multi(ops)
+        finally:
+            self.seen.clear()
+            self.stats.clear()
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[EmbeddedRegistry]:
+    opened = EmbeddedRegistry(None, SystemClock())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def behind(registry: EmbeddedRegistry) -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(LaggingRegistry(registry), SESSION_TIMEOUT_MS)
+    await client.open()
+    await registration.prepare(client)
+    yield client
+    await client.close()
+
+
+async def take_charge(session: RegistrySession, broker: int, epoch: int) -> None:
+    await session.create(znodes.CONTROLLER, znodes.encode_controller(broker, timestamp_ms=0))
+    data = znodes.encode_controller_epoch(epoch)
+    if await session.exists(znodes.CONTROLLER_EPOCH) is None:
+        await session.create(znodes.CONTROLLER_EPOCH, data)
+    else:
+        await session.set(znodes.CONTROLLER_EPOCH, data)
+
+
+async def test_a_controller_elected_since_is_recognised(
+    registry: EmbeddedRegistry, behind: RegistryClient
+) -> None:
+    ahead = await registry.connect(SESSION_TIMEOUT_MS)
+    await take_charge(ahead, broker=2, epoch=1)
+    control = ControlPlane(OURS, behind)
+    assert await control.recognises("UpdateMetadata", 2, 1)
+    assert control.controller_error("UpdateMetadata", 2, 1) is ErrorCode.NONE
+    await behind.get(znodes.CONTROLLER_EPOCH)
+    await behind.get(znodes.CONTROLLER)
+    await ahead.delete(znodes.CONTROLLER)
+    await take_charge(ahead, broker=3, epoch=2)
+    assert await control.recognises("UpdateMetadata", 3, 2)
+
+
+async def test_an_epoch_nobody_was_elected_with_is_not_recognised(
+    registry: EmbeddedRegistry, behind: RegistryClient
+) -> None:
+    await take_charge(await registry.connect(SESSION_TIMEOUT_MS), broker=2, epoch=1)
+    control = ControlPlane(OURS, behind)
+    assert not await control.recognises("UpdateMetadata", 2, 7)
+    assert not await control.recognises("UpdateMetadata", 3, 1)
+
+
+async def test_a_registration_the_controller_hears_of_first_is_ours(
+    registry: EmbeddedRegistry, behind: RegistryClient
+) -> None:
+    control = ControlPlane(OURS, behind)
+    control.broker_epoch = BrokerEpoch(1)
+    assert await behind.exists(znodes.broker_path(OURS)) is None
+    endpoint = Endpoint(listener="PLAINTEXT", host="localhost", port=9092)
+    epoch = await registration.register(
+        await registry.connect(SESSION_TIMEOUT_MS), Broker(id=OURS, endpoints=(endpoint,)), 0
+    )
+    assert await control.broker_error("LeaderAndIsr", 2, epoch) is ErrorCode.NONE
+    later = await control.broker_error("LeaderAndIsr", 2, epoch + 1)
+    assert later is ErrorCode.STALE_BROKER_EPOCH
