@@ -34,7 +34,7 @@ check: $(READY)             ## format, lint, types, unit and architecture tests:
 bench: $(READY)             ## speed, as tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-bench-kafka: $(READY)       ## ours beside Apache Kafka 3.9 under the same loads, in turns: half an hour
+bench-kafka: $(READY)       ## ours beside Apache Kafka 3.9 under the same loads, in turns: three quarters of an hour
 	$(BIN)/python -m benchmarks kafka
 
 format: $(READY)
