@@ -104,7 +104,7 @@ def switched_by_signal(profiler: Profiler, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    cluster.LoopThread = NotedThread  # type: ignore[misc,attr-defined]
+    cluster.LoopThread = NotedThread  # type: ignore[attr-defined]
     kind, output_path, *arguments = sys.argv[1:]
     switched_by_signal(Calls() if kind == "calls" else Lines(), Path(output_path))
     sys.argv[1:] = arguments

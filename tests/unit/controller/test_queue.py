@@ -41,7 +41,7 @@ class Handler:
                 await asyncio.sleep(0)
 
 
-def alter(answers: list[object]) -> AlterPartitionReceived:
+def alter(answers: list[AlterPartitionResponse | ApiError]) -> AlterPartitionReceived:
     return AlterPartitionReceived(AlterPartitionRequest(broker_id=1), 3, answers.append)
 
 
