@@ -28,7 +28,7 @@ from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import ConfigError, RegistryError, StorageError
-from barnabas.metadata import registration
+from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker as BrokerEntry
@@ -156,6 +156,7 @@ class Broker:
         )
         await self.open_listeners(listeners)
         await self.register()
+        replicas.on_broken = self.on_broken_disk
         replicas.start()
         controller.start()
         await self.wait_until_ready(metadata, controller, replicas)
@@ -170,6 +171,21 @@ class Broker:
             ",".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
             len(replicas.partitions),
         )
+
+    def on_broken_disk(self) -> None:
+        self.tasks.start("log-dir-event", self.tell_of_broken_disk())
+
+    async def tell_of_broken_disk(self) -> None:
+        """The controller asks for every partition then, and lets others lead those that are lost here."""
+        assert self.registry is not None
+        try:
+            await self.registry.create(
+                znodes.LOG_DIR_EVENT_PREFIX,
+                znodes.encode_log_dir_event(self.broker_id),
+                sequential=True,
+            )
+        except (RegistryError, StorageError) as error:
+            logger.error("cannot tell of the broken log directory error=%s", error)
 
     async def register(self) -> None:
         """At the start, and again whenever a session was lost: the broker's epoch is new each time."""

@@ -133,6 +133,8 @@ class ReplicaManager:
             self.proposals = IsrProposals(
                 broker_id, network, self.metadata, control, self.config.inter_broker_listener
             )
+        self.on_broken: Callable[[], None] | None = None
+        """Called when a log directory has broken."""
         logs.on_offline = self.take_offline
 
     def start(self) -> None:
@@ -459,6 +461,8 @@ class ReplicaManager:
             if partition is not None:
                 partition.is_offline = True
                 partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.on_broken is not None:
+            self.on_broken()
 
 
 class Turns:
