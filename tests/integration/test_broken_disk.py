@@ -32,26 +32,26 @@ def break_disk(cluster: LocalCluster, broker_id: int) -> None:
 
 
 def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker() -> None:
-    with LocalCluster(brokers=3) as cluster:
-        with Cluster(cluster.bootstrap_servers, client_id="test") as client:
-            admin = Admin(client)
-            admin.create_topics(
-                [NewTopic(name="orders", partitions=PARTITIONS, replication_factor=3)]
-            )
+    with (
+        LocalCluster(brokers=3) as cluster,
+        Cluster(cluster.bootstrap_servers, client_id="test") as client,
+    ):
+        admin = Admin(client)
+        admin.create_topics([NewTopic(name="orders", partitions=PARTITIONS, replication_factor=3)])
 
-            def states() -> list[tuple[int, tuple[int, ...]]]:
-                (topic,) = admin.describe_topics(["orders"])
-                return [(each.leader, each.isr) for each in topic.partitions]
+        def states() -> list[tuple[int, tuple[int, ...]]]:
+            (topic,) = admin.describe_topics(["orders"])
+            return [(each.leader, each.isr) for each in topic.partitions]
 
-            eventually(lambda: all(len(isr) == 3 for _, isr in states()), "all in sync")
-            victim = next(each for each in cluster.brokers if each != cluster.controller_id)
-            break_disk(cluster, victim)
-            eventually(
-                lambda: all(
-                    leader not in (victim, -1) and victim not in isr for leader, isr in states()
-                ),
-                "nobody is led by a broken disk",
-            )
-            cluster.brokers[victim].kill()
-            cluster.brokers[victim].start()
-            eventually(lambda: all(victim in isr for _, isr in states()), "back in sync")
+        eventually(lambda: all(len(isr) == 3 for _, isr in states()), "all in sync")
+        victim = next(each for each in cluster.brokers if each != cluster.controller_id)
+        break_disk(cluster, victim)
+        eventually(
+            lambda: all(
+                leader not in (victim, -1) and victim not in isr for leader, isr in states()
+            ),
+            "nobody is led by a broken disk",
+        )
+        cluster.brokers[victim].kill()
+        cluster.brokers[victim].start()
+        eventually(lambda: all(victim in isr for _, isr in states()), "back in sync")

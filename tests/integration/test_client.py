@@ -230,3 +230,19 @@ def test_a_restarted_broker_costs_time_and_no_records(tmp_path: Path) -> None:
             with LocalCluster(data=tmp_path, port=port):
                 assert [found.count for found in sent.result(30)] == [1]
                 assert next(received).value == b"while away"
+
+
+def test_the_next_broker_is_asked_when_the_one_spoken_to_has_died() -> None:
+    with (
+        LocalCluster(brokers=3) as local,
+        Cluster(local.bootstrap_servers, timeout_s=10) as cluster,
+    ):
+        cluster.refresh()
+        (spoken_to,) = [each.address for each in cluster.connections.values()]
+        victim = next(each for each in local.brokers.values() if each.address == spoken_to)
+        victim.kill()
+        assert len(cluster.refresh().brokers) in (2, 3)
+        for broker in local.brokers.values():
+            broker.kill()
+        with pytest.raises(ApiError, match="NETWORK_EXCEPTION"):
+            cluster.refresh()

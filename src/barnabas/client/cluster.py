@@ -7,7 +7,7 @@ raised, because it says more than "timed out" would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
 from typing import Self, TypeVar
 
@@ -90,14 +90,17 @@ class Cluster:
             self.connections[host, port] = connection
         return connection
 
-    def any_connection(self) -> Connection:
-        """An open one, or the first broker that can be reached: known ones first, then the way we came in."""
+    def any_connection(self, avoid: Container[str] = ()) -> Connection:
+        """An open one, or the first broker that can be reached: known ones first, then the way we came in.
+        Unreachable if there is none but at the addresses to `avoid`."""
         for connection in self.connections.values():
-            if connection.is_open:
+            if connection.is_open and connection.address not in avoid:
                 return connection
         known = [(broker.host, broker.port) for broker in self.view.brokers.values()]
         tried = []
         for host, port in dict.fromkeys([*known, *self.bootstrap]):
+            if f"{host}:{port}" in avoid:
+                continue
             try:
                 return self.connect(host, port)
             except ApiError as error:
@@ -114,12 +117,26 @@ class Cluster:
             else tuple(MetadataRequestTopic(name=name) for name in topics),
             allow_auto_topic_creation=False,
         )
-        response = self.any_connection().exchange(
-            request, MetadataResponse, timeout_s=self.timeout_s
-        )
-        view = view_of(response)
+        view = view_of(self.ask_whoever_is_there(request, MetadataResponse))
         self.view = view if topics is None else self.view.with_topics_of(view)
         return self.view
+
+    def ask_whoever_is_there(self, request: Message, response: type[R]) -> R:
+        """A broker may have died since it was last spoken to; the next one knows as much."""
+        dead: dict[str, ApiError] = {}
+        while True:
+            try:
+                connection = self.any_connection(avoid=dead)
+            except Unreachable:
+                if dead:
+                    raise next(iter(dead.values())) from None
+                raise
+            try:
+                return connection.exchange(request, response, timeout_s=self.timeout_s)
+            except ApiError as error:
+                if error.code is not ErrorCode.NETWORK_EXCEPTION:
+                    raise
+                dead[connection.address] = error
 
     def topic(self, name: str) -> TopicView:
         """ApiError UNKNOWN_TOPIC_OR_PARTITION if it does not exist, INVALID_TOPIC_EXCEPTION if it never could."""

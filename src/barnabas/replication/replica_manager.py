@@ -244,7 +244,7 @@ class ReplicaManager:
                 return ErrorCode.NONE, False
             if topic_id == ZERO_ID != partition.topic_id and state.leader != self.broker_id:
                 return ErrorCode.NONE, False
-        logger.info("stale partition=%s epoch=%d own=%d", tp, state.leader_epoch, epoch)
+        logger.debug("stale partition=%s epoch=%d own=%d", tp, state.leader_epoch, epoch)
         return ErrorCode.STALE_CONTROLLER_EPOCH, False
 
     async def carry_out(
