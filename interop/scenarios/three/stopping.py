@@ -65,6 +65,8 @@ FILES = (
     ("ring", 2),
     ("lead-1", 0),
     ("third", 0),
+    ("careless", 0),
+    ("two-1", 0),
 )
 
 STEPS: tuple[Step, ...] = (
@@ -156,16 +158,31 @@ STEPS: tuple[Step, ...] = (
     # The controller, which leads, too. With 3 away, 2 takes over.
     ask(
         "create what 1 leads",
-        create(assigned("lead-1", (1, 2, 3)), assigned("two-1", (1, 3), (1, 2))),
+        create(
+            assigned("lead-1", (1, 2, 3)),
+            assigned("two-1", (1, 3), (1, 2)),
+            assigned("careless", (1, 3), **{"unclean.leader.election.enable": "true"}),
+            assigned("doomed", (2, 3), (2, 1)),
+        ),
     ),
     written("led by 1", "lead-1", 1, 0),
+    written("led by 1", "careless", 1),
+    written("led by 1", "two-1", 1),
     stop(3, "3, so that 2 alone can take over"),
+    # 3 has not got these; one of its leaders-to-be does not care.
+    written("while 3 is away", "careless", 1),
+    written("while 3 is away", "two-1", 1),
+    ask("delete what the next controller finishes", delete("doomed")),
     kill(1, "1, which leads and is the controller"),
     written("after 1 was killed", "lead-1", 2, 0),
     ask("of broker 2, the controller: create", create(assigned("of-2", (2,))), 2),
     start(3, "while 1 is away"),
+    written("while 1 is away", "careless", 3),
     start(1, "after its kill", broker_rack="near"),
     written("with everybody", "all", 2),
+    written("with everybody", "careless", 3),
+    ask("all that is left of careless", of_id("careless", {0: 0}), 3),
+    ask("all of two-1", of_id("two-1", {0: 0}), 1),
     ask("of broker 1, no longer the controller: create", create(new_topic("new", 1, 3)), 1),
     ask("create on two racks", create(new_topic("any-racks", 6, 2)), 2),
     ask("create on all racks", create(new_topic("any-racks-all", 4, 3)), 2),
