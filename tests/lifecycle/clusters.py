@@ -62,13 +62,22 @@ class Brokers(Protocol):
 
     def alive(self) -> set[BrokerId]: ...
 
-    def arm(self, broker: BrokerId, point: CrashPoint | None, victims: Iterable[BrokerId]) -> None:
+    def arm(
+        self,
+        broker: BrokerId,
+        point: CrashPoint | None,
+        victims: Iterable[BrokerId],
+        *,
+        from_election: bool = False,
+    ) -> None:
         """When `broker` comes to that point, the victims die."""
         ...
 
     def labels(self, broker: BrokerId) -> list[tuple[Kind, str]]:
         """What it sent out since it was armed."""
         ...
+
+    def dead(self, among: Iterable[BrokerId]) -> list[BrokerId]: ...
 
     def wait_for_death(self, victims: Iterable[BrokerId]) -> None: ...
 
@@ -133,7 +142,14 @@ class EmbeddedBrokers:
     def alive(self) -> set[BrokerId]:
         return {each.id for each in self.cluster.brokers.values() if each.is_running}
 
-    def arm(self, broker: BrokerId, point: CrashPoint | None, victims: Iterable[BrokerId]) -> None:
+    def arm(
+        self,
+        broker: BrokerId,
+        point: CrashPoint | None,
+        victims: Iterable[BrokerId],
+        *,
+        from_election: bool = False,
+    ) -> None:
         armed = self.cluster.trapped[broker]
         doomed = [self.cluster.trapped[each] for each in victims]
 
@@ -145,10 +161,13 @@ class EmbeddedBrokers:
                 armed.die_here()
             return armed in doomed
 
-        armed.trap.set(point, strike)
+        armed.trap.set(point, strike, from_election=from_election)
 
     def labels(self, broker: BrokerId) -> list[tuple[Kind, str]]:
         return list(self.cluster.trapped[broker].trap.labels)
+
+    def dead(self, among: Iterable[BrokerId]) -> list[BrokerId]:
+        return [each for each in among if not self.cluster.brokers[each].is_running]
 
     def wait_for_death(self, victims: Iterable[BrokerId]) -> None:
         for each in victims:

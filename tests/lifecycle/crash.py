@@ -18,7 +18,7 @@ from tests.lifecycle.client import create, eventually, topics_of
 from tests.lifecycle.clusters import Brokers
 from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.observer import Observer
-from tests.lifecycle.scenarios import Progress, Role, Scenario, leader_epochs
+from tests.lifecycle.scenarios import TOPIC_WRITTEN, Progress, Role, Scenario, leader_epochs
 from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.wire import Exchange, error_of, read_exchanges
 from tests.raw_connection import RawConnection
@@ -26,6 +26,7 @@ from tests.raw_connection import RawConnection
 DEADLINE_S = 30.0
 CREATED = ErrorCode.NONE.name
 VERSION_AT = slice(6, 8)
+EARLIER = "earlier"
 
 Assignment = list[list[BrokerId]]
 
@@ -133,28 +134,69 @@ class Watched:
     # ---- one run
 
     def undisturbed(self, scenario: Scenario, topic: str) -> list[tuple[Kind, str]]:
-        """A creation in which nobody dies: what went out."""
+        """A creation in which nobody dies, or a takeover in which nobody else does: what went out."""
         roles = self.roles()
         controller = roles[Role.CONTROLLER]
         assignment = assigned(scenario, roles)
-        self.brokers.arm(controller, None, [])
-        answer = create(self.brokers.address(controller), topic, assignment)
-        assert answer == CREATED, answer
+        if scenario.in_takeover:
+            self.let_die(scenario, None, topic, roles)
+            survivors = sorted(self.brokers.alive())
+            self.wait_until_missed(survivors)
+            self.wait_until_led(topic, len(assignment), survivors)
+            labels = self.brokers.labels(self.controller())
+            self.brokers.restart([controller])
+        else:
+            self.brokers.arm(controller, None, [])
+            answer = create(self.brokers.address(controller), topic, assignment)
+            assert answer == CREATED, answer
+            labels = self.brokers.labels(controller)
         self.wait_until_whole(topic, assignment)
         states = self.observer.states(topic, len(assignment))
         assert [states[index].leader_epoch for index in range(len(assignment))] == [0] * len(states)
-        return self.brokers.labels(controller)
+        return labels
+
+    def let_die(
+        self,
+        scenario: Scenario,
+        point: CrashPoint | None,
+        topic: str,
+        roles: dict[Role, BrokerId],
+    ) -> tuple[str, list[BrokerId]]:
+        """Begin a creation and see it interrupted: what the client heard, and who is dead."""
+        controller = roles[Role.CONTROLLER]
+        heirs = [each for each in roles.values() if each != controller]
+        victims = [roles[role] for role in scenario.victims]
+        if scenario.in_takeover:
+            self.have_an_earlier_topic(controller, assigned(scenario, roles))
+            for heir in heirs:
+                self.brokers.arm(heir, point, [heir], from_election=True)
+        deadly = TOPIC_WRITTEN if scenario.in_takeover else point
+        self.brokers.arm(controller, deadly, victims)
+        answer = create(self.brokers.address(controller), topic, assigned(scenario, roles))
+        self.brokers.wait_for_death(victims)
+        if scenario.in_takeover and point is not None:
+            eventually(lambda: bool(self.brokers.dead(heirs)), lambda: "an heir dies", DEADLINE_S)
+            (successor,) = self.brokers.dead(heirs)
+            victims.append(successor)
+            (last,) = set(heirs) - {successor}
+            self.brokers.arm(last, None, [])  # nobody is left to take over from it
+            self.brokers.wait_for_death([successor])
+        return answer, victims
+
+    def have_an_earlier_topic(self, controller: BrokerId, assignment: Assignment) -> None:
+        """For a successor to take over, whichever topics came and went before."""
+        if self.observer.get(znodes.topic_path(EARLIER)) is None:
+            answer = create(self.brokers.address(controller), EARLIER, assignment)
+            assert answer == CREATED, answer
+            self.wait_until_whole(EARLIER, assignment)
 
     def crash(self, scenario: Scenario, point: CrashPoint, topic: str, reached: Progress) -> Row:
         roles = self.roles()
-        victims = [roles[role] for role in scenario.victims]
         assignment = assigned(scenario, roles)
         partitions = len(assignment)
         lives = self.observer.broker_epochs()
         began_ns = time.monotonic_ns()
-        self.brokers.arm(roles[Role.CONTROLLER], point, victims)
-        answer = create(self.brokers.address(roles[Role.CONTROLLER]), topic, assignment)
-        self.brokers.wait_for_death(victims)
+        answer, victims = self.let_die(scenario, point, topic, roles)
         died = time.monotonic()
 
         survivors = sorted(self.brokers.alive())
@@ -230,8 +272,8 @@ class Watched:
         missed = self.observer.stat(znodes.BROKER_IDS).pzxid
         return [
             leader_epochs(
+                scenario,
                 replicas,
-                scenario.victims,
                 reached,
                 created_without_the_dead=missed < self.observer.stat(path).czxid,
             )

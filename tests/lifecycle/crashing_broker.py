@@ -6,8 +6,8 @@ Commands come as JSON lines on standard input, and each is answered with one on 
 its input, so that no broker outlives its test.
 
     {"start": true}                                                     answered when the broker can be used
-    {"arm": ["before", "write", 2], "kill": [4711]}                     pids; [] and a point of null only count
-    {"labels": true}                                                    what went out since
+    {"arm": ["before", "write", 2], "kill": [4711], "from_election": false}      pids; a point of null only counts
+    {"labels": true}                                                    what was counted
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ async def live(config: BrokerConfig, trace: Path) -> None:
             answer({"started": True})
         elif "arm" in command:
             point = command["arm"]
-            trap.set(None if point is None else parse_point(point), killer(command["kill"]))
+            trap.set(
+                None if point is None else parse_point(point),
+                killer(command["kill"]),
+                from_election=command["from_election"],
+            )
             answer({"armed": True})
         else:
             answer({"labels": trap.labels})

@@ -82,17 +82,28 @@ class ZooKeeperBrokers:
     def alive(self) -> set[BrokerId]:
         return {broker for broker, process in self.processes.items() if process.has_started}
 
-    def arm(self, broker: BrokerId, point: CrashPoint | None, victims: Iterable[BrokerId]) -> None:
+    def arm(
+        self,
+        broker: BrokerId,
+        point: CrashPoint | None,
+        victims: Iterable[BrokerId],
+        *,
+        from_election: bool = False,
+    ) -> None:
         self.processes[broker].ask(
             {
                 "arm": None if point is None else [point.when, point.kind, point.number],
                 "kill": [self.processes[victim].pid for victim in victims],
+                "from_election": from_election,
             }
         )
 
     def labels(self, broker: BrokerId) -> list[tuple[Kind, str]]:
         answer = self.processes[broker].ask({"labels": True})
         return [(Kind(kind), label) for kind, label in answer["labels"]]
+
+    def dead(self, among: Iterable[BrokerId]) -> list[BrokerId]:
+        return [each for each in among if self.processes[each].running.poll() is not None]
 
     def wait_for_death(self, victims: Iterable[BrokerId]) -> None:
         """The next life of each is launched at once, and waits: Python needs a while to load a broker."""

@@ -34,6 +34,9 @@ class Scenario:
     assignment: tuple[tuple[Role, ...], ...]
     """Of each partition, the leader first."""
     victims: tuple[Role, ...]
+    in_takeover: bool = False
+    """The controller dies when the topic is written and nothing else; the points are those of whoever takes over, and
+    dies as well."""
 
 
 ASSIGNMENTS = {
@@ -41,17 +44,29 @@ ASSIGNMENTS = {
     "3 partitions": ((C, R, O), (R, O, C), (O, C, R)),
 }
 VICTIMS = {"controller": (C,), "replica": (R,), "both": (C, R)}
-SCENARIOS = tuple(
-    Scenario(name=f"{partitions}, {killed}", assignment=assignment, victims=victims)
-    for partitions, assignment in ASSIGNMENTS.items()
-    for killed, victims in VICTIMS.items()
+SCENARIOS = (
+    *(
+        Scenario(name=f"{partitions}, {killed}", assignment=assignment, victims=victims)
+        for partitions, assignment in ASSIGNMENTS.items()
+        for killed, victims in VICTIMS.items()
+    ),
+    Scenario(
+        name="3 partitions, successor",
+        assignment=ASSIGNMENTS["3 partitions"],
+        victims=(C,),
+        in_takeover=True,
+    ),
 )
 
 
-def crash_points(labels: list[tuple[Kind, str]]) -> list[CrashPoint]:
-    """Before and after each of what went out in a creation that nobody disturbed."""
+TOPIC_WRITTEN = CrashPoint(When.AFTER, Kind.WRITE, 1)
+ELECTED = CrashPoint(When.AFTER, Kind.WRITE, 0)
+
+
+def crash_points(scenario: Scenario, labels: list[tuple[Kind, str]]) -> list[CrashPoint]:
+    """Before and after each of what went out when nobody disturbed it."""
     numbers = {kind: sum(each is kind for each, _ in labels) for kind in Kind}
-    return [
+    return [ELECTED] * scenario.in_takeover + [
         CrashPoint(when, kind, number)
         for kind in Kind
         for number in range(1, numbers[kind] + 1)
@@ -59,8 +74,12 @@ def crash_points(labels: list[tuple[Kind, str]]) -> list[CrashPoint]:
     ]
 
 
-def progress(point: CrashPoint, labels: list[tuple[Kind, str]], topic: str) -> Progress:
+def progress(
+    scenario: Scenario, point: CrashPoint, labels: list[tuple[Kind, str]], topic: str
+) -> Progress:
     """What stood in the registry at that point. Requests follow the last write."""
+    if scenario.in_takeover:
+        return Progress.TOPIC
     writes = [label for kind, label in labels if kind is Kind.WRITE]
     if point.kind is Kind.WRITE:
         writes = writes[: point.number if point.when is When.AFTER else point.number - 1]
@@ -71,15 +90,17 @@ def progress(point: CrashPoint, labels: list[tuple[Kind, str]], topic: str) -> P
 
 
 def leader_epochs(
+    scenario: Scenario,
     replicas: tuple[Role, ...],
-    victims: tuple[Role, ...],
     reached: Progress,
     *,
     created_without_the_dead: bool,
 ) -> set[int]:
     """What the leader epoch of one partition may be when all is well again; several where it depends on whose session
     times out first. `created_without_the_dead`: its state was written when all the dead had been missed."""
-    leader = replicas[0]
+    leader, victims = replicas[0], scenario.victims
+    if scenario.in_takeover:
+        return {0, 1, 2}  # as far as the successor came, and whether it led
     if victims == (R,):
         # The controller lives, and finishes the creation before it misses anybody, unless the machine is very slow.
         return {0} if created_without_the_dead else {1}

@@ -37,7 +37,7 @@ def test_whoever_dies_at_whichever_point_the_topic_is_created(
     with watched(new_brokers) as cluster:
         registry = cluster.brokers.registry_name
         labels = cluster.undisturbed(scenario, COUNTED)
-        points = crash_points(labels)
+        points = crash_points(scenario, labels)
         lanes = LANES[registry]
         with ThreadPoolExecutor(lanes) as pool:
             shares = [points[lane::lanes] for lane in range(lanes)]
@@ -84,7 +84,7 @@ def crash_all(
 def crash_at(cluster: Watched, scenario: Scenario, point: CrashPoint, labels: Labels) -> Row:
     topic = f"{point.when}-{point.kind}-{point.number}"
     try:
-        return cluster.crash(scenario, point, topic, progress(point, labels, COUNTED))
+        return cluster.crash(scenario, point, topic, progress(scenario, point, labels, COUNTED))
     except Exception as error:  # noqa: BLE001 - a row of the table, judged by the test
         return Row(
             registry=cluster.brokers.registry_name,

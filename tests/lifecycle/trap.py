@@ -4,7 +4,8 @@
     request   LeaderAndIsr, UpdateMetadata or StopReplica to a broker, this one included
 
 Either can be met before it goes out, when nobody will ever learn of it, or after, when only its answer is lost. The
-broker behind the doors is the one that ships; it does not know of them.
+count begins when the trap is set, or when this broker is elected, and that write is then number 0. The broker behind
+the doors is the one that ships; it does not know of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from barnabas.metadata import znodes
 from barnabas.wire.headers import decode_request_header
 from barnabas.world.ports import (
     Check,
@@ -37,6 +39,7 @@ T = TypeVar("T")
 
 SIZE = struct.Struct(">i")
 SIZE_AND_KEY = struct.Struct(">ih")
+ELECTION = f"{znodes.CONTROLLER} {znodes.CONTROLLER_EPOCH}"
 
 
 class Kind(StrEnum):
@@ -54,7 +57,7 @@ class CrashPoint:
     when: When
     kind: Kind
     number: int
-    """Counted from 1 since the trap was set."""
+    """From 1."""
 
     def __str__(self) -> str:
         return f"{self.when} {self.kind} {self.number}"
@@ -69,22 +72,32 @@ class Trap:
     point: CrashPoint | None = None
     counts: dict[Kind, int] = field(default_factory=dict)
     labels: list[tuple[Kind, str]] = field(default_factory=list)
-    """What went out since the trap was set."""
+    """What was counted."""
+    awaits_election: bool = False
 
-    def set(self, point: CrashPoint | None, strike: Callable[[], bool]) -> None:
+    def set(
+        self, point: CrashPoint | None, strike: Callable[[], bool], *, from_election: bool = False
+    ) -> None:
         """Without a point it only counts."""
         self.counts.clear()
         self.labels.clear()
         self.strike = strike
         self.point = point
+        self.awaits_election = from_election
 
     def count(self, kind: Kind, label: str) -> int:
+        if self.awaits_election:
+            return 0
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.labels.append((kind, label))
         return self.counts[kind]
 
+    def succeeded(self, label: str) -> None:
+        if label == ELECTION:
+            self.awaits_election = False
+
     def is_deadly(self, when: When, kind: Kind, number: int) -> bool:
-        if self.point != CrashPoint(when, kind, number):
+        if self.awaits_election or self.point != CrashPoint(when, kind, number):
             return False
         self.point = None
         return self.strike()
@@ -143,6 +156,8 @@ class TrappedSession:
 
     async def multi(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
         written = " ".join(op.path for op in ops if not isinstance(op, Check))
+        if not written:
+            return await self.session.multi(ops)
         return await self.write(written, lambda: self.session.multi(ops))
 
     async def close(self) -> None:
@@ -156,7 +171,9 @@ class TrappedSession:
         if self.trap.is_deadly(When.BEFORE, Kind.WRITE, number):
             await death()
         try:
-            return await send()
+            answer = await send()
+            self.trap.succeeded(label)
+            return answer
         finally:
             if self.trap.is_deadly(When.AFTER, Kind.WRITE, number):
                 await death()
