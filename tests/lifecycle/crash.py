@@ -20,7 +20,7 @@ from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.observer import Observer
 from tests.lifecycle.scenarios import TOPIC_WRITTEN, Progress, Role, Scenario, leader_epochs
 from tests.lifecycle.trap import CrashPoint, Kind
-from tests.lifecycle.wire import Exchange, error_of, read_exchanges
+from tests.lifecycle.wire import Exchange, Listener, error_of
 from tests.raw_connection import RawConnection
 
 DEADLINE_S = 30.0
@@ -53,6 +53,7 @@ class Watched:
     def __init__(self, brokers: Brokers) -> None:
         self.brokers = brokers
         self.invariants = Invariants()
+        self.listener = Listener()
         brokers.start()
         try:
             self.observer = Observer(brokers.observed(), self.invariants)
@@ -149,6 +150,7 @@ class Watched:
             self.brokers.arm(controller, None, [])
             answer = create(self.brokers.address(controller), topic, assignment)
             assert answer == CREATED, answer
+            self.wait_until_whole(topic, assignment)
             labels = self.brokers.labels(controller)
         self.wait_until_whole(topic, assignment)
         states = self.observer.states(topic, len(assignment))
@@ -195,7 +197,7 @@ class Watched:
         assignment = assigned(scenario, roles)
         partitions = len(assignment)
         lives = self.observer.broker_epochs()
-        began_ns = time.monotonic_ns()
+        self.listen()
         answer, victims = self.let_die(scenario, point, topic, roles)
         died = time.monotonic()
 
@@ -212,19 +214,19 @@ class Watched:
             assert reached is not Progress.NOTHING or Role.CONTROLLER not in scenario.victims
         self.wait_until_led(topic, partitions, survivors)
         leaders_s = time.monotonic() - died
-        allowed = self.allowed_epochs(scenario, reached, topic)
+        names = {broker: role for role, broker in roles.items()}
+        allowed = self.allowed_epochs(scenario, reached, topic, successor=names[victims[-1]])
 
         back = time.monotonic()
         self.brokers.restart(victims)
         self.wait_until_whole(topic, assignment)
         whole_s = time.monotonic() - back
-        replayed = self.replay_what_is_stale(began_ns)
+        replayed = self.replay_what_is_stale(self.listen())
         epochs = self.check_states(topic, partitions)
         self.check_bystanders(lives, victims)
         for index, epoch in enumerate(epochs):
             assert epoch in allowed[index], f"leader epoch {epoch} of {index}, not {allowed[index]}"
         self.check_directories(topic, assignment)
-        self.invariants.hear(read_exchanges(self.brokers.traces()), self.brokers.ports())
         assert not self.invariants.broken, "; ".join(self.invariants.broken)
         return Row(
             registry=self.brokers.registry_name,
@@ -267,7 +269,9 @@ class Watched:
         lost = [each for each in before if each not in victims and now[each] != before[each]]
         assert not lost, f"the sessions of {lost} timed out though nobody killed them"
 
-    def allowed_epochs(self, scenario: Scenario, reached: Progress, topic: str) -> list[set[int]]:
+    def allowed_epochs(
+        self, scenario: Scenario, reached: Progress, topic: str, *, successor: Role
+    ) -> list[set[int]]:
         """To be asked when the dead are missed, and before they are back."""
         missed = self.observer.stat(znodes.BROKER_IDS).pzxid
         return [
@@ -276,6 +280,7 @@ class Watched:
                 replicas,
                 reached,
                 created_without_the_dead=missed < self.observer.stat(path).czxid,
+                successor=successor,
             )
             for index, replicas in enumerate(scenario.assignment)
             for path in [znodes.state_path(TopicPartition(topic, index))]
@@ -287,10 +292,15 @@ class Watched:
                 directory = self.brokers.log_dir(broker) / f"{topic}-{index}"
                 assert directory.is_dir(), f"{directory} is missing"
 
-    def replay_what_is_stale(self, began_ns: int) -> str:
+    def listen(self) -> list[Exchange]:
+        """What was said since the last time, judged."""
+        heard = self.listener.new_exchanges(self.brokers.traces())
+        self.invariants.hear(heard, self.brokers.ports())
+        return heard
+
+    def replay_what_is_stale(self, sent: list[Exchange]) -> str:
         """Invariants 11 and 1: requests of this run that were meant for a former life of their broker, or that come
         from a controller since replaced, are sent once more, to the brokers as they are now."""
-        sent = [each for each in read_exchanges(self.brokers.traces()) if each.at_ns > began_ns]
         lives = self.observer.broker_epochs()
         ports = self.brokers.ports()
         in_charge = self.observer.controller_epoch()

@@ -58,6 +58,7 @@ class Invariants:
         self.versions: dict[TopicPartition, tuple[int, int]] = {}
         self.controller_epoch = (0, 0)
         self.controllers: dict[int, tuple[BrokerId, int]] = {}
+        self.commanders: dict[int, int] = {}
         self.topics: dict[str, Topic] = {}
         self.registrations: dict[BrokerId, list[Registered]] = {}
 
@@ -156,11 +157,10 @@ class Invariants:
     # ---- the wire
 
     def hear(self, exchanges: Iterable[Exchange], ports: Mapping[int, BrokerId]) -> None:
-        """All of them, again and again or once: judged by themselves and by what the registry showed."""
-        in_charge: dict[int, int] = {}
+        """Judged by what was said before, and by what the registry showed."""
         for each in exchanges:
             request = each.request
-            held = in_charge.setdefault(request.controller_epoch, request.controller_id)
+            held = self.commanders.setdefault(request.controller_epoch, request.controller_id)
             if held != request.controller_id:
                 self.fail(1, f"{held} and {request.controller_id} command in one epoch: {request}")
             if isinstance(request, LeaderAndIsrRequest):

@@ -95,12 +95,16 @@ def leader_epochs(
     reached: Progress,
     *,
     created_without_the_dead: bool,
+    successor: Role | None = None,
 ) -> set[int]:
     """What the leader epoch of one partition may be when all is well again; several where it depends on whose session
     times out first. `created_without_the_dead`: its state was written when all the dead had been missed."""
     leader, victims = replicas[0], scenario.victims
     if scenario.in_takeover:
-        return {0, 1, 2}  # as far as the successor came, and whether it led
+        if created_without_the_dead:
+            return {0}
+        first = next(role for role in replicas if role is not C)
+        return {2} if first is successor else {1}
     if victims == (R,):
         # The controller lives, and finishes the creation before it misses anybody, unless the machine is very slow.
         return {0} if created_without_the_dead else {1}

@@ -17,7 +17,6 @@ from barnabas.world.ports import Create
 from tests.lifecycle.client import create, eventually, topics_of
 from tests.lifecycle.conftest import NewBrokers
 from tests.lifecycle.crash import CREATED, DEADLINE_S, Watched
-from tests.lifecycle.wire import read_exchanges
 
 FAR_TOO_LONG = "long-" * 60
 GOOD_STATE = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2,3]}'
@@ -304,5 +303,5 @@ def test_a_controller_whose_znode_is_deleted_by_hand_is_replaced(cluster: Watche
         cluster.observer.run(cluster.observer.session.delete(znodes.CONTROLLER))
         wait_until_all_is_well(cluster, (f"good-{epoch}",))
         assert cluster.observer.controller_epoch() == epoch
-    cluster.invariants.hear(read_exchanges(cluster.brokers.traces()), cluster.brokers.ports())
+    cluster.listen()
     assert not cluster.invariants.broken

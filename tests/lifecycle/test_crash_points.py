@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from tests.lifecycle.crash import Row, Watched
 from tests.lifecycle.scenarios import SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
 
-LANES = {"embedded": 2, "zookeeper": 3}
+LANES = {"embedded": 2, "zookeeper": 4}
 """Clusters side by side: most of the time they wait for a session to time out."""
 COUNTED = "counted"
 Labels = list[tuple[Kind, str]]
@@ -95,9 +96,8 @@ def crash_at(cluster: Watched, scenario: Scenario, point: CrashPoint, labels: La
 
 
 def summary(labels: Labels) -> str:
-    """What an undisturbed creation sends."""
-    sent = [
-        f"write {len(label.split())} znodes" if kind is Kind.WRITE else label.split()[0]
-        for kind, label in labels
-    ]
-    return f"undisturbed: {', '.join(sent)}"
+    """What goes out when nobody is disturbed."""
+    writes = [str(len(label.split())) for kind, label in labels if kind is Kind.WRITE]
+    names = Counter(label.split()[0] for kind, label in labels if kind is Kind.REQUEST)
+    requests = ", ".join(f"{count} {name}" for name, count in sorted(names.items()))
+    return f"undisturbed: {len(writes)} writes ({' and '.join(writes)} znodes), {requests}"

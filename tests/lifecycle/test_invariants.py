@@ -30,7 +30,6 @@ class Story:
 
     def __init__(self) -> None:
         self.invariants = Invariants()
-        self.heard: list[Exchange] = []
 
     def see(self, path: str, data: bytes, stat: ZnodeStat, at_ns: int = 0) -> None:
         self.invariants.see(path, data, stat, at_ns)
@@ -71,8 +70,7 @@ class Story:
         exchange = Exchange(
             at_ns=at_ns, port=9092, frame=b"", request=request, error_code=error_code
         )
-        self.heard.append(exchange)
-        self.invariants.hear(self.heard, {9092: BrokerId(2)})
+        self.invariants.hear([exchange], {9092: BrokerId(2)})
 
     def broken(self) -> set[str]:
         return {each.partition(":")[0] for each in self.invariants.broken}

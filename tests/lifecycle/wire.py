@@ -60,16 +60,30 @@ class Exchange:
     error_code: int | None
 
 
-def read_exchanges(paths: Iterable[Path]) -> list[Exchange]:
-    """In the order they were sent."""
-    found = [exchange for path in paths for exchange in exchanges_of(path)]
-    return sorted(found, key=lambda each: each.at_ns)
+class Listener:
+    """Reads on in traces that are still being written."""
+
+    def __init__(self) -> None:
+        self.read_to: dict[Path, int] = {}
+
+    def new_exchanges(self, paths: Iterable[Path]) -> list[Exchange]:
+        """Those since the last call, in the order they were sent. What is not answered by now counts as never."""
+        found = [exchange for path in paths for exchange in self.new_in(path)]
+        return sorted(found, key=lambda each: each.at_ns)
+
+    def new_in(self, path: Path) -> list[Exchange]:
+        with path.open("rb") as trace:
+            trace.seek(self.read_to.get(path, 0))
+            data = trace.read()
+        whole = data.rfind(b"\n") + 1
+        self.read_to[path] = self.read_to.get(path, 0) + whole
+        return exchanges_in(data[:whole].decode().splitlines())
 
 
-def exchanges_of(path: Path) -> list[Exchange]:
+def exchanges_in(lines: Iterable[str]) -> list[Exchange]:
     sent: dict[tuple[int, int], tuple[int, bytes, ControlRequest, int]] = {}
     found: list[Exchange] = []
-    for line in path.read_text().splitlines():
+    for line in lines:
         at_ns, what, port, written = line.split()
         data = bytes.fromhex(written)
         if what == "sent":
@@ -82,8 +96,9 @@ def exchanges_of(path: Path) -> list[Exchange]:
             sent[key] = int(at_ns), data, cast(ControlRequest, request), header.api_version
         else:
             correlation_id = int.from_bytes(data[:4], "big", signed=True)
-            asked = sent.pop((int(port), correlation_id))
-            found.append(exchange(int(port), asked, error_of(asked[2], asked[3], data)))
+            asked = sent.pop((int(port), correlation_id), None)
+            if asked is not None:
+                found.append(exchange(int(port), asked, error_of(asked[2], asked[3], data)))
     found += [exchange(port, asked, None) for (port, _), asked in sent.items()]
     return found
 
