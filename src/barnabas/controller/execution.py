@@ -22,6 +22,7 @@ from barnabas.controller.decision import (
     PartitionOutcome,
     ReplicaOutcome,
     SendUpdateMetadata,
+    StateRead,
 )
 from barnabas.controller.elections import Strategy
 from barnabas.controller.history import History, StateChangeLog
@@ -126,9 +127,11 @@ class Execution:
         context = self.context
         self.batch.new_batch()
         elected = 0
+        lost = False
         while partitions:
-            asked = partition_machine.states_to_read(context, partitions, target)
-            states = await self.store.read_states(asked)
+            states = await self.states(
+                partition_machine.states_to_read(context, partitions, target), lost=lost
+            )
             decision = partition_machine.move(
                 context,
                 partitions,
@@ -146,7 +149,7 @@ class Execution:
                 move.write is not None and move.before is not PartitionState.NEW
                 for move in outcome.won.moves
             )
-            partitions = outcome.again
+            partitions, lost = outcome.again, True
         self.announce(cause)
         return elected
 
@@ -155,17 +158,32 @@ class Execution:
     ) -> None:
         context = self.context
         self.batch.new_batch()
+        lost = False
         while replicas:
-            asked = replica_machine.states_to_read(context, replicas, target)
-            decision = replica_machine.move(
-                context, replicas, target, cause=cause, states=await self.store.read_states(asked)
+            states = await self.states(
+                replica_machine.states_to_read(context, replicas, target), lost=lost
             )
+            decision = replica_machine.move(context, replicas, target, cause=cause, states=states)
             outcome = decision.committed(await self.store.commit(decision.writes))
             replica_machine.apply(context, outcome.won)
             self.take_note(outcome)
             self.batch.add(outcome.won.requests)
-            replicas = outcome.again
+            replicas, lost = outcome.again, True
         self.announce(cause)
+
+    async def states(
+        self, partitions: tuple[TopicPartition, ...], *, lost: bool
+    ) -> dict[TopicPartition, StateRead]:
+        """As the context has them, and as the registry has those it lacks. Every change goes through this controller,
+        so the context is right; if not, a write on the ground of it fails, and then (`lost`) they are read."""
+        known = self.context.leadership
+        found: dict[TopicPartition, StateRead] = {}
+        if not lost:
+            found.update((each, known[each]) for each in partitions if each in known)
+        found.update(
+            await self.store.read_states([each for each in partitions if each not in found])
+        )
+        return found
 
     def take_note(self, outcome: PartitionOutcome | ReplicaOutcome) -> None:
         changes = self.history.moved(outcome.won.moves, replicas_of=self.context.replicas)

@@ -161,7 +161,7 @@ class Partition:
             }
         if is_new_epoch:
             end = self.log.log_end_offset
-            self.log.assign_epoch(leader_epoch, end)
+            self.log.begin_epoch(leader_epoch)
             self.epoch_start_offset = end
             for broker, follower in self.followers.items():
                 follower.begin_epoch(

@@ -133,6 +133,9 @@ class ReplicaManager:
             self.proposals = IsrProposals(
                 broker_id, network, self.metadata, control, self.config.inter_broker_listener
             )
+        self.unsaved: dict[Partition, None] = {}
+        """Leaders whose new epoch is not in its file yet."""
+        self.has_unsaved = asyncio.Event()
         self.on_broken: Callable[[], None] | None = None
         """Called when a log directory has broken."""
         logs.on_offline = self.take_offline
@@ -141,6 +144,7 @@ class ReplicaManager:
         if self.proposals is not None:
             self.tasks.start("alter-partition", self.proposals.run())
         self.tasks.start("isr", self.watch_isrs())
+        self.tasks.start("epochs", self.save_epochs())
 
     async def stop(self) -> None:
         """Copy nothing more and propose nothing more. The logs are closed by who opened them."""
@@ -279,6 +283,9 @@ class ReplicaManager:
             adding=self.metadata.share(state.adding_replicas),
         )
         self.partitions[tp] = partition
+        if partition.log.epochs.unsaved:
+            self.unsaved[partition] = None
+            self.has_unsaved.set()
         logger.debug(
             "leading partition=%s epoch=%d start=%d isr=%s",
             tp,
@@ -339,6 +346,26 @@ class ReplicaManager:
         if log.topic_id is None and topic_id != ZERO_ID:
             log.assign_topic_id(topic_id)
         return log
+
+    async def save_epochs(self) -> None:
+        """Write the epochs of new leaders to their files, behind those who wait to hear who leads: thousands of files
+        when a broker has died."""
+        while True:
+            await self.has_unsaved.wait()
+            turns = Turns()
+            while self.unsaved:
+                partition = next(iter(self.unsaved))
+                del self.unsaved[partition]
+                if not partition.is_offline and self.holds(partition):
+                    try:
+                        partition.log.save_epochs()
+                    except StorageError as error:
+                        self.fail(partition, error)
+                await turns.leave()
+            self.has_unsaved.clear()
+
+    def holds(self, partition: Partition) -> bool:
+        return self.partitions.get((partition.topic, partition.index)) is partition
 
     # ---- StopReplica
 

@@ -297,6 +297,8 @@ class Log:
         stamp(batch, 0, first, leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, first)
+        elif self.epochs.unsaved:
+            self.save_epochs()
         segment = self.active
         if self.must_roll(segment, size, timestamp, last, now_ms):
             segment = self.roll(now_ms)
@@ -445,8 +447,13 @@ class Log:
             self.disk, self.directory, base_offset, index_interval=interval, now_ms=now_ms
         )
 
+    def begin_epoch(self, epoch: int) -> None:
+        """On becoming leader. The file may wait until there is time for it or a record comes: an epoch without records
+        is nothing a start would miss."""
+        self.epochs.assign(epoch, self.log_end_offset)
+
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`: on becoming leader, and with the first batch that carries it."""
+        """`epoch` begins at `start_offset`, with the first batch that carries it."""
         self.epochs.assign(epoch, start_offset)
         self.save_epochs()
 

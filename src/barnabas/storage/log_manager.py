@@ -255,6 +255,8 @@ class LogManager:
         return [(tp, log.size_bytes) for tp, log in self.logs_in(directory)]
 
     def logs_in(self, directory: str) -> list[tuple[TopicPartition, Log]]:
+        if self.directories == (directory,):
+            return list(self.logs.items())
         return [(tp, log) for tp, log in self.logs.items() if parent(log.directory) == directory]
 
     # ---- what is done again and again ---------------------------------------------------------------------------
