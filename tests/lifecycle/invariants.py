@@ -1,4 +1,4 @@
-"""What must hold at every moment of a cluster's life, whatever dies (topic lifecycle §19). Pure: fed with sightings.
+"""What must hold at every moment of a cluster's life, whatever dies. Pure: fed with sightings.
 
      1   one controller at a time; its epoch never falls, and each election raises it by exactly one
      2   a partition's leader epoch never falls while the topic is the same; no two leaders share one

@@ -1,4 +1,4 @@
-"""The scenarios as data: what is created, who dies, and what the leader epochs then are (topic lifecycle §3.4).
+"""The scenarios as data: what is created, who dies, and what the leader epochs then are.
 
 CONTROLLER   in charge when the creation begins          REPLICA, OTHER   the two that are not
 """

@@ -48,11 +48,13 @@ def test_whoever_dies_at_whichever_point_the_topic_is_created(
                 for share in shares[1:]
             ]
             found = [row for lane in (first, *others) for row in lane.result()]
+        seen, missed = cluster.invariants.states_seen, cluster.invariants.states_missed
     found.sort(key=lambda row: points.index(row[0]))
     rows += [row for _, row in found]
     seconds = time.monotonic() - began
     notes.append(
-        f"{registry}, {scenario.name}: {len(points)} points in {seconds:.1f} s; {summary(labels)}"
+        f"{registry}, {scenario.name}: {len(points)} points in {seconds:.1f} s; {summary(labels)}; "
+        f"the observer of one cluster saw {seen} of {seen + missed} partition states"
     )
     bad = [row for _, row in found if row.result != "ok"]
     assert not bad, "\n".join(f"{row.point}: {row.result}" for row in bad)
