@@ -32,12 +32,14 @@ class Tasks:
             logger.error("task failed name=%s", task.get_name(), exc_info=error)
 
     async def stop(self) -> None:
-        """Cancel all, newest last, and wait for each."""
+        """Cancel all, newest last, and wait for each. Who is cancelled while waiting here is so when all have ended."""
+        interruption: asyncio.CancelledError | None = None
         for task in list(self.running):
             task.cancel()
-            try:
-                await task
-            except asyncio.CancelledError:
-                pass
-            except Exception:  # noqa: BLE001 - already logged by finished()
-                pass
+            while not task.done():
+                try:
+                    await asyncio.gather(task, return_exceptions=True)
+                except asyncio.CancelledError as cancelled:
+                    interruption = cancelled
+        if interruption is not None:
+            raise interruption

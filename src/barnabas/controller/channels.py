@@ -61,7 +61,10 @@ class Sender:
                 sent = self.requests[0]
                 response = await self.deliver(sent.request)
                 self.requests.popleft()
-                self.channels.on_answer(sent, response)
+                try:
+                    self.channels.on_answer(sent, response)
+                except Exception:
+                    logger.exception("cannot make sense of an answer broker=%d", self.broker.id)
         finally:
             if self.connection is not None:
                 self.connection.close("the controller is done")
@@ -131,6 +134,15 @@ class Channels:
             found = self.senders.pop(broker, None)
             if found is not None:
                 await found[1].stop()
+
+    async def move(self, broker: Broker) -> None:
+        """It listens elsewhere now. What it was still to hear it hears there."""
+        found = self.senders.get(broker.id)
+        waiting = list(found[0].requests) if found is not None else []
+        await self.stop((broker.id,))
+        self.start((broker,))
+        for sent in waiting:
+            self.send(sent)
 
     async def stop_all(self) -> None:
         await self.stop(tuple(self.senders))

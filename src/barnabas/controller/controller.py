@@ -46,6 +46,7 @@ from barnabas.world.ports import Clock, Network, SetData, WatchEvent, WatchKind
 logger = logging.getLogger("barnabas.controller")
 
 FIRST_BALANCE_SECONDS = 5.0
+TAKE_OVER_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +207,8 @@ class Controller:
                 await self.elect(cause)
             case events.ControllerChanged():
                 await self.resign_unless_in_charge(cause)
+                if self.controller_id is None:
+                    await self.elect(cause)  # it came and went before we could look
             case events.ControllerGone():
                 await self.resign_unless_in_charge(cause)
                 await self.elect(cause)
@@ -287,6 +290,8 @@ class Controller:
             logger.exception("cannot take over epoch=%d, resigning", won.epoch)
             await self.store.resign()
             await self.resign(cause)
+            # Somebody else may be luckier; what fails again and again should at least not do so without a pause.
+            await asyncio.sleep(TAKE_OVER_PAUSE_SECONDS)
 
     async def take_over(self, won: Won, cause: str) -> None:
         """The order is Kafka's: watches before what they watch, metadata before leaders, replicas before elections."""
@@ -332,7 +337,6 @@ class Controller:
         else:
             await self.remove_markers(marked)
         await execution.follow(plans.failover(context), cause)
-        await execution.follow(deletion.resume_deletions(context), cause)
         for broker in sorted(execution.registered):
             await store.read_broker(broker, self.on_watch)
         self.has_taken_over = True
@@ -362,10 +366,11 @@ class Controller:
         found = await self.store.read_broker(broker, self.on_watch)
         if found is None or before is None or found.broker == before:
             return
+        if found.epoch != self.context.broker_epochs.get(broker):
+            return  # another life of it: that it came back is told by the list of brokers
         self.context.set_broker(found.broker, found.epoch)
         execution.registered = {**execution.registered, broker: found}
-        await self.channels.stop((broker,))
-        self.channels.start((found.broker,))
+        await self.channels.move(found.broker)
         await execution.do(SendUpdateMetadata(), cause)
 
     async def log_dir_failed(self, execution: Execution, cause: str) -> None:
@@ -502,6 +507,8 @@ class Controller:
     # ---- balance
 
     def balance_after(self, seconds: float) -> None:
+        if self.balancing is not None:
+            self.balancing.cancel()
         if self.settings.auto_leader_rebalance_enable:
             loop = asyncio.get_running_loop()
             self.balancing = loop.call_later(
@@ -509,13 +516,13 @@ class Controller:
             )
 
     async def balance(self, execution: Execution, cause: str) -> None:
+        self.balance_after(self.settings.imbalance_check_s)
         partitions = unbalanced(self.context, percentage=self.settings.imbalance_percentage)
         if partitions:
             step = MovePartitions(
                 partitions=partitions, target=PartitionState.ONLINE, strategy=Strategy.PREFERRED
             )
             await execution.do(step, cause)
-        self.balance_after(self.settings.imbalance_check_s)
 
 
 def void(_: object) -> None:

@@ -51,6 +51,10 @@ async def alter_partition(execution: Execution, event: AlterPartitionReceived, c
                     partition=partition, state=result, expected_version=result.partition_epoch
                 )
     committed = await execution.store.commit(tuple(writes.values()))
+    await refresh(
+        execution,
+        [each for each, outcome in committed.items() if isinstance(outcome, WriteRefused)],
+    )
     changed: list[tuple[TopicPartition, LeaderAndIsr]] = []
     for partition, outcome in committed.items():
         if isinstance(outcome, WriteRefused):
@@ -70,6 +74,13 @@ async def alter_partition(execution: Execution, event: AlterPartitionReceived, c
         found = ErrorCode.UNKNOWN_TOPIC_ID if partition is None else results[partition]
         answers.setdefault((name, topic_id), []).append(isr_changes.answered(index, found))
     event.answer(isr_changes.answer(answers, version))
+
+
+async def refresh(execution: Execution, partitions: list[TopicPartition]) -> None:
+    """What was refused shows that the context is not what the registry is."""
+    for partition, state in (await execution.store.read_states(partitions)).items():
+        if isinstance(state, LeaderAndIsr):
+            execution.context.set_leadership(partition, state)
 
 
 async def controlled_shutdown(

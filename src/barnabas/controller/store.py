@@ -218,6 +218,10 @@ class ControllerStore:
         try:
             return version_of((await self.fenced([state]))[0])
         except MultiFailed as error:
+            if isinstance(error.error, BadVersion | NodeExists):
+                written = await self.written_after_all(write)
+                if written is not None:
+                    return written
             match error.error:
                 case BadVersion():
                     return WriteRefused.BAD_VERSION
@@ -228,6 +232,14 @@ class ControllerStore:
                 case _:
                     logger.error("cannot write partition=%s error=%s", write.partition, error)
                     return WriteRefused.FAILED
+
+    async def written_after_all(self, write: Write) -> ZnodeVersion | None:
+        """The version, if what stands there is what we wrote: the answer may have been lost with a connection, and then
+        the second attempt meets the first."""
+        version = 0 if isinstance(write, CreateState) else write.expected_version + 1
+        found = await self.read_state(write.partition)
+        ours = replace(write.state, partition_epoch=ZnodeVersion(version))
+        return ours.partition_epoch if found == ours else None
 
     async def create_if_missing(self, path: str) -> None:
         """A missing parent is told by the write below it."""

@@ -192,14 +192,19 @@ class IsrProposals:
 def request_of(
     broker_id: BrokerId, broker_epoch: int, proposals: Sequence[Proposal]
 ) -> AlterPartitionRequest:
-    """With no epochs of the other brokers: those are known to a controller that lives in ZooKeeper anyway."""
+    """Each member with the epoch in which it caught up: one that has restarted since is refused."""
     topics: dict[UUID, list[AlterPartitionPartition]] = {}
     for partition, change in proposals:
         topics.setdefault(partition.topic_id, []).append(
             AlterPartitionPartition(
                 partition_index=partition.index,
                 leader_epoch=change.leader_epoch,
-                new_isr_with_epochs=tuple(map(BrokerState, change.isr)),
+                new_isr_with_epochs=tuple(
+                    BrokerState(
+                        each, broker_epoch if each == broker_id else partition.epoch_of(each)
+                    )
+                    for each in change.isr
+                ),
                 partition_epoch=change.partition_epoch,
             )
         )

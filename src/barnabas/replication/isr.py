@@ -17,6 +17,7 @@ from uuid import UUID
 
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
 
 UNKNOWN_OFFSET = -1
 LONG_AGO_MS = float("-inf")
@@ -37,6 +38,7 @@ class FollowerState:
     """One follower as its leader knows it. Times are of the loop's clock, in ms."""
 
     __slots__ = (
+        "broker_epoch",
         "contact",
         "last_caught_up_ms",
         "last_fetch_ms",
@@ -52,12 +54,16 @@ class FollowerState:
         self.leader_end_at_last_fetch = UNKNOWN_OFFSET
         self.last_caught_up_ms = LONG_AGO_MS
         self.contact: Contact | None = None
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        """The life in which it last fetched."""
 
     def begin_epoch(
         self, *, now_ms: float, leader_end: int, is_in_sync: bool, was_leading: bool
     ) -> None:
         """A new leader epoch. Who is in sync is given the benefit of the doubt; nobody else holds anything up."""
         self.last_caught_up_ms = now_ms if is_in_sync else LONG_AGO_MS
+        # It has to say again what it holds: it may have died since, and come back with less.
+        self.contact = None
         if was_leading:
             self.leader_end_at_last_fetch = leader_end
             self.last_fetch_ms = now_ms if is_in_sync else LONG_AGO_MS
@@ -65,7 +71,6 @@ class FollowerState:
             self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
             self.leader_end_at_last_fetch = UNKNOWN_OFFSET
             self.last_fetch_ms = LONG_AGO_MS
-            self.contact = None
 
     def fetched(
         self,
@@ -75,6 +80,7 @@ class FollowerState:
         now_ms: float,
         leader_end: int,
         contact: Contact | None = None,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
         """It asks for `offset`, so it holds all below. `leader_end` is from before the read: what is appended meanwhile
         must not keep a follower out, and with steady small appends no fetch would ever reach the very end."""
@@ -87,6 +93,7 @@ class FollowerState:
         self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
         self.last_fetch_ms = now_ms
         self.contact = contact
+        self.broker_epoch = broker_epoch
 
     def leader_moved_on(self, leader_end_before: int) -> None:
         """The leader has appended. Up to its last word this follower held everything, named or not."""

@@ -27,6 +27,7 @@ from barnabas.replication import isr as in_sync
 from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
 from barnabas.wire.recompress import recompress
 from barnabas.wire.records import BatchHeader
 
@@ -263,6 +264,7 @@ class Partition:
         *,
         leader_end: int,
         contact: Contact | None = None,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
         """A follower asked for `offset`: the high watermark may move, and it may be time for it to join the ISR."""
         follower = self.followers[replica]
@@ -274,6 +276,7 @@ class Partition:
             now_ms=self.context.now_ms(),
             leader_end=leader_end,
             contact=contact,
+            broker_epoch=broker_epoch,
         )
         if replica not in self.isr and self.pending is None:
             self.consider_expanding(replica, follower)
@@ -363,6 +366,11 @@ class Partition:
             if self.pending is None and broker not in self.isr and follower.contact is not None:
                 self.consider_expanding(broker, follower)
 
+    def epoch_of(self, broker: BrokerId) -> int:
+        """The life in which this member of the ISR caught up; unknown for one that has not fetched from us yet."""
+        follower = self.followers.get(broker)
+        return UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
+
     def low_watermark(self) -> int:
         """Where the logs of all living replicas have begun."""
         starts = (
@@ -446,7 +454,7 @@ class Partition:
             if self.followers:
                 up_to = min(up_to, self.replicated_end())
                 self.mention_to_followers()
-            if log.high_watermark < up_to:
+            if log.high_watermark < up_to and self.has_enough_replicas():
                 log.high_watermark = up_to
                 self.keep_promises()
                 self.notify()

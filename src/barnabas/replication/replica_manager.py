@@ -302,7 +302,7 @@ class ReplicaManager:
         if not self.metadata.is_alive(state.leader):
             # The log is there all the same, so that its high watermark stays in the checkpoint. The epoch is not taken
             # over: the controller may say the same again when the leader is known.
-            logger.warning("no leader to follow partition=%s leader=%d", tp, state.leader)
+            logger.debug("no leader to follow partition=%s leader=%d", tp, state.leader)
             partition.cease(NO_LEADER)
             self.fetchers.remove((tp,))
             return None

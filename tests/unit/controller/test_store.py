@@ -107,7 +107,20 @@ async def test_what_a_crash_left_is_taken_up(
     assert await store.commit([create(P0), create(P1)]) == {P0: 0, P1: 0}
     again = ControllerStore(registry, BrokerId(1), Random(7))
     again.version = store.version
+    await registry.set(znodes.state_path(P1), znodes.encode_state(state(2, [2], epoch=4)))
     assert await again.commit([create(P1), create(P2)]) == {P1: WriteRefused.NODE_EXISTS, P2: 0}
+
+
+async def test_a_write_whose_answer_was_lost_is_known_again(store: ControllerStore) -> None:
+    """Sent once more after a lost connection, it meets itself."""
+    await store.commit([create(P0)])
+    assert await store.commit_alone(create(P0)) == 0
+    assert await store.commit_alone(update(P0, 0)) == 1
+    assert await store.commit_alone(update(P0, 0)) == 1
+    other = UpdateState(
+        partition=P0, state=state(1, [1], epoch=1), expected_version=ZnodeVersion(0)
+    )
+    assert await store.commit_alone(other) is WriteRefused.BAD_VERSION
 
 
 async def test_a_deposed_controller_writes_nothing(

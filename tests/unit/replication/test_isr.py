@@ -166,3 +166,14 @@ def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> Non
 )
 def test_what_becomes_of_a_change(code: ErrorCode, expected: Outcome) -> None:
     assert outcome(code) is expected
+
+
+@pytest.mark.parametrize("was_leading", [True, False])
+def test_in_a_new_epoch_everybody_has_to_say_again_what_it_holds(was_leading: bool) -> None:
+    """It may have died since and come back with less: whoever is let into the ISR on old words can lose records."""
+    state = FollowerState()
+    state.fetched(12, 0, now_ms=50, leader_end=12, contact=Conversation(50), broker_epoch=7)
+    assert state.contact is not None
+    assert state.broker_epoch == 7
+    state.begin_epoch(now_ms=60, leader_end=12, is_in_sync=False, was_leading=was_leading)
+    assert state.contact is None

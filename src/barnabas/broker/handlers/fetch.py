@@ -290,6 +290,7 @@ class Fetch:
                     entry.log_start_offset,
                     leader_end=log.log_end_offset,
                     contact=self.session,
+                    broker_epoch=self.request.replica_state.replica_epoch,
                 )
         high_watermark = log.watermark
         data = FetchedPartition(

@@ -1,0 +1,172 @@
+"""A controller over a real registry and real sockets: elected, failing, trying again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from barnabas.controller import controller as controller_module
+from barnabas.controller.controller import Controller, ControllerSettings
+from barnabas.controller.history import StateChange
+from barnabas.errors import NodeExists
+from barnabas.metadata import registration, znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import Broker, BrokerId, Endpoint, TopicPartition
+from barnabas.world.clock import SystemClock
+from barnabas.world.network import SocketNetwork
+from barnabas.world.registry.embedded import EmbeddedRegistry
+from tests.unit.controller.cluster import held, topic_id
+
+DEADLINE_S = 10
+ME = BrokerId(1)
+SETTINGS = ControllerSettings(
+    listener="PLAINTEXT",
+    socket_timeout_s=5,
+    delete_topic_enable=True,
+    unclean_leader_election_enable=False,
+    auto_leader_rebalance_enable=False,
+    imbalance_check_s=300,
+    imbalance_percentage=10,
+)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def record(self, changes: Sequence[StateChange]) -> None:
+        self.lines += [change.line for change in changes]
+
+
+def entry(number: int, port: int = 1) -> Broker:
+    """Nobody listens there: what is sent to it waits."""
+    endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=port)
+    return Broker(id=BrokerId(number), endpoints=(endpoint,))
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not holds():
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[tuple[Controller, RegistryClient, EmbeddedRegistry]]:
+    embedded = EmbeddedRegistry(None, SystemClock())
+    registry = RegistryClient(embedded, 18_000)
+    network = SocketNetwork()
+    await registry.open()
+    await registration.prepare(registry)
+
+    async def register() -> None:
+        await registration.register(registry, entry(ME), 1000)
+
+    await register()
+    controller = Controller(
+        ME,
+        registry,
+        network,
+        SystemClock(),
+        Random(3),
+        settings=SETTINGS,
+        log=Log(),
+        register=register,
+    )
+    try:
+        yield controller, registry, embedded
+    finally:
+        await controller.stop()
+        await registry.close()
+        await embedded.close()
+        network.close()
+
+
+async def test_who_fails_to_take_over_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_module, "TAKE_OVER_PAUSE_SECONDS", 0)
+    async with running() as (controller, registry, _):
+        failures = iter([RuntimeError("the first time")])
+        delete_children = controller.store.delete_children
+
+        async def fails_once(path: str) -> None:
+            for failure in failures:
+                raise failure
+            await delete_children(path)
+
+        monkeypatch.setattr(controller.store, "delete_children", fails_once)
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        assert controller.epoch == 2
+        data, _ = await registry.get(znodes.CONTROLLER)
+        assert znodes.decode_controller(data) == ME
+
+
+async def test_deposed_it_forgets_everything_and_is_elected_again_when_it_can() -> None:
+    async with running() as (controller, registry, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        await registry.delete(znodes.CONTROLLER)
+        await eventually(lambda: controller.has_taken_over and controller.epoch == 2)
+
+
+async def test_a_broker_that_came_back_elsewhere_is_not_taken_for_one_that_moved() -> None:
+    """Its entry is written anew with a new epoch: it is to be told everything, not only where it is."""
+    async with running() as (controller, registry, embedded):
+        other = RegistryClient(embedded, 18_000)
+        await other.open()
+        await registration.register(other, entry(2, port=2), 1000)
+        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: held(2, 1)})
+        await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+        controller.start()
+        partition = TopicPartition("t", 0)
+        await eventually(lambda: controller.has_taken_over)
+        assert controller.context.leadership[partition].leader == 2
+        before = controller.context.broker_epochs[BrokerId(2)]
+        execution = controller.execution
+        assert execution is not None
+        await registry.delete(znodes.broker_path(2))
+        await registration.register(other, entry(2, port=3), 2000)
+        await controller.broker_modified(execution, BrokerId(2), "test")
+        await eventually(lambda: controller.context.broker_epochs.get(BrokerId(2), 0) > before)
+        sender, _ = controller.channels.senders[BrokerId(2)]
+        assert sender.broker.endpoints[0].port == 3
+        told = [type(sent.request).__name__ for sent in sender.requests]
+        assert "LeaderAndIsrRequest" in told
+        await other.close()
+
+
+async def test_a_broker_that_moves_hears_what_it_was_still_to_hear() -> None:
+    async with running() as (controller, registry, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        sender, _ = controller.channels.senders[ME]
+        waiting = list(sender.requests)
+        assert waiting
+        data = znodes.encode_broker(entry(ME, port=2), timestamp_ms=3000)
+        await registry.set(znodes.broker_path(ME), data)
+
+        def has_moved() -> bool:
+            found = controller.channels.senders.get(ME)
+            return found is not None and found[0].broker.endpoints[0].port == 2
+
+        await eventually(has_moved)
+        await eventually(lambda: controller.queue.is_idle)
+        assert list(controller.channels.senders[ME][0].requests)[: len(waiting)] == waiting
+
+
+async def test_a_znode_that_is_no_topic_stops_nothing() -> None:
+    async with running() as (controller, registry, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        await registry.create(znodes.topic_path("bad"), b"{")
+        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: held(1)})
+        await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+        await eventually(lambda: TopicPartition("t", 0) in controller.context.leadership)
+        mended = znodes.TopicAssignment(topic_id=topic_id("bad"), partitions={0: held(1)})
+        await registry.set(znodes.topic_path("bad"), znodes.encode_topic(mended))
+        await eventually(lambda: TopicPartition("bad", 0) in controller.context.leadership)
+        with pytest.raises(NodeExists):
+            await registry.create(znodes.state_path(TopicPartition("bad", 0)))
