@@ -170,7 +170,10 @@ class StateLog:
         await self.deliver(lines[middle:])
 
     async def produce(self, lines: list[bytes]) -> None:
-        leader = self.metadata.topics[STATE_CHANGES].partitions[0].leader
+        topic = self.metadata.topics.get(STATE_CHANGES)
+        if topic is None or 0 not in topic.partitions:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted just now")
+        leader = topic.partitions[0].leader
         batch = build_batch([record(line, offset) for offset, line in enumerate(lines)])
         data = PartitionProduceData(0, batch)
         request = ProduceRequest(
