@@ -111,6 +111,26 @@ def test_a_cluster_goes_on_where_it_was(tmp_path: Path) -> None:
         eventually(lambda: -1 not in leaders(running.servers, "orders"), "all partitions are led")
 
 
+def test_brokers_that_the_data_has_and_that_do_not_run_are_told_of(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=2", "--topic=orders:4:1") as running:
+        assert stop(running) == 0
+    with up(tmp_path) as running:
+        told = running.errors.read_text()
+        assert "this data has brokers 1–2; " in told
+        assert "offline until they run: add --brokers 2" in told
+        assert stop(running) == 0
+
+
+@needs_zookeeper
+def test_data_of_a_cluster_with_a_zookeeper_is_not_opened_without(tmp_path: Path) -> None:
+    with up(tmp_path, "--with-zookeeper") as running:
+        assert stop(running) == 0
+    ended = run("up", "--port=0", f"--data={tmp_path / 'data'}")
+    assert ended.returncode == 2
+    assert "this data belongs to a cluster with a ZooKeeper: add --with-zookeeper" in ended.stderr
+    assert not (tmp_path / "data" / "registry").exists()
+
+
 @needs_zookeeper
 def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_path: Path) -> None:
     with up(

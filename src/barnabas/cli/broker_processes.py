@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import click
@@ -53,7 +53,7 @@ class BrokerProcesses:
         self.host = host
         self.port = port
         self.settings = dict(settings or {})
-        self.ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
+        self.ids: Collection[int] = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
         # A wrong setting is told before anything is started.
         _, self.warnings = BrokerConfig.load(self.properties(FIRST_BROKER_ID, port))
         self.ports: dict[int, HeldPort] = {}

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from barnabas.cli.kept_data import absent_brokers, check_registry
 from barnabas.cli.output import plural
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
 from barnabas.cluster import Cluster
@@ -89,6 +90,7 @@ def up(
     wanted = list({topic.name: topic for topic in map(parse_topic, topics)}.values())
     settings = parse_settings(overrides)
     where = data.absolute()
+    check_registry(where, with_zookeeper=bool(zookeeper or with_zookeeper))
     cluster: Runs
     if zookeeper or with_zookeeper:
         from barnabas.cli.broker_processes import BrokerProcesses
@@ -104,6 +106,8 @@ class Runs(Protocol):
 
     data: Path
     warnings: list[str]
+    ids: Collection[int]
+    zookeeper: str | None
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -125,6 +129,8 @@ class InThisProcess:
         self.cluster = cluster
         self.data = cluster.data
         self.warnings = cluster.warnings
+        self.ids: Collection[int] = cluster.brokers.keys()
+        self.zookeeper: str | None = None
         self.registry_option = f"--data {cluster.data}"
 
     @property
@@ -146,11 +152,18 @@ async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
     try:
         if wanted:
             await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
+        await tell_of_absent_brokers(cluster)
         click.echo(greeting(cluster, wanted[0].name if wanted else "greetings"))
         await stopping.wait()
         click.echo("stopping ...", err=True)
     finally:
         await cluster.stop()
+
+
+async def tell_of_absent_brokers(cluster: Runs) -> None:
+    told = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
+    if told:
+        click.echo(f"warning: {told}", err=True)
 
 
 def stop_on_signals() -> asyncio.Event:

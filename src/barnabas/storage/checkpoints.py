@@ -86,10 +86,13 @@ def check_meta_properties(disk: Disk, directory: str, *, broker_id: int, cluster
         for key, ours in (("cluster.id", cluster_id), ("broker.id", str(broker_id))):
             theirs = found.get(key)
             if theirs is not None and theirs != ours:
+                back = "set broker.id to " + theirs
+                if key == "cluster.id":  # nobody sets it: it lies in the registry
+                    back = "use the registry or ZooKeeper of that cluster"
                 raise StorageError(
                     path,
-                    f"this directory belongs to {key} {theirs}, this broker has {ours}: point log.dirs elsewhere, "
-                    f"set {key} to {theirs}, or remove the directory if its data is no longer wanted",
+                    f"this directory belongs to {key} {theirs}, this broker has {ours}: {back}, "
+                    "point log.dirs elsewhere, or remove the directory if its data is no longer wanted",
                 )
         if "cluster.id" in found and "broker.id" in found:
             return

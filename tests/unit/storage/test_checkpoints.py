@@ -68,6 +68,16 @@ def test_a_directory_of_somebody_else_is_refused_in_one_line(
     assert "log.dirs" in str(caught.value)
 
 
+def test_nobody_is_told_to_set_a_cluster_id_which_is_no_setting() -> None:
+    disk = forgetful_disk()
+    check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-1")
+    with pytest.raises(StorageError, match="use the registry or ZooKeeper of that cluster") as told:
+        check_meta_properties(disk, "/data", broker_id=3, cluster_id="c-2")
+    assert "set cluster.id" not in str(told.value)
+    with pytest.raises(StorageError, match=r"set broker\.id to 3"):
+        check_meta_properties(disk, "/data", broker_id=4, cluster_id="c-1")
+
+
 def test_the_topic_id_is_written_as_kafka_writes_it() -> None:
     topic_id = UUID(bytes=bytes(range(16)))
     data = encode_partition_metadata(topic_id)
