@@ -13,8 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from barnabas.cli.output import plural
-from barnabas.cli.registry_sources import REGISTRY_DIRECTORY, Source, source
-from barnabas.config.properties import parse_properties
+from barnabas.cli.registry_sources import REGISTRY_DIRECTORY, Source, source, zookeeper_connect
 from barnabas.errors import BarnabasError, ConfigError, NoNode
 from barnabas.metadata.znodes import TOPICS, decode_state, partitions_path, state_path
 from barnabas.model import TopicPartition
@@ -26,18 +25,6 @@ def broker_ids(data: Path) -> list[int]:
         re.fullmatch(r"broker-(\d+)", path.parent.name) for path in data.glob("*/meta.properties")
     )
     return sorted(int(match[1]) for match in found if match)
-
-
-def zookeeper_connect(data: Path) -> str | None:
-    """The ensemble that the brokers of this directory were around, if any."""
-    for path in sorted(data.glob("broker-*.properties")):
-        try:
-            properties = parse_properties(path.read_text(encoding="ascii"), str(path))
-        except (OSError, ValueError, ConfigError):
-            continue  # who starts a broker with it is told what is wrong
-        if connect := properties.get("zookeeper.connect"):
-            return connect
-    return None
 
 
 def check_registry(data: Path, *, with_zookeeper: bool) -> None:

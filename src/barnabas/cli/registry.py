@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from barnabas.cli.output import Output, note, printable, show
 from barnabas.cli.registry_sources import SeenChange, Source, source
-from barnabas.errors import BarnabasError, ConfigError, NoNode
+from barnabas.errors import BadPath, BarnabasError, ConfigError, NoNode
 
 if TYPE_CHECKING:
     from barnabas.world.ports import ZnodeStat
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_DATA_DIRECTORY = (
     "./barnabas-data"  # where `barnabas up` keeps everything unless told otherwise
 )
-INTERRUPTED = 130
+WRONG_USAGE, INTERRUPTED = 2, 130
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -199,14 +200,23 @@ class Failure(click.ClickException):
     """One line on standard error, exit 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.message, file=file or sys.stderr)
+        click.echo(f"error: {self.message}", file=file or sys.stderr)
+
+
+class WrongUsage(Failure):
+    exit_code = WRONG_USAGE
 
 
 @contextmanager
 def reading(data: str, zookeeper: str | None) -> Iterator[Source]:
+    named = click.get_current_context().get_parameter_source("data")
+    if zookeeper is not None and named is ParameterSource.COMMANDLINE:
+        raise WrongUsage("--data and --zookeeper name two registries; leave one out")
     try:
         with source(data, zookeeper) as found:
             yield found
+    except BadPath as error:
+        raise WrongUsage(str(error)) from error
     except NoNode as error:
         raise Failure(f"Node does not exist: {error.path}") from error
     except ConfigError as error:

@@ -69,9 +69,13 @@ def reader_of(data: str) -> Iterator[Reader]:
 
     directory = Path(data, REGISTRY_DIRECTORY)
     if not directory.is_dir():
+        connect = zookeeper_connect(Path(data))
+        if connect is not None:
+            command = f"barnabas registry ls / --zookeeper {connect}"
+            raise ConfigError("--data", f"the registry of {data} is in a ZooKeeper: {command}")
         raise ConfigError(
             "--data",
-            f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
+            f"there is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
             "or a ZooKeeper with --zookeeper HOST:PORT",
         )
     reader = Reader(str(directory))
@@ -79,6 +83,20 @@ def reader_of(data: str) -> Iterator[Reader]:
         yield reader
     finally:
         reader.close()
+
+
+def zookeeper_connect(data: Path) -> str | None:
+    """The ensemble that the brokers of this data directory were around, if any."""
+    from barnabas.config.properties import parse_properties
+
+    for path in sorted(data.glob("broker-*.properties")):
+        try:
+            properties = parse_properties(path.read_text(encoding="ascii"), str(path))
+        except (OSError, ValueError, ConfigError):
+            continue  # who starts a broker with it is told what is wrong
+        if connect := properties.get("zookeeper.connect"):
+            return connect
+    return None
 
 
 class FilesSource:

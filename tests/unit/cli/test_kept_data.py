@@ -11,8 +11,8 @@ from barnabas.cli.kept_data import (
     broker_ids,
     check_registry,
     numbered,
-    zookeeper_connect,
 )
+from barnabas.cli.registry_sources import zookeeper_connect
 from barnabas.errors import ConfigError
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, TopicPartition

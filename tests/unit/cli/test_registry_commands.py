@@ -113,10 +113,9 @@ def test_ephemeral_nodes_are_hidden_once_their_process_is_dead(data: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["get", "/x"], "Node does not exist: /x\n"),
-        (["ls", "/x/y"], "Node does not exist: /x/y\n"),
-        (["watch", "/x"], "Node does not exist: /x\n"),
-        (["stat", "x"], "BadPath: x: a path starts with /\n"),
+        (["get", "/x"], "error: Node does not exist: /x\n"),
+        (["ls", "/x/y"], "error: Node does not exist: /x/y\n"),
+        (["watch", "/x"], "error: Node does not exist: /x\n"),
     ],
 )
 async def test_a_wrong_path_is_one_line_and_exit_1(
@@ -126,11 +125,37 @@ async def test_a_wrong_path_is_one_line_and_exit_1(
     assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", says)
 
 
+async def test_a_path_that_cannot_be_one_is_wrong_usage(
+    data: str, session: EmbeddedSession
+) -> None:
+    failed = run("get", "brokers", "--data", data)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr == "error: BadPath: brokers: a path starts with /\n"
+
+
+async def test_two_registries_at_once_are_refused(data: str, session: EmbeddedSession) -> None:
+    failed = run("ls", "/", "--data", data, "--zookeeper", "127.0.0.1:2181")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr == "error: --data and --zookeeper name two registries; leave one out\n"
+
+
+def test_data_of_brokers_around_a_zookeeper_names_the_command_that_looks_there(data: str) -> None:
+    Path(data).mkdir()
+    properties = "broker.id=1\nzookeeper.connect=127.0.0.1:2181/dev\n"
+    Path(data, "broker-1.properties").write_text(properties)
+    failed = run("ls", "/", "--data", data)
+    assert failed.returncode == 1
+    assert failed.stderr == (
+        f"error: the registry of {data} is in a ZooKeeper: "
+        "barnabas registry ls / --zookeeper 127.0.0.1:2181/dev\n"
+    )
+
+
 def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
     failed = run("ls", "/", "--data", data)
     assert failed.returncode == 1
     assert failed.stderr == (
-        f"There is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
+        f"error: there is no registry in {data}: name the data directory of `barnabas up` with --data DIR, "
         "or a ZooKeeper with --zookeeper HOST:PORT\n"
     )
     Path(data, "registry").mkdir(parents=True)

@@ -49,7 +49,7 @@ async def test_ls_get_and_stat_ask_the_zookeeper(chroot: str, session: ZooKeeper
 async def test_what_is_not_there_is_one_line(chroot: str, session: ZooKeeperSession) -> None:
     failed = await asyncio.to_thread(run, "get", "/x", "--zookeeper", chroot)
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr == "Node does not exist: /x\n"
+    assert failed.stderr == "error: Node does not exist: /x\n"
 
 
 async def test_watch_tells_changes_as_they_happen(chroot: str, session: ZooKeeperSession) -> None:
