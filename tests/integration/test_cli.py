@@ -194,6 +194,7 @@ def test_offsets_from_either_end_and_by_time(shell: Shell) -> None:
     assert consumed("@-1h") == ""
     assert consumed("@-99999w") == "0 1 2 3 4 5 6 7 8 9 "
     assert shell.ok("consume", "times", "-O", "3", "-c", "2") == "3\n4\n"
+    assert shell.ok("consume", "times", "-e", "-D", " ") == "0 1 2 3 4 5 6 7 8 9 "
 
 
 def test_files_partitions_and_null_values(shell: Shell, tmp_path: Path) -> None:

@@ -206,6 +206,9 @@ def test_the_command_line_tells_it_in_words_and_as_a_document(cluster: LocalClus
         event["what"] != "partition" or event["topic"] == "orders" for event in document["events"]
     )
     assert "did you mean 'orders'" in refusal(servers, "topics", "history", "ordres")
+    nowhere = refusal(servers, "topics", "history", "zzzzzz")
+    assert "barnabas topics list" in nowhere
+    assert "topics create" not in nowhere
 
 
 def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 r"""`barnabas consume`: records of a topic to standard output, in order within each partition.
 
     barnabas consume orders                           follow what is written from now on
-    barnabas consume orders -O beginning -e           everything there is, then stop
+    barnabas consume orders -e                        everything there is, then stop
     barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, and on
     barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
 
@@ -43,8 +43,7 @@ from barnabas.model import TopicPartition
 @click.option(
     "-O",
     "--offset",
-    default="end",
-    show_default=True,
+    show_default="end; with -e, beginning",
     metavar="WHERE",
     help="beginning, end, 1234, -10 (from the end), @1700000000000 (ms), @-1h, @2024-05-01T08:00",
 )
@@ -83,7 +82,7 @@ from barnabas.model import TopicPartition
 def consume(
     topic: str,
     partitions: tuple[int, ...],
-    offset: str,
+    offset: str | None,
     count: int | None,
     stop_at_end: bool,
     template: str | None,
@@ -95,7 +94,8 @@ def consume(
     output: Output,
 ) -> None:
     """Read records of TOPIC to standard output, one per line."""
-    start = parse_start(offset, now_ms())
+    # Who stops at the end and begins there would see nothing, ever.
+    start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
     write = writer(output, template, key_delimiter, delimiter)
     wanted = [compile_filter(expression) for expression in filters]
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:

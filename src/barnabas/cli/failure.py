@@ -11,8 +11,8 @@ from barnabas.errors import ApiError, BarnabasError, ErrorCode
 
 NEXT_STEPS = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "there must be as many brokers as copies "
-    "(--replication-factor, or the third part of --topic)",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "each copy of a partition lies on another broker: ask for fewer copies, "
+    "or start more brokers",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
     ErrorCode.OFFSET_OUT_OF_RANGE: "begin with `--offset beginning`, `--offset end` or an offset in that range",
@@ -46,24 +46,29 @@ def explain(error: BarnabasError) -> str:
     lines = [f"error: {printable(str(error))}"]
     if isinstance(error, Hinted):
         lines.append(f"hint:  {error.hint}")
+    elif isinstance(error, ApiError) and " collides with " in str(error):
+        lines.append(
+            "hint:  metrics write '.' as '_'; choose a name that differs in more than that"
+        )
     elif isinstance(error, ApiError) and error.code in NEXT_STEPS:
         lines.append(f"hint:  {NEXT_STEPS[error.code]}")
     return "\n".join(lines)
 
 
 def unknown_topic(
-    cluster: Cluster, name: str, error: ApiError, *, is_wanted: bool = True
+    cluster: Cluster, name: str, error: ApiError, *, else_hint: str | None = None
 ) -> ApiError:
-    """The same error, with names that are near what was typed. Who wants to delete it is not told to create it."""
+    """The same error, with names that are near what was typed. Where there are none: who wants to delete the topic, or
+    to know what became of it, is not told to create it."""
     if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error
     near = near_names(name, cluster.refresh(None).topics)
     if near:
         hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
-    elif is_wanted:
-        hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
+    elif else_hint is not None:
+        hint = else_hint
     else:
-        hint = "see `barnabas topics list`; to accept a missing topic, add --if-exists"
+        hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
     return Hinted(error, f"there is no topic {name!r}", hint)
 
 

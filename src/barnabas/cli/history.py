@@ -20,18 +20,19 @@ import click
 
 from barnabas.cli.consume import raise_if_reader_gone
 from barnabas.cli.failure import Hinted, unknown_topic
-from barnabas.cli.offsets import parse_start
+from barnabas.cli.offsets import parse_time
 from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
 from barnabas.cli.output import Output, note, printable, show, to_yaml, write_out
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, Start
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, FromTime, Start
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 
 SETTING = "barnabas.history.topic.enable"
+NOT_FOUND_HINT = "see `barnabas topics list`; what happened more than seven days ago is forgotten"
 
 Event = dict[str, Any]
 
@@ -56,7 +57,7 @@ def history(
     output: Output,
 ) -> None:
     """Tell what happened to the topic NAME: transitions, elections, requests and answers, each with its cause."""
-    start = Beginning() if since is None else parse_start(f"@{since}", now_ms())
+    start = Beginning() if since is None else FromTime(parse_time(since, now_ms(), "--since"))
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         require_history(cluster, name)
         consumer = Consumer(
@@ -86,7 +87,8 @@ def require_history(cluster: Cluster, name: str) -> None:
     if STATE_CHANGES in view.topics:
         return
     if name not in view.topics:
-        raise unknown_topic(cluster, name, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise unknown_topic(cluster, name, missing, else_hint=NOT_FOUND_HINT)
     setting = setting_of(cluster)
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if setting is None:
@@ -113,7 +115,7 @@ def require_topic(cluster: Cluster, name: str, start: Start) -> None:
     try:
         cluster.topic(name)
     except ApiError as error:
-        raise unknown_topic(cluster, name, error) from None
+        raise unknown_topic(cluster, name, error, else_hint=NOT_FOUND_HINT) from None
     ago = "seven days" if isinstance(start, Beginning) else "that time"
     note(f"nothing happened to {name} within {ago}")
 

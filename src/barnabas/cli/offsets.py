@@ -26,6 +26,7 @@ UNITS_MS = {
 DURATION = re.compile(r"(?:\d+(?:ms|[smhdw]))+")
 DURATION_PART = re.compile(r"(\d+)(ms|[smhdw])")
 EXAMPLES = "beginning, end, 1234, -10, @1700000000000, @-1h or @2024-05-01T08:00"
+TIME_EXAMPLES = "-1h, 2024-05-01T08:00 or 1700000000000 (in ms)"
 
 
 def parse_start(text: str, now_ms: int) -> Start:
@@ -43,7 +44,7 @@ def parse_start(text: str, now_ms: int) -> Start:
     raise ConfigError("--offset", f"{text!r} is not an offset; try {EXAMPLES}")
 
 
-def parse_time(text: str, now_ms: int) -> int:
+def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
     if text.startswith("-") and DURATION.fullmatch(text[1:]):
@@ -51,7 +52,9 @@ def parse_time(text: str, now_ms: int) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise ConfigError("--offset", f"{'@' + text!r} is not a time; try {EXAMPLES}") from None
+        if option == "--offset":
+            raise ConfigError(option, f"{'@' + text!r} is not a time; try {EXAMPLES}") from None
+        raise ConfigError(option, f"{text!r} is not a time; try {TIME_EXAMPLES}") from None
 
 
 def duration_ms(text: str) -> int:

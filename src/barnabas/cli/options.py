@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +37,12 @@ def bootstrap_option(command: Command) -> Command:
         metavar="HOST:PORT,…",
         help="Brokers to begin with; one that answers is enough.",
     )(command)
+
+
+def servers_typed(servers: str) -> str:
+    """What a command named in a hint needs, to reach the same brokers: ` -b HOST:PORT`, or nothing."""
+    known = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
+    return "" if servers == known else f" -b {servers}"
 
 
 def timeout_option(command: Command) -> Command:

@@ -15,6 +15,7 @@ from barnabas.cli.options import (
     complete_topics,
     dry_run_option,
     output_option,
+    servers_typed,
     show_or_watch,
     timeout_option,
     watch_option,
@@ -255,7 +256,11 @@ def describe(
         return {
             "topics": [
                 described_document(
-                    view, configs.get(view.name, []), all_configs, cluster.view.brokers
+                    view,
+                    configs.get(view.name, []),
+                    all_configs,
+                    cluster.view.brokers,
+                    servers_typed(bootstrap_servers),
                 )
                 for view in views
             ]
@@ -276,7 +281,11 @@ def described(cluster: Cluster, admin: Admin, names: tuple[str, ...]) -> list[To
 
 
 def described_document(
-    view: TopicView, configs: list[ConfigEntry], all_configs: bool, alive: Collection[int]
+    view: TopicView,
+    configs: list[ConfigEntry],
+    all_configs: bool,
+    alive: Collection[int],
+    servers: str = "",
 ) -> dict[str, Any]:
     in_sync_min = min_insync_replicas(configs)
     partitions = [partition_document(each, alive, in_sync_min) for each in view.partitions]
@@ -290,7 +299,7 @@ def described_document(
             if all_configs or not config.is_default
         },
         "partition_list": partitions,
-        "next_step": next_step(view.name, view.partitions, alive) if is_troubled else None,
+        "next_step": next_step(view.name, view.partitions, alive, servers) if is_troubled else None,
     }
 
 
@@ -409,7 +418,8 @@ def existing(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[
         except ApiError as error:
             unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if not (unknown and if_exists):
-                raise unknown_topic(cluster, name, error, is_wanted=False) from None
+                hint = "see `barnabas topics list`; to accept a missing topic, add --if-exists"
+                raise unknown_topic(cluster, name, error, else_hint=hint) from None
     return found
 
 

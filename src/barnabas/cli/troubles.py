@@ -47,15 +47,18 @@ def no_leader(partition: PartitionView, alive: Collection[int]) -> str:
     return f"{named(partition.isr)}, all that are in sync, are not alive"
 
 
-def next_step(topic: str, partitions: Sequence[PartitionView], alive: Collection[int]) -> str:
-    """What helps most, for the worst of it."""
+def next_step(
+    topic: str, partitions: Sequence[PartitionView], alive: Collection[int], servers: str = ""
+) -> str:
+    """What helps most, for the worst of it. `servers` is what commands need to reach the cluster: ` -b HOST:PORT`."""
+    who = f"`barnabas brokers list{servers}` shows who is alive"
     for partition in partitions:
         if partition.is_offline and not any(broker in alive for broker in partition.isr):
             dead = [broker for broker in partition.isr if broker not in alive]
-            return f"start {named(dead)} again; `barnabas brokers list` shows who is alive"
+            return f"start {named(dead)} again; {who}"
     if any(broker not in alive for partition in partitions for broker in partition.replicas):
-        return "`barnabas brokers list` shows who is alive"
-    return f"`barnabas topics history {topic}` shows what happened"
+        return who
+    return f"`barnabas topics history {topic}{servers}` shows what happened"
 
 
 def named(brokers: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from barnabas.cli.offsets import parse_start
+from barnabas.cli.offsets import parse_start, parse_time
 from barnabas.client.consumer import Beginning, End, FromEnd, FromOffset, FromTime, Start
 from barnabas.errors import ConfigError
 
@@ -51,3 +51,11 @@ def test_a_time_without_a_zone_is_local() -> None:
 def test_anything_else_is_answered_with_what_is_possible(text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape("@-1h")):
         parse_start(text, NOW)
+
+
+def test_the_option_that_was_typed_is_the_one_that_is_told() -> None:
+    with pytest.raises(ConfigError) as told:
+        parse_time("yesterday", NOW, "--since")
+    assert str(told.value) == (
+        "--since: 'yesterday' is not a time; try -1h, 2024-05-01T08:00 or 1700000000000 (in ms)"
+    )

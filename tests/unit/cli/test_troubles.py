@@ -73,6 +73,11 @@ def test_the_next_step_is_for_the_worst_of_it() -> None:
     assert next_step("orders", [behind, gone, offline], {1, 2}).startswith("start broker 3 again")
 
 
+def test_the_next_step_reaches_the_same_brokers() -> None:
+    offline = partition(NO_LEADER, (3, 1), (3,))
+    assert "`barnabas brokers list -b b:1`" in next_step("orders", [offline], {1}, " -b b:1")
+
+
 def test_brokers_are_listed_as_people_list_them() -> None:
     assert named([1]) == "broker 1"
     assert named([1, 2]) == "brokers 1 and 2"
