@@ -177,7 +177,11 @@ class Cluster:
 
 
 class ClusterBroker:
-    """One broker of a cluster, to be stopped, killed, paused, and started again on its port and its data."""
+    """One broker of a cluster, to be stopped, killed, paused, and started again on its port and its data.
+
+    Each method may be called in any state, and does nothing where there is nothing to do: a broker that is down is not
+    stopped, killed, paused or resumed, and one that runs is not started again.
+    """
 
     def __init__(self, cluster: Cluster, config: BrokerConfig) -> None:
         self.cluster = cluster
@@ -255,11 +259,12 @@ class ClusterBroker:
         session times out unless `resume` comes first. Connections stay open; the system still takes new ones and what
         is sent to it, until its buffers are full.
 
-        One thing differs from a stopped process: an fsync that has begun comes to its end.
+        One thing differs from a stopped process: an fsync that has begun comes to its end. Fine to call twice, and on
+        one that is down, of which there is nothing to halt.
         """
         with self.lock:
             if self.life is None:
-                raise RuntimeError(f"broker {self.id} does not run")
+                return
             registry, keeper = self.cluster.open_registry()
             sessions = self.life.door.sessions
             self.life.thread.halt()
@@ -362,6 +367,10 @@ def for_each(do: Callable[[EmbeddedSession], None], sessions: Iterable[EmbeddedS
 
 
 def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
+    if type(brokers) is not int:  # whoever is not checked by types: a notebook, a fixture
+        raise TypeError(
+            f"brokers is how many to run, a whole number as in brokers=3, not {brokers!r}"
+        )
     if brokers < 1:
         raise ConfigError("brokers", f"{brokers} is too few: a cluster has at least one")
     for name in EACH_ITS_OWN:

@@ -55,6 +55,11 @@ class LocalCluster:
             self.remove_if_temporary()
             raise
 
+    def __repr__(self) -> str:
+        if not self.cluster.is_running:
+            return f"<LocalCluster of {len(self.brokers)}, not running, data in {self.data}>"
+        return f"<LocalCluster {list(self.brokers.values())}, data in {self.data}>"
+
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` of every broker, for any Kafka client."""

@@ -81,17 +81,19 @@ def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
             lambda: "1 offline" in lines("topics", "describe", "alone")[0], "known", seconds=20
         )
         described = lines("topics", "describe", "alone")
-        assert described[-2:] == [
-            "  partition 0: no leader: broker 2, the only one in sync, is not alive",
-            f"  next: start broker 2 again; `barnabas brokers list -b {alive}` shows who is alive",
-        ]
+        assert all(len(line) <= 100 for line in described)
+        assert " ".join(" ".join(described).split()).endswith(
+            "partition 0: no leader: broker 2, the only one in sync, is not alive "
+            f"next: start broker 2 again; `barnabas brokers list -b {alive}` shows who is alive"
+        )
         described = lines("topics", "describe", "copied")
         assert described[0].endswith("2 under-replicated")
-        assert described[-2:] == [
-            "  partitions 0 and 1: broker 2 is not alive; writes with acks=all are refused "
-            "(2 in sync, min.insync.replicas=3)",
-            f"  next: `barnabas brokers list -b {alive}` shows who is alive",
-        ]
+        assert all(len(line) <= 100 for line in described)
+        assert " ".join(" ".join(described).split()).endswith(
+            "partitions 0 and 1: broker 2 is not alive; writes with acks=all are refused "
+            "(2 in sync, min.insync.replicas=3) "
+            f"next: `barnabas brokers list -b {alive}` shows who is alive"
+        )
         assert lines("brokers", "list")[2].split()[:3] == ["2", "not", "alive"]
 
         cluster.brokers[2].start()

@@ -91,3 +91,34 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind() -> None:
         with pytest.raises(AddressInUse, match=str(port)):
             second.start()
         assert not second.data.exists()
+
+
+def test_a_number_of_brokers_that_is_none_is_told_before_anything_is_made() -> None:
+    for wrong in ("3", 3.0, True, None):
+        with pytest.raises(TypeError, match="a whole number as in brokers=3, not "):
+            LocalCluster(brokers=wrong)  # type: ignore[arg-type]
+
+
+def test_it_shows_its_brokers_and_where_its_data_is(tmp_path: Path) -> None:
+    cluster = LocalCluster(brokers=2, data=tmp_path)
+    assert repr(cluster) == f"<LocalCluster of 2, not running, data in {tmp_path}>"
+    with cluster:
+        cluster.brokers[2].kill()
+        first, second = (broker.address for broker in cluster.brokers.values())
+        assert repr(cluster) == (
+            f"<LocalCluster [<broker 1 at {first}: running>, <broker 2 at {second}: down>], "
+            f"data in {tmp_path}>"
+        )
+
+
+def test_every_method_of_a_broker_may_be_called_in_every_state() -> None:
+    with LocalCluster() as cluster:
+        (broker,) = cluster.brokers.values()
+        broker.kill()
+        for call in (broker.pause, broker.resume, broker.stop, broker.kill):
+            call()
+            assert not broker.is_running
+        broker.start()
+        broker.start()
+        broker.resume()
+        assert broker.is_running

@@ -22,7 +22,7 @@ from barnabas.cli.consume import raise_if_reader_gone
 from barnabas.cli.failure import Hinted, unknown_topic
 from barnabas.cli.offsets import parse_time
 from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
-from barnabas.cli.output import Output, note, printable, show, to_yaml, write_out
+from barnabas.cli.output import Output, note, printable, show, to_yaml, wrapped, write_out
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
@@ -217,7 +217,7 @@ class Narrator:
                 self.chapter = chapter
                 by = f"controller {first.get('broker')}, epoch {first.get('epoch')}"
                 yield printable(f"{day} {by}: {first.get('cause')}")
-            yield printable(f"  {time}  {self.sentence(run)}")
+            yield wrapped(printable(f"  {time}  {self.sentence(run)}"), indent=len(time) + 6)
 
     def sentence(self, run: list[Event]) -> str:
         event = run[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -109,6 +110,19 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 def printable(text: str) -> str:
     """Text from the cluster, without characters that would move the cursor or colour the terminal."""
     return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def wrapped(text: str, indent: int) -> str:
+    """Lines of at most `WIDTH`, the second and later ones set in. A word that is longer stays whole, to be copied."""
+    return "\n".join(
+        textwrap.wrap(
+            text,
+            WIDTH,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
 
 
 def plural(count: int, noun: str) -> str:

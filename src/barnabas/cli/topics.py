@@ -21,7 +21,7 @@ from barnabas.cli.options import (
     watch_option,
     yes_option,
 )
-from barnabas.cli.output import Output, note, plural, printable, show, table
+from barnabas.cli.output import Output, note, plural, printable, show, table, wrapped
 from barnabas.cli.troubles import listed, next_step, trouble
 from barnabas.client.admin import Admin, ConfigEntry, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
@@ -358,7 +358,8 @@ def trouble_lines(topic: dict[str, Any]) -> list[str]:
         f"  partition{'s' if len(partitions) > 1 else ''} {listed(partitions)}: {why}"
         for why, partitions in troubled.items()
     ]
-    return [*lines, f"  next: {topic['next_step']}"] if lines else []
+    lines += [f"  next: {topic['next_step']}"] if lines else []
+    return [wrapped(line, indent=4) for line in lines]
 
 
 def missing(partition: dict[str, Any]) -> str:

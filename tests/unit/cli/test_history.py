@@ -240,6 +240,16 @@ def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: st
         require_history(cluster, "orders")
 
 
+def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
+    by = history()
+    (_, lines) = told(
+        *by.moved([replica(broker, index) for index in range(20) for broker in (1, 2, 3)])
+    )
+    assert len(lines.splitlines()) > 2
+    assert all(len(line) <= 100 for line in lines.splitlines())
+    assert "; 19 on 1,2,3: online" in " ".join(lines.split())
+
+
 def test_states_have_plain_names() -> None:
     states = [*PartitionState, *ReplicaState]
     assert {plain(state) for state in states} == {
