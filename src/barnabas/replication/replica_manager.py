@@ -47,6 +47,7 @@ from barnabas.world.ports import Clock, Disk, Network
 
 logger = logging.getLogger("barnabas.replicas")
 
+EPOCHS_SAVED_AFTER_SECONDS = 1.0
 CHANGED_PER_TURN = 64
 TURN_SECONDS_MAX = 0.005
 
@@ -352,6 +353,7 @@ class ReplicaManager:
         when a broker has died."""
         while True:
             await self.has_unsaved.wait()
+            await asyncio.sleep(EPOCHS_SAVED_AFTER_SECONDS)
             turns = Turns()
             while self.unsaved:
                 partition = next(iter(self.unsaved))
