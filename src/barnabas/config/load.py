@@ -17,7 +17,7 @@ from barnabas.config.listeners import (
     split_pairs,
 )
 from barnabas.config.setting import Setting, unknown
-from barnabas.config.without_effect import WITHOUT_EFFECT, is_for_a_plugin
+from barnabas.config.without_effect import NOT_YET, WITHOUT_EFFECT, is_for_a_plugin
 from barnabas.errors import ConfigError
 
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
@@ -33,7 +33,7 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         value = None if declared is None else replace(declared, name=name).parse(text)
         if declared is not None and name in BROKER_SETTINGS:
             values[declared.field] = value
-        else:
+        if name not in BROKER_SETTINGS or name in NOT_YET:
             ignored.append(name)
     config = assemble(values, properties)
     check(config, set(properties))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from barnabas.config.broker import BROKER_SETTINGS
 from barnabas.config.setting import ANY, Setting
 from barnabas.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
-from barnabas.config.without_effect import WITHOUT_EFFECT
+from barnabas.config.without_effect import NOT_YET, WITHOUT_EFFECT
 
 HEAD = """\
 # Configuration
@@ -55,7 +55,11 @@ def page() -> str:
 def broker_table() -> str:
     return table(
         ("Name", "Type", "Default", "Allowed", "What it does"),
-        ((*columns(each), cell(each.doc)) for each in documented(BROKER_SETTINGS)),
+        (
+            (*columns(each), cell(each.doc))
+            for each in documented(BROKER_SETTINGS)
+            if each.name not in NOT_YET
+        ),
     )
 
 
@@ -72,8 +76,12 @@ def topic_table() -> str:
 def without_table() -> str:
     return table(
         ("Name", "Type", "Default", "Allowed", "What it does in Kafka"),
-        ((*columns(each), cell(each.doc)) for each in documented(WITHOUT_EFFECT)),
+        ((*columns(each), cell(each.doc)) for each in documented(WITHOUT_EFFECT | not_yet())),
     )
+
+
+def not_yet() -> dict[str, Setting]:
+    return {name: BROKER_SETTINGS[name] for name in NOT_YET}
 
 
 def documented(settings: dict[str, Setting]) -> list[Setting]:

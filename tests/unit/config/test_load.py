@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from barnabas.config import BrokerConfig
+import barnabas
+from barnabas.config import BROKER_SETTINGS, BrokerConfig
+from barnabas.config.without_effect import NOT_YET
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
@@ -50,6 +54,23 @@ def test_settings_without_effect_are_named_in_one_warning() -> None:
         " listener.name.inside.ssl.keystore.password, num.network.threads, rsm.config.bucket,"
         " super.users"
     ]
+
+
+def test_settings_of_what_is_not_there_yet_are_named_too_and_held() -> None:
+    config, warnings = BrokerConfig.load({"log.cleaner.threads": "4", "num.partitions": "2"})
+    assert config.log_cleaner_threads == 4
+    assert warnings == ["settings without effect: log.cleaner.threads"]
+
+
+def test_what_is_said_to_have_no_effect_is_used_nowhere() -> None:
+    """If this fails, the setting has begun to do something: take it out of NOT_YET."""
+    sources = Path(barnabas.__file__).parent.rglob("*.py")
+    code = "".join(
+        path.read_text(encoding="utf-8") for path in sources if path.parent.name != "config"
+    )
+    assert BROKER_SETTINGS.keys() >= NOT_YET
+    used = [name for name in NOT_YET if re.search(rf"\.{name.replace('.', '_')}\b", code)]
+    assert not used
 
 
 def test_an_authorizer_that_will_not_be_asked_is_worth_a_warning_of_its_own() -> None:
