@@ -16,10 +16,11 @@ from barnabas.errors import (
     StorageError,
 )
 from barnabas.world.clock import SystemClock
+from barnabas.world.directory_lock import is_held
 from barnabas.world.ports import Create, RegistrySession, SessionState, WatchEvent, WatchKind
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from barnabas.world.registry.reader import Reader
-from barnabas.world.registry.store import DATABASE, Store, is_held
+from barnabas.world.registry.store import DATABASE, Store
 from barnabas.world.registry.tree import Tree
 from tests import child_process
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.errors import StorageError
+from barnabas.world.directory_lock import is_held
 from barnabas.world.registry.store import (
     APPLICATION_ID,
     DATABASE,
     check_version,
-    is_held,
     pragma,
     read_tree,
     sqlite_errors,

@@ -11,20 +11,16 @@ carries, and readers in other processes are never in the way.
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
+from barnabas.errors import OutOfSpace, StorageError
+from barnabas.world.directory_lock import acquire_lock, release_lock
 from barnabas.world.registry.tree import ROOT, Node, Transaction, Tree, families
 
 DATABASE = "registry.db"
-LOCK = ".lock"
 APPLICATION_ID = 0x4261726E  # "Barn", in SQLite's header: tells our file from anybody else's
 SCHEMA_VERSION = 1
 CHANGES_KEPT = 10_000
@@ -64,7 +60,7 @@ class Store:
         except OSError as error:
             why = f"cannot be made: {error.strerror}; choose another one (--data, or barnabas.registry.dir)"
             raise StorageError(directory, why) from error
-        self.lock = acquire_lock(directory)
+        self.lock = acquire_lock(directory, "this registry")
         try:
             with sqlite_errors(self.path):
                 self.database = sqlite3.connect(self.path, isolation_level=None)
@@ -200,58 +196,3 @@ def sqlite_errors(path: str) -> Iterator[None]:
         if code == sqlite3.SQLITE_ERROR and "no such" in str(error):
             raise StorageError(path, f"is damaged ({error}); {NEXT_STEP}") from error
         raise StorageError(path, str(error)) from error
-
-
-# ---- the lock ---------------------------------------------------------------------------------------------
-
-LOCK_TRIES = 5
-LOCK_PAUSE_S = 0.01
-
-
-def acquire_lock(directory: str) -> int:
-    """The descriptor that holds the lock; DirectoryLocked if another process has it."""
-    path = str(Path(directory, LOCK))
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StorageError(path, f"cannot be opened: {error.strerror}") from error
-    for attempt in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-            return descriptor
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                os.close(descriptor)
-                raise StorageError(path, f"cannot be locked: {error.strerror}") from error
-        # Somebody who only asks whether the lock is held has it for a moment (`is_held`).
-        if attempt + 1 < LOCK_TRIES:
-            time.sleep(LOCK_PAUSE_S)
-    holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-    os.close(descriptor)
-    raise DirectoryLocked(
-        directory,
-        f"another process{f' (pid {holder})' if holder else ''} has this registry open; "
-        "stop it first, or use another directory (--data)",
-    )
-
-
-def release_lock(descriptor: int) -> None:
-    os.close(descriptor)
-
-
-def is_held(directory: str) -> bool:
-    """Whether a process has this registry open."""
-    try:
-        descriptor = os.open(Path(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
