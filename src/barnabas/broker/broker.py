@@ -94,6 +94,7 @@ class Broker:
             random=world.random,
         )
         await topics.read_overrides()
+        await registration.wait_until_free(registry, self.broker_id, self.patience_s)
         logs = self.logs = LogManager.open(
             world.disk,
             config.log_dirs,
@@ -198,8 +199,13 @@ class Broker:
             self.registry,
             entry,
             self.world.clock.now_ms(),
-            wait_s=2 * self.config.zookeeper_session_timeout_ms / 1000,
+            wait_s=self.patience_s,
         )
+
+    @property
+    def patience_s(self) -> float:
+        """How long the entry of a former self may stay: until its session has surely timed out."""
+        return 2 * self.config.zookeeper_session_timeout_ms / 1000
 
     async def wait_until_ready(
         self, metadata: MetadataCache, controller: Controller, replicas: ReplicaManager

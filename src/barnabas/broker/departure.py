@@ -2,6 +2,7 @@
 
 The controller is asked so many times, with a pause in between, until it says that nothing is left that somebody who is
 still there could lead. Then, or after the last attempt, the broker goes. One that is alone has nobody to hand over to.
+Nor has one without the registry: the controller, most likely without it as well, can decide nothing, and is asked once.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from barnabas.world.ports import SessionState
 
 logger = logging.getLogger("barnabas.broker")
 
 TIMEOUT_SECONDS = 10.0
+WITHOUT_REGISTRY_SECONDS = 2.0
 BETWEEN_SECONDS = 0.1
 FIRST_ATTEMPTS = 3
 """Follow one another quickly: the controller may just be changing."""
@@ -33,13 +36,21 @@ async def leave_in_peace(parts: BrokerParts, broker_id: BrokerId) -> None:
         # Looked at each time: where all leave together, the last one learns only now that it is alone.
         if not any(other != broker_id for other in parts.metadata.brokers):
             return
+        has_registry = parts.registry.state is SessionState.CONNECTED
+        if not has_registry and parts.metadata.controller_id == broker_id:
+            break
+        timeout_s = TIMEOUT_SECONDS if has_registry else WITHOUT_REGISTRY_SECONDS
         try:
-            left = await ask(parts, broker_id)
+            left = await ask(parts, broker_id, timeout_s)
             if not left:
                 return
             logger.info("still leading partitions=%d", left)
-        except (OSError, TimeoutError, WireError) as error:
+        except TimeoutError:
+            logger.info("the controller does not let us leave within %g s", timeout_s)
+        except (OSError, WireError) as error:
             logger.info("cannot ask the controller to leave error=%s", error)
+        if parts.registry.state is not SessionState.CONNECTED:
+            break
         pause_s = BETWEEN_SECONDS if attempt < FIRST_ATTEMPTS else backoff_s
         await somebody_else_left(parts, pause_s)
     logger.warning("leaving without having handed over all partitions")
@@ -51,7 +62,7 @@ async def somebody_else_left(parts: BrokerParts, timeout_s: float) -> None:
     await parts.metadata.wait_until(lambda: parts.metadata.brokers.keys() != there, timeout_s)
 
 
-async def ask(parts: BrokerParts, broker_id: BrokerId) -> int:
+async def ask(parts: BrokerParts, broker_id: BrokerId, timeout_s: float) -> int:
     """How many partitions we still lead that others, who are there, have a replica of."""
     endpoint = parts.metadata.endpoint_of(
         parts.metadata.controller_id, parts.config.inter_broker_listener
@@ -63,14 +74,14 @@ async def ask(parts: BrokerParts, broker_id: BrokerId) -> int:
         endpoint.host,
         endpoint.port,
         client_id=str(broker_id),
-        timeout_s=TIMEOUT_SECONDS,
+        timeout_s=timeout_s,
     )
     try:
         request = ControlledShutdownRequest(
             broker_id=broker_id, broker_epoch=parts.control.broker_epoch
         )
         response = await connection.exchange(
-            request, ControlledShutdownResponse, timeout_s=TIMEOUT_SECONDS
+            request, ControlledShutdownResponse, timeout_s=timeout_s
         )
     finally:
         connection.close()

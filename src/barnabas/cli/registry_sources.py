@@ -135,7 +135,7 @@ class ZooKeeperSource:
 
         self.runner = runner
         self.registry = ZooKeeperRegistry(
-            connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS
+            connect_string, connection_timeout_ms=CONNECTION_TIMEOUT_MS, makes_chroot=False
         )
         self.session: RegistrySession = self.run(self.registry.connect(SESSION_TIMEOUT_MS))
 

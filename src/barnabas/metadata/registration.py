@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from contextlib import suppress
 from random import Random
 
 from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import Broker, BrokerEpoch
+from barnabas.model import Broker, BrokerEpoch, BrokerId
 from barnabas.world.ports import Create, RegistrySession, SetData, WatchEvent, ZnodeStat
+
+logger = logging.getLogger("barnabas.registry")
+
+SILENT_S = 1.0
 
 
 async def prepare(registry: RegistrySession) -> None:
@@ -52,7 +57,6 @@ async def register(
     """
     path = znodes.broker_path(broker.id)
     data = znodes.encode_broker(broker, timestamp_ms=now_ms)
-    former = registry.session_ids if isinstance(registry, RegistryClient) else frozenset[int]()
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:
@@ -67,25 +71,52 @@ async def register(
         except MultiFailed as failed:
             if not isinstance(failed.error, NodeExists):
                 raise failed.error from None
-        gone = asyncio.Event()
-
-        def notice(_: WatchEvent, gone: asyncio.Event = gone) -> None:
-            gone.set()
-
-        found = await registry.exists(path, notice)
+        found = await registry.exists(path)
         if found is None:
             continue
         if found.ephemeral_owner == registry.id:
             return BrokerEpoch(found.czxid)
-        if found.ephemeral_owner in former:
+        if is_ours(registry, found):
             with suppress(NoNode, BadVersion):
                 await registry.delete(path, found.version)
             continue
-        try:
-            async with asyncio.timeout_at(deadline):
-                await gone.wait()
-        except TimeoutError:
-            raise RegistryError(
-                path,
-                f"another broker is registered as {broker.id}: give this one a broker.id of its own, or stop the other",
-            ) from None
+        await wait_until_free(registry, broker.id, deadline - loop.time())
+
+
+async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s: float) -> None:
+    """Until nobody else is registered under this id. Waited for before the data is touched, which may be of another."""
+    path = znodes.broker_path(broker_id)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    telling = loop.call_later(
+        SILENT_S,
+        logger.warning,
+        "broker.id=%d is registered by another session, of a broker that runs or was killed: "
+        "waiting up to %g s for it to go",
+        broker_id,
+        wait_s,
+    )
+    try:
+        found = await registry.exists(path)
+        while found is not None and not is_ours(registry, found):
+            gone = asyncio.Event()
+
+            def notice(_: WatchEvent, gone: asyncio.Event = gone) -> None:
+                gone.set()
+
+            found = await registry.exists(path, notice)
+            if found is not None and not is_ours(registry, found):
+                async with asyncio.timeout_at(deadline):
+                    await gone.wait()
+    except TimeoutError:
+        raise RegistryError(
+            path,
+            f"another broker is registered as {broker_id}: give this one a broker.id of its own, or stop the other",
+        ) from None
+    finally:
+        telling.cancel()
+
+
+def is_ours(registry: RegistrySession, found: ZnodeStat) -> bool:
+    former = registry.session_ids if isinstance(registry, RegistryClient) else frozenset[int]()
+    return found.ephemeral_owner == registry.id or found.ephemeral_owner in former

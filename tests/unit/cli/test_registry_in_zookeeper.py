@@ -52,6 +52,16 @@ async def test_what_is_not_there_is_one_line(chroot: str, session: ZooKeeperSess
     assert failed.stderr == "error: Node does not exist: /x\n"
 
 
+@pytest.mark.parametrize("command", ["ls", "get", "stat", "watch"])
+async def test_looking_does_not_make_a_chroot(
+    chroot: str, session: ZooKeeperSession, command: str
+) -> None:
+    failed = await asyncio.to_thread(run, command, "/", "--zookeeper", f"{chroot}/missing")
+    assert failed.returncode == 1
+    assert "Node does not exist: /\n" in failed.stderr
+    assert await session.exists("/missing") is None
+
+
 async def test_watch_tells_changes_as_they_happen(chroot: str, session: ZooKeeperSession) -> None:
     watch = child_process.start(COMMAND, "watch", "/brokers", "--zookeeper", chroot)
     with watch:

@@ -66,6 +66,8 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.connect_timeout_s = connect_timeout_s
         self.sleep_func = self.sleep
         self.is_over = False
+        self.refusal = ""
+        """Why the last attempt to connect failed."""
         self.connection: BufferedSocket | None = None
 
     def start(self) -> None:
@@ -82,7 +84,13 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise ConnectionAbortedError("the session is over")
         # Kazoo would wait for one silent host as long as the whole session lasts.
         options["timeout"] = self.connect_timeout_s
-        self.connection = BufferedSocket(super().create_connection(*arguments, **options))
+        try:
+            connected = super().create_connection(*arguments, **options)
+        except OSError as error:
+            self.refusal = (error.strerror or str(error)).lower()
+            raise
+        self.refusal = ""
+        self.connection = BufferedSocket(connected)
         return self.connection
 
     def sleep(self, seconds: float) -> None:

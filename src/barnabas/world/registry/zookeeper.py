@@ -57,10 +57,13 @@ kazoo_logger.setLevel(logging.ERROR)  # what it says below that, the session say
 IN_FLIGHT_DEFAULT = 10  # that of zookeeper.max.in.flight.requests
 # Kazoo wakes its thread by one byte per request through a socket pair, which takes some 270 before it blocks the loop.
 IN_FLIGHT_MAX = 200
+GOODBYE_S = 2.0
+SILENT_S = 1.0
 
 
 class ZooKeeperRegistry:
-    """`connect_string` as in zookeeper.connect: `h1:2181,h2:2181/chroot`; the chroot is made if it is missing."""
+    """`connect_string` as in zookeeper.connect: `h1:2181,h2:2181/chroot`; the chroot is made if it is missing,
+    unless told otherwise."""
 
     def __init__(
         self,
@@ -68,31 +71,47 @@ class ZooKeeperRegistry:
         *,
         connection_timeout_ms: int,
         in_flight_max: int = IN_FLIGHT_DEFAULT,
+        makes_chroot: bool = True,
     ) -> None:
         self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
+        self.makes_chroot = makes_chroot
         self.sessions: list[ZooKeeperSession] = []
 
     async def connect(self, session_timeout_ms: int) -> ZooKeeperSession:
         """RegistryError if no server answers within the connection timeout."""
         session = ZooKeeperSession(self, session_timeout_ms)
         self.sessions.append(session)
+        telling = asyncio.create_task(self.tell_of_waiting(session), name="tell of waiting")
         try:
             async with asyncio.timeout(self.connection_timeout_ms / 1000):
                 await session.start()
-                await session.make_root()
+                if self.makes_chroot:
+                    await session.make_root()
         except TimeoutError:
+            why = await session.cause()
             await session.abandon()
             raise RegistryUnreachable(
                 "",
-                f"no ZooKeeper answers at {self.hosts} within {self.connection_timeout_ms} ms: "
+                f"no ZooKeeper answers at {self.hosts} within {self.connection_timeout_ms} ms ({why}): "
                 "start one (`barnabas zookeeper`), or correct zookeeper.connect",
             ) from None
         except BaseException:
             await session.abandon()
             raise
+        finally:
+            telling.cancel()
         return session
+
+    async def tell_of_waiting(self, session: ZooKeeperSession) -> None:
+        await asyncio.sleep(SILENT_S)
+        logger.warning(
+            "no ZooKeeper answers at %s yet (%s); waiting up to %g s for it",
+            self.hosts,
+            await session.cause(),
+            self.connection_timeout_ms / 1000,
+        )
 
     async def close(self) -> None:
         """End all sessions."""
@@ -406,6 +425,20 @@ class ZooKeeperSession:
         self.kazoo.start_async()
         await self.ready.wait()
 
+    async def cause(self) -> str:
+        """Why there is no connection, as far as it is known."""
+        if self.handler.refusal:
+            return self.handler.refusal
+        for (
+            host,
+            port,
+        ) in self.kazoo.hosts:  # kazoo does not tell which of them it could not resolve
+            try:
+                await self.loop.getaddrinfo(host, port)
+            except OSError:
+                return f"unknown host {host}"
+        return "no answer"
+
     async def make_root(self) -> None:
         """The chroot, with what stands above it."""
         root = self.chroot.root
@@ -419,8 +452,14 @@ class ZooKeeperSession:
                 await self.perform(path, partial(self.kazoo.create_async, path, None))
 
     async def close(self) -> None:
+        """A goodbye only where somebody hears it: without a server the session times out by itself."""
+        if self.state is not SessionState.CONNECTED:
+            await self.abandon()
+            return
         self.state = SessionState.EXPIRED
-        await asyncio.shield(self.end())
+        done, _ = await asyncio.wait([self.end()], timeout=GOODBYE_S)
+        if not done:
+            await self.abandon()
 
     async def abandon(self) -> None:
         self.state = SessionState.EXPIRED
