@@ -2,6 +2,7 @@
 
     <data>/node-<n>/zoo.cfg, zookeeper.log        written anew at every start
     <data>/node-<n>/data/                         the znodes: they stay
+    <data>/.lock                                  held while a node runs
 
 No node outlives whoever started it. Each runs under a small shell that reads a pipe from us: if we end, in whatever
 way, the pipe ends, and the shell kills its node.
@@ -17,11 +18,13 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from barnabas.errors import AddressInUse, ConfigError, RegistryError
 from barnabas.spark.java import Java, find_java
 from barnabas.spark.launcher import spark_home
+from barnabas.world.directory_lock import acquire_lock, release_lock
 
 HOST = "127.0.0.1"
 START_S = 60.0
@@ -69,7 +72,11 @@ exec 3<&0
 "$@" 3<&- </dev/null &
 node=$!
 (read -r _ <&3; kill -9 $node) 2>/dev/null &
+reader=$!
 wait $node
+ended=$?
+kill -9 $reader  # or it would stay, and later kill whoever has that number then
+exit $ended
 """
 FAULTS = (re.compile(r"^.* ERROR .*$", re.MULTILINE), re.compile(r"^.*Exception.*$", re.MULTILINE))
 
@@ -90,6 +97,7 @@ class ZooKeeperServers:
         self.peers: list[str] = []
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.java: Java | None = None
+        self.lock: int | None = None
 
     @property
     def connect_string(self) -> str:
@@ -145,12 +153,23 @@ class ZooKeeperServers:
         shell = self.running.pop(node, None)
         if shell is None:
             return
-        os.killpg(shell.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended, and nothing of its group is left
+            os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
         assert shell.stdin is not None
         shell.stdin.close()
         if not self.running:
             atexit.unregister(self.stop)
+            self.unlock()
+
+    def ended(self) -> dict[int, int]:
+        """Nodes that ended by themselves since this was last asked, with their exit codes, as of a subprocess."""
+        codes = {
+            node: code for node, shell in self.running.items() if (code := shell.poll()) is not None
+        }
+        for node in codes:
+            self.kill(node)
+        return {node: code if code <= 128 else 128 - code for node, code in codes.items()}
 
     def restart(self, node: int) -> None:
         """Start a node again on its port and its data; returns when it serves."""
@@ -165,10 +184,18 @@ class ZooKeeperServers:
     def resume(self, node: int) -> None:
         os.killpg(self.running[node].pid, signal.SIGCONT)
 
+    def unlock(self) -> None:
+        if self.lock is not None:
+            release_lock(self.lock)
+            self.lock = None
+
     # ---- one node
 
     def launch_node(self, node: int) -> None:
         assert self.java is not None
+        if self.lock is None:
+            self.data.mkdir(parents=True, exist_ok=True)
+            self.lock = acquire_lock(str(self.data), "this ZooKeeper's data")
         directory = self.data / f"node-{node}"
         (directory / "data").mkdir(parents=True, exist_ok=True)
         settings = SETTINGS.format(data=directory / "data", host=HOST, port=self.ports[node - 1])

@@ -117,7 +117,7 @@ def test_a_second_broker_on_the_same_data_is_refused_and_the_first_goes_on(tmp_p
     with BrokerProcess(tmp_path / "data") as broker, RawClient(broker.address) as client:
         assert client.create_topic(TOPIC) == 0
         line = refusal("up", "--port=0", f"--data={broker.data}", code=REFUSED)
-        assert f"another process (pid {broker.running.pid}) has this registry open" in line
+        assert f"another process (pid {broker.running.pid}) has this data directory open" in line
         # With a registry of its own it gets as far as the logs.
         arguments = [f"--data={tmp_path}/other", f"--override=log.dirs={broker.log_dir}"]
         line = refusal("up", "--port=0", *arguments, code=REFUSED)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +77,15 @@ def up(tmp_path: Path, *arguments: str) -> Iterator[Up]:
 def stop(running: Up) -> int:
     running.process.send_signal(signal.SIGTERM)
     return running.process.wait(STOP_SECONDS)
+
+
+def kill_zookeeper(running: Up) -> None:
+    (node,) = (
+        process
+        for process in psutil.Process(running.process.pid).children(recursive=True)
+        if process.name() == "java"
+    )
+    node.kill()
 
 
 def brokers_seen(servers: str) -> list[int]:
@@ -182,6 +193,96 @@ def test_brokers_that_cannot_start_are_told_with_their_last_words(tmp_path: Path
     assert ended.returncode == 1
     assert "broker 1 ended with exit code" in ended.stderr
     assert "broker-1.log" in ended.stderr
+
+
+@needs_zookeeper
+def test_without_their_zookeeper_brokers_stop_soon_and_what_to_type_is_told(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=3", "--with-zookeeper", "--topic=orders:6:3") as running:
+        kill_zookeeper(running)
+        eventually(lambda: "ZooKeeper was ended by SIGKILL" in running.errors.read_text(), "told")
+        assert (
+            f"barnabas zookeeper --data {tmp_path}/data/zookeeper --port"
+            in running.errors.read_text()
+        )
+        logs = [tmp_path / "data" / f"broker-{number}.log" for number in (1, 2, 3)]
+        eventually(
+            lambda: all("connection to ZooKeeper lost" in log.read_text() for log in logs),
+            "noticed",
+        )
+        begin = time.monotonic()
+        assert stop(running) == 0
+        assert time.monotonic() - begin < 15
+        assert all("broker stopped" in log.read_text() for log in logs)
+
+
+@needs_zookeeper
+def test_a_zookeeper_that_died_is_started_again_as_told(tmp_path: Path) -> None:
+    with up(tmp_path, "--with-zookeeper") as running:
+        kill_zookeeper(running)
+        eventually(lambda: "starts it again" in running.errors.read_text(), "told")
+        found = re.search(r"`barnabas (zookeeper [^`]+)`", running.errors.read_text())
+        assert found
+        again = subprocess.Popen(
+            [*COMMAND, *found[1].split()], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        with again:
+            try:
+                log = tmp_path / "data" / "broker-1.log"
+                eventually(
+                    lambda: "connected to ZooKeeper again" in log.read_text(), "back", seconds=30
+                )
+                assert stop(running) == 0
+            finally:
+                again.kill()
+
+
+@needs_zookeeper
+def test_asked_twice_to_stop_it_kills_its_brokers_and_says_so(tmp_path: Path) -> None:
+    with up(tmp_path, "--brokers=2", "--with-zookeeper") as running:
+        brokers = running.children()
+        for broker in brokers:
+            broker.suspend()  # it would not stop by itself
+        running.process.send_signal(signal.SIGINT)
+        eventually(lambda: "stopping ..." in running.errors.read_text(), "asked once")
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(10) == 130
+        assert "asked again: the brokers are killed" in running.errors.read_text()
+        _, alive = psutil.wait_procs(brokers, timeout=10)
+        assert not alive
+
+
+@pytest.mark.parametrize("form", [[], ["--zookeeper=127.0.0.1:1"]])
+def test_data_in_use_is_refused_before_anything_is_touched(tmp_path: Path, form: list[str]) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with (data / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711\n")
+        lock.flush()
+        ended = run("up", *form, "--port=0", f"--data={data}")
+    assert ended.returncode == 1
+    assert "another process (pid 4711) has this data directory open" in ended.stderr
+    assert [path.name for path in data.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_waiting_for_a_zookeeper_is_told_and_ends_with_a_signal(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    command = [*COMMAND, "up", "--port=0", f"--data={tmp_path}", "--zookeeper=127.0.0.1:1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    with process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert "broker 1: " in line
+            assert "no ZooKeeper answers at 127.0.0.1:1 yet (connection refused)" in line
+            begin = time.monotonic()
+            process.send_signal(number)
+            assert process.wait(30) == code
+            assert time.monotonic() - begin < 8
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(

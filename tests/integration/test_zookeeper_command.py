@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from barnabas.errors import AddressInUse, ConfigError
@@ -67,6 +68,28 @@ def test_its_node_does_not_outlive_it(command: "subprocess.Popen[str]") -> None:
     assert answers(where)
     command.kill()
     eventually(lambda: not answers(where), "the node has ended, too")
+
+
+def test_nothing_is_left_of_a_node_that_died_alone(command: "subprocess.Popen[str]") -> None:
+    connect_string(command)
+    everyone = psutil.Process(command.pid).children(recursive=True)
+    (node,) = (process for process in everyone if process.name() == "java")
+    node.kill()
+    _, alive = psutil.wait_procs(everyone, timeout=10)
+    assert not alive
+    assert command.wait(timeout=30) == 1
+
+
+def test_data_in_use_by_another_is_refused(
+    command: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    connect_string(command)
+    config = tmp_path / "zookeeper" / "node-1" / "zoo.cfg"
+    before = config.read_text()
+    done = run("zookeeper", "--port=0", f"--data={tmp_path}/zookeeper")
+    assert done.returncode == 1
+    assert f"another process (pid {command.pid}) has this ZooKeeper's data open" in done.stderr
+    assert config.read_text() == before
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
@@ -148,6 +171,59 @@ def test_a_broker_without_its_zookeeper_says_so_in_one_line(tmp_path: Path) -> N
     )
     assert done.returncode == 1
     assert re.search(
-        r"^error: .*no ZooKeeper answers at 127\.0\.0\.1:1 within 300 ms", done.stderr, re.MULTILINE
+        r"^error: .*no ZooKeeper answers at 127\.0\.0\.1:1 within 300 ms \(connection refused\)",
+        done.stderr,
+        re.MULTILINE,
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_host_that_is_unknown_is_named(tmp_path: Path) -> None:
+    done = run(*broker_at("nowhere.invalid:2181", tmp_path))
+    assert done.returncode == 1
+    assert "(unknown host nowhere.invalid)" in done.stderr
+
+
+def test_a_broker_that_waits_for_its_zookeeper_ends_with_a_signal(tmp_path: Path) -> None:
+    arguments = broker_at("127.0.0.1:1", tmp_path, "zookeeper.connection.timeout.ms=60000")
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    with process:
+        try:
+            assert process.stderr is not None
+            assert any("yet (connection refused)" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 130
+        finally:
+            process.kill()
+
+
+def test_a_broker_whose_id_is_taken_says_so_and_leaves_its_data_alone(
+    chroot: str, tmp_path: Path
+) -> None:
+    arguments = broker_at(chroot, tmp_path, "zookeeper.session.timeout.ms=2000")
+    first = subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    with first:
+        try:
+            assert first.stderr is not None
+            assert any("broker started" in line for line in first.stderr)
+            second = run(*arguments, f"--override=log.dirs={tmp_path}/other")
+        finally:
+            first.kill()
+    assert second.returncode == 1
+    assert "waiting up to 4 s for it to go" in second.stderr
+    assert "another broker is registered as 1" in second.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def broker_at(connect: str, tmp_path: Path, *settings: str) -> list[str]:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
+        f"zookeeper.connect={connect}\nzookeeper.connection.timeout.ms=1500\n"
+        + "".join(f"{line}\n" for line in settings)
+    )
+    return ["broker", str(config)]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.broker.broker import Broker
-from barnabas.cli.up import log_to_stderr, parse_settings, stop_on_signals
+from barnabas.cli.stopping import Stopping
+from barnabas.cli.up import log_to_stderr, parse_settings
 from barnabas.cluster import close_doors, real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.properties import parse_properties
@@ -47,13 +48,13 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
 
 
 async def run(settings: BrokerConfig) -> None:
-    stopping = stop_on_signals()
+    stopping = Stopping()
     registry = await open_registry(settings)
     try:
         running = Broker(settings, real_world(registry, settings))
-        await running.start()
+        await stopping.unless_asked(running.start())
         try:
-            await stopping.wait()
+            await stopping.asked.wait()
         finally:
             await running.stop()
             close_doors(running.world)

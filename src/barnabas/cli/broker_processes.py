@@ -27,6 +27,8 @@ from barnabas.zookeeper_server import ZooKeeperServers
 
 READY_SECONDS = 60.0
 LOOK_SECONDS = 0.05
+TELL_SECONDS = 1.0
+ZOOKEEPER_LOOK_SECONDS = 0.5
 STOP_SECONDS = 60.0
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
@@ -85,7 +87,7 @@ class BrokerProcesses:
         try:
             self.data.mkdir(parents=True, exist_ok=True)
             if self.servers is not None:
-                await asyncio.to_thread(self.servers.start)
+                await started(self.servers)
                 self.zookeeper = self.servers.connect_string
             for number, broker_id in enumerate(self.ids):
                 held = HeldPort(self.host, self.port + number if self.port else 0)
@@ -98,6 +100,8 @@ class BrokerProcesses:
             raise
         for broker_id, process in self.running.items():
             self.watching.append(asyncio.create_task(self.watch(broker_id, process)))
+        if self.servers is not None:
+            self.watching.append(asyncio.create_task(self.watch_zookeeper(self.servers)))
 
     async def start_one(self, broker_id: int) -> None:
         properties = self.properties(broker_id, self.ports[broker_id].port)
@@ -116,6 +120,8 @@ class BrokerProcesses:
     async def wait_until_ready(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + READY_SECONDS
+        tell_at = loop.time() + TELL_SECONDS
+        told: set[int] = set()
         while not await asyncio.to_thread(self.all_see_all):
             for broker_id, process in self.running.items():
                 if process.returncode is not None:
@@ -124,7 +130,18 @@ class BrokerProcesses:
             if loop.time() > deadline:
                 why = f"the brokers did not find each other within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
+            if loop.time() > tell_at:
+                tell_at += TELL_SECONDS
+                self.tell_of_waiting(told)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def tell_of_waiting(self, told: set[int]) -> None:
+        """A broker that waits for something says so in its log, and nobody looks there yet."""
+        for broker_id in self.ids:
+            words = self.last_words(broker_id)
+            if broker_id not in told and " WARNING " in words:
+                told.add(broker_id)
+                click.echo(f"still starting: broker {broker_id}: {words}", err=True)
 
     def all_see_all(self) -> bool:
         from barnabas.client.cluster import Cluster
@@ -159,6 +176,23 @@ class BrokerProcesses:
         again = f"`barnabas broker {config}` starts it again"
         click.echo(f"broker {broker_id} {ending(code)}; the others go on. {again}", err=True)
 
+    async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
+        while True:
+            for node, code in servers.ended().items():
+                where = f"--data {servers.data} --port {servers.ports[node - 1]}"
+                click.echo(
+                    f"ZooKeeper {ending(code)}; the brokers go on with what they know, but no topic and no leader "
+                    f"can change without it. `barnabas zookeeper {where}` starts it again "
+                    f"(see {servers.log_path(node)})",
+                    err=True,
+                )
+            await asyncio.sleep(ZOOKEEPER_LOOK_SECONDS)
+
+    def kill(self, _exit_code: int) -> None:
+        for process in self.running.values():
+            if process.returncode is None:
+                process.kill()
+
     async def stop(self) -> None:
         """The controller last: it has work with each of the others that leaves."""
         for task in self.watching:
@@ -172,6 +206,15 @@ class BrokerProcesses:
         self.ports.clear()
         if self.servers is not None:
             await asyncio.to_thread(self.servers.stop)
+
+
+async def started(servers: ZooKeeperServers) -> None:
+    starting = asyncio.ensure_future(asyncio.to_thread(servers.start))
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await starting  # a thread cannot be broken off
+        raise
 
 
 async def end(processes: list[Process]) -> None:

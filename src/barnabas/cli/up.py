@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,9 +17,11 @@ import click
 from barnabas.cli.kept_data import absent_brokers, check_registry
 from barnabas.cli.output import plural
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
+from barnabas.cli.stopping import Stopping
 from barnabas.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.world.descriptors import raise_descriptor_limit
+from barnabas.world.directory_lock import locked
 
 if TYPE_CHECKING:
     from barnabas.client.admin import NewTopic
@@ -98,7 +100,9 @@ def up(
         cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
     else:
         cluster = InThisProcess(Cluster(where, brokers=brokers, port=port, settings=settings))
-    asyncio.run(run(cluster, wanted))
+    # Before anything in there is touched: it may be in use.
+    with locked(where, "this data directory"):
+        asyncio.run(run(cluster, wanted))
 
 
 class Runs(Protocol):
@@ -121,6 +125,10 @@ class Runs(Protocol):
 
     async def stop(self) -> None: ...
 
+    def kill(self, exit_code: int) -> None:
+        """All brokers at once. They recover at their next start, as after a power failure."""
+        ...
+
 
 class InThisProcess:
     """Brokers on threads of this process."""
@@ -138,40 +146,48 @@ class InThisProcess:
         return self.cluster.bootstrap_servers
 
     async def start(self) -> None:
-        await asyncio.to_thread(self.cluster.start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await starting  # a thread cannot be broken off
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         await asyncio.to_thread(self.cluster.stop)
+
+    def kill(self, exit_code: int) -> None:
+        os._exit(exit_code)
 
 
 async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
     for warning in cluster.warnings:
         click.echo(f"warning: {warning}", err=True)
-    stopping = stop_on_signals()
-    await cluster.start()
+
+    def kill(exit_code: int) -> None:
+        click.echo("asked again: the brokers are killed", err=True)
+        cluster.kill(exit_code)
+
+    stopping = Stopping(at_once=kill)
+    await stopping.unless_asked(cluster.start())
     try:
         if wanted:
             await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
         await tell_of_absent_brokers(cluster)
         click.echo(greeting(cluster, wanted[0].name if wanted else "greetings"))
-        await stopping.wait()
+        await stopping.asked.wait()
         click.echo("stopping ...", err=True)
     finally:
         await cluster.stop()
+    if stopping.is_urgent:
+        raise click.exceptions.Exit(stopping.exit_code)
 
 
 async def tell_of_absent_brokers(cluster: Runs) -> None:
     told = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
     if told:
         click.echo(f"warning: {told}", err=True)
-
-
-def stop_on_signals() -> asyncio.Event:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    return stopping
 
 
 def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:

@@ -59,10 +59,8 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
 
 def look_after(servers: ZooKeeperServers) -> None:
     """A node that dies is told of once, and the last one ends the command."""
-    for node, process in list(servers.running.items()):
-        if process.poll() is not None:
-            servers.kill(node)
-            click.echo(f"node {node} has ended; see {servers.log_path(node)}", err=True)
+    for node in servers.ended():
+        click.echo(f"node {node} has ended; see {servers.log_path(node)}", err=True)
     if not servers.running:
         raise RegistryError("", "no node of the ZooKeeper is left")
 
