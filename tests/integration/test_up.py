@@ -39,7 +39,7 @@ class Up:
         self.errors = errors
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.match(r"Barnabas is up: (\d+) brokers? at (\S+), data in (.+)", line)
+        found = re.match(r"Barnabas is up: (\d+) brokers? at (\S+?)(?:, data in .+)?\n", line)
         assert found, f"{line!r}\n{errors.read_text()}"
         self.brokers = int(found[1])
         self.servers = found[2]

@@ -17,7 +17,7 @@ from tests.child_process import ENVIRONMENT
 from tests.child_process import run as run_python
 from tests.zookeeper import require_java
 
-UP = re.compile(r"ZooKeeper is up: (1 node|3 nodes) at (\S+), data in (\S+)")
+UP = re.compile(r"ZooKeeper is up: (1 node|3 nodes) at (\S+?)(?:, data in (\S+))?\n")
 
 
 @pytest.fixture

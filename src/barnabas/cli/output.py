@@ -125,6 +125,18 @@ def wrapped(text: str, indent: int) -> str:
     )
 
 
+def is_up(what: str, addresses: str, data: object) -> str:
+    """`Barnabas is up: 1 broker at HOST:PORT, data in DIR`, on as many lines as that takes."""
+    line = f"{what} at {addresses}"
+    if len(line) > WIDTH:
+        line = wrapped(line.replace(",", ", "), indent=2)
+    return (
+        f"{line}, data in {data}"
+        if len(f"{line}, data in {data}") <= WIDTH
+        else f"{line}\n  data in {data}"
+    )
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from barnabas.cli.kept_data import absent_brokers, check_registry
-from barnabas.cli.output import plural
+from barnabas.cli.output import is_up, plural
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.stopping import Stopping
 from barnabas.cluster import Cluster
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin import NewTopic
 
 DEFAULT_PORT = 9092
+BOOTSTRAP_ADDRESSES = 3  # for clients to begin with: one that answers is enough
+LONGEST_OPTION = 50
 
 
 @click.command()
@@ -201,26 +203,36 @@ def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
 
 
 def greeting(cluster: Runs, topic: str) -> str:
-    servers = cluster.bootstrap_servers
+    addresses = cluster.bootstrap_servers.split(",")
+    servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
+    up = f"Barnabas is up: {plural(len(addresses), 'broker')}"
     return f"""\
-Barnabas is up: {plural(servers.count(",") + 1, "broker")} at {servers}, data in {cluster.data}
+{is_up(up, cluster.bootstrap_servers, cluster.data)}
 
   kcat      echo hello | kcat -P -b {servers} -t {topic}
             kcat -C -b {servers} -t {topic} -e
 
   Python    from confluent_kafka import Producer
-            producer = Producer({{"bootstrap.servers": "{servers}"}})
+            servers = "{servers}"
+            producer = Producer({{"bootstrap.servers": servers}})
             producer.produce("{topic}", b"hello"); producer.flush()
 
   PySpark   from barnabas import spark as barnabas_spark
-            topic = barnabas_spark.session().read.format("barnabas").option("subscribe", "{topic}")
-            topic.option("kafka.bootstrap.servers", "{servers}").load().show()
+            servers = "{servers}"
+            topics = barnabas_spark.session().read.format("barnabas")
+            topics = topics.option("kafka.bootstrap.servers", servers)
+            topics.option("subscribe", "{topic}").load().show()
 
   Barnabas  barnabas topics list -b {servers}
             barnabas brokers list -b {servers}
-            barnabas registry ls /brokers/topics {cluster.registry_option}
+            barnabas registry ls /brokers/topics {on_its_own_line(cluster.registry_option)}
 
 Ctrl-C stops it; the data stays."""
+
+
+def on_its_own_line(option: str) -> str:
+    """An option of the last command, which may be a long path, still to be pasted."""
+    return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
 
 
 def parse_topic(text: str) -> NewTopic:

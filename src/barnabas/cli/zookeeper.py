@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from barnabas.cli.output import is_up, plural
 from barnabas.errors import AddressInUse, RegistryError
 from barnabas.zookeeper_server import ZooKeeperServers
 
@@ -66,13 +67,13 @@ def look_after(servers: ZooKeeperServers) -> None:
 
 
 def greeting(servers: ZooKeeperServers) -> str:
-    count = len(servers.nodes)
     where = servers.connect_string
     return f"""\
-ZooKeeper is up: {count} {"node" if count == 1 else "nodes"} at {where}, data in {servers.data}
+{is_up(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", where, servers.data)}
 
   Brokers   barnabas up --brokers 3 --zookeeper {where}
-            barnabas broker server.properties --override zookeeper.connect={where}
+            barnabas broker server.properties \\
+              --override zookeeper.connect={where}
 
   Look      barnabas registry ls / --zookeeper {where}
 
