@@ -156,6 +156,9 @@ def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_pa
         second.send_signal(signal.SIGKILL)
         eventually(lambda: "broker 2 was ended by SIGKILL" in running.errors.read_text(), "told")
         assert running.process.poll() is None
+        assert "the others notice within 2 s (zookeeper.session.timeout.ms)" in (
+            running.errors.read_text()
+        )
         assert f"barnabas broker {tmp_path}/data/broker-2.properties" in running.errors.read_text()
         survivors = ",".join(running.servers.split(",")[::2])
         eventually(
@@ -191,8 +194,10 @@ def test_brokers_that_cannot_start_are_told_with_their_last_words(tmp_path: Path
     (tmp_path / "data" / "broker-1").write_text("a file, not a directory")
     ended = run("up", "--with-zookeeper", "--port=0", f"--data={tmp_path / 'data'}")
     assert ended.returncode == 1
-    assert "broker 1 ended with exit code" in ended.stderr
-    assert "broker-1.log" in ended.stderr
+    error, hint = ended.stderr.splitlines()[-2:]
+    assert "broker 1 ended with exit code" in error
+    assert error.count("error: ") == 1
+    assert hint == f"hint:  see {tmp_path / 'data' / 'broker-1.log'}"
 
 
 @needs_zookeeper

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -57,7 +57,8 @@ class BrokerProcesses:
         self.settings = dict(settings or {})
         self.ids: Collection[int] = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
         # A wrong setting is told before anything is started.
-        _, self.warnings = BrokerConfig.load(self.properties(FIRST_BROKER_ID, port))
+        config, self.warnings = BrokerConfig.load(self.properties(FIRST_BROKER_ID, port))
+        self.session_timeout_s = config.zookeeper_session_timeout_ms / 1000
         self.ports: dict[int, HeldPort] = {}
         self.running: dict[int, Process] = {}
         self.watching: list[asyncio.Task[None]] = []
@@ -125,8 +126,7 @@ class BrokerProcesses:
         while not await asyncio.to_thread(self.all_see_all):
             for broker_id, process in self.running.items():
                 if process.returncode is not None:
-                    why = f"broker {broker_id} {ending(process.returncode)}: {self.last_words(broker_id)}"
-                    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, why)
+                    raise self.did_not_start(broker_id, process.returncode)
             if loop.time() > deadline:
                 why = f"the brokers did not find each other within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
@@ -165,6 +165,14 @@ class BrokerProcesses:
         except (ApiError, ConfigError):  # none of them answers, or none was started
             return None
 
+    def did_not_start(self, broker_id: int, code: int) -> ApiError:
+        from barnabas.cli.failure import Hinted
+
+        said = self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
+        error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+        why = f"broker {broker_id} {ending(code)}: {reason(said)}"
+        return Hinted(error, why, f"see {self.file(broker_id, 'log')}")
+
     def last_words(self, broker_id: int) -> str:
         path = self.file(broker_id, "log")
         lines = path.read_text(errors="backslashreplace").splitlines()
@@ -174,7 +182,10 @@ class BrokerProcesses:
         code = await process.wait()
         config = self.file(broker_id, "properties")
         again = f"`barnabas broker {config}` starts it again"
-        click.echo(f"broker {broker_id} {ending(code)}; the others go on. {again}", err=True)
+        # One that ends in order takes its leave; of one that is killed only its silence tells.
+        within = f"within {self.session_timeout_s:g} s (zookeeper.session.timeout.ms)"
+        others = "the others go on" if code == 0 else f"the others notice {within} and go on"
+        click.echo(f"broker {broker_id} {ending(code)}; {others}.\n  {again}", err=True)
 
     async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
         while True:
@@ -252,6 +263,15 @@ def ending(code: int) -> str:
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
+
+
+def reason(said: Sequence[str]) -> str:
+    """
+    >>> reason(["... INFO starting", "error: no room", "hint:  make some"])
+    'no room'
+    """
+    errors = [line.removeprefix("error: ") for line in said[-2:] if line.startswith("error: ")]
+    return errors[-1] if errors else said[-1] if said else "it said nothing"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
