@@ -153,8 +153,10 @@ class ZooKeeperServers:
         shell = self.running.pop(node, None)
         if shell is None:
             return
-        with suppress(ProcessLookupError):  # it has ended, and nothing of its group is left
-            os.killpg(shell.pid, signal.SIGKILL)
+        # A shell that came to its end has seen its node end; the number of its group may be another's by now.
+        if shell.poll() is None or shell.returncode < 0:
+            with suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
         assert shell.stdin is not None
         shell.stdin.close()

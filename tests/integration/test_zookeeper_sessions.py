@@ -1,9 +1,11 @@
 """What a session makes of servers that go away: shorter and longer than it lasts, one of three, and standing still."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from barnabas.errors import RegistryError, RegistryUnreachable, SessionExpired
@@ -212,6 +214,39 @@ async def test_a_server_that_stands_still_is_noticed(
             assert (await call)[0] == b"0"
         except SessionExpired:  # it stood still for too long: then the session must say so
             await states.reach(SessionState.EXPIRED)
+
+
+async def test_closing_does_not_wait_for_a_server_that_is_gone_or_stands_still(
+    one_node: ZooKeeperServers, connect: Connect
+) -> None:
+    registry = connect(one_node.connect_string)
+    told = await registry.connect(30_000)
+    silent = await registry.connect(30_000)
+    one_node.pause(1)
+    async with asyncio.timeout(8):
+        await silent.close()
+    states = States(told)
+    one_node.kill(1)
+    await states.reach(SessionState.SUSPENDED)
+    waiting = asyncio.ensure_future(told.get("/"))
+    async with asyncio.timeout(8):
+        await told.close()
+    with pytest.raises(SessionExpired):
+        await waiting
+
+
+def test_the_shell_of_a_node_ends_with_it_and_watches_nobody_else(
+    one_node: ZooKeeperServers,
+) -> None:
+    shell = one_node.running[1]
+    beneath = psutil.Process(shell.pid).children(recursive=True)
+    (node,) = (process for process in beneath if process.name() == "java")
+    node.kill()
+    _, alive = psutil.wait_procs(beneath, timeout=10)
+    assert not alive
+    shell.wait(timeout=10)
+    assert one_node.ended() == {1: -signal.SIGKILL}
+    assert one_node.ended() == {}
 
 
 async def test_one_node_of_three_may_be_killed(
