@@ -115,6 +115,13 @@ def test_three_brokers_run_in_one_process_and_stop_in_order(tmp_path: Path) -> N
     assert [path.parent.name for path in clean] == ["broker-1", "broker-2", "broker-3"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_that_was_asked_for_is_no_failure(tmp_path: Path, number: signal.Signals) -> None:
+    with up(tmp_path) as running:
+        running.process.send_signal(number)
+        assert running.process.wait(STOP_SECONDS) == 0
+
+
 def test_a_cluster_goes_on_where_it_was(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--topic=orders:3:3") as running:
         assert stop(running) == 0

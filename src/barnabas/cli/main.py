@@ -4,6 +4,8 @@
     exit 2   wrong usage or setting     exit 130 interrupted, 143 by SIGTERM
                                         exit 141 the reader of our output went away
 
+`up`, `broker` and `zookeeper` run until a signal asks them to stop, and so have done all they were asked for: exit 0.
+
 Commands are imported when they are called for: `barnabas --help` stays quick, and a broker carries no client code.
 """
 
