@@ -28,7 +28,7 @@ def broker_ids(data: Path) -> list[int]:
 
 
 def check_registry(data: Path, *, with_zookeeper: bool) -> None:
-    """ConfigError, before anything is made, if the data belongs to a cluster around the other kind of registry."""
+    """ConfigError, before anything is made, if the data belongs to a cluster around another registry."""
     if not broker_ids(data):
         return
     has_registry = (data / REGISTRY_DIRECTORY).is_dir()
@@ -41,6 +41,20 @@ def check_registry(data: Path, *, with_zookeeper: bool) -> None:
     if connect is None and has_registry and with_zookeeper:
         why = "this data belongs to a cluster without a ZooKeeper, which has a registry of its own"
         raise ConfigError("--data", f"{why}: leave out the ZooKeeper, or name another directory")
+    if connect is None and not has_registry and not with_zookeeper and has_cluster(data):
+        why = (
+            f"this data belongs to another cluster, whose registry is not in {data}: bring it along"
+        )
+        adopt = (
+            "without meta.properties and with barnabas.adopt.logs=true the logs become a new one's"
+        )
+        raise ConfigError("--data", f"{why}, or name another directory; {adopt}")
+
+
+def has_cluster(data: Path) -> bool:
+    return any(
+        b"cluster.id=" in path.read_bytes() for path in data.glob("broker-*/meta.properties")
+    )
 
 
 def absent_brokers(data: Path, running: Collection[int], zookeeper: str | None) -> str | None:

@@ -59,6 +59,15 @@ def test_data_of_a_cluster_without_zookeeper_is_not_given_to_one(tmp_path: Path)
     check_registry(tmp_path, with_zookeeper=False)
 
 
+def test_data_without_its_registry_is_not_given_a_new_one(tmp_path: Path) -> None:
+    keep(tmp_path, 1)
+    check_registry(tmp_path, with_zookeeper=False)
+    (tmp_path / "broker-1" / "meta.properties").write_text("broker.id=1\ncluster.id=c\n")
+    with pytest.raises(ConfigError, match="belongs to another cluster, whose registry is not in"):
+        check_registry(tmp_path, with_zookeeper=False)
+    check_registry(tmp_path, with_zookeeper=True)  # its brokers will compare the ids
+
+
 async def test_partitions_that_wait_for_absent_brokers_are_counted(tmp_path: Path) -> None:
     keep(tmp_path, 1, 2, 3)
     assert broker_ids(tmp_path) == [1, 2, 3]
