@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -127,8 +126,10 @@ class Runs(Protocol):
 
     async def stop(self) -> None: ...
 
-    def kill(self, exit_code: int) -> None:
-        """All brokers at once. They recover at their next start, as after a power failure."""
+    @property
+    def kill(self) -> Callable[[int], None] | None:
+        """All brokers at once, given the exit code. They recover at their next start, as after a power failure. None
+        where stopping waits for nobody else."""
         ...
 
 
@@ -159,8 +160,7 @@ class InThisProcess:
     async def stop(self) -> None:
         await asyncio.to_thread(self.cluster.stop)
 
-    def kill(self, exit_code: int) -> None:
-        os._exit(exit_code)
+    kill = None  # it waits for nobody else, so that a second signal could only cost what is being written down
 
 
 async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
@@ -169,9 +169,10 @@ async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
 
     def kill(exit_code: int) -> None:
         click.echo("asked again: the brokers are killed", err=True)
-        cluster.kill(exit_code)
+        if cluster.kill is not None:
+            cluster.kill(exit_code)
 
-    stopping = Stopping(at_once=kill)
+    stopping = Stopping(at_once=kill if cluster.kill is not None else None)
     await stopping.unless_asked(cluster.start())
     try:
         if wanted:
