@@ -97,7 +97,7 @@ ONE = (CreatableReplicaAssignment(0, (1,)),)
         (-1, -1, {"assignments": ((0, (1,)), (1, (1, 2)))}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (-1, 1, {"assignments": ONE}, ErrorCode.INVALID_REQUEST),
         (1, -1, {"assignments": ONE}, ErrorCode.INVALID_REQUEST),
-        (10_001, 1, {}, ErrorCode.POLICY_VIOLATION),
+        (50_001, 1, {}, ErrorCode.POLICY_VIOLATION),
     ],
 )
 def test_a_wish_that_cannot_be_granted_names_its_error(

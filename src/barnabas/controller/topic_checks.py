@@ -27,7 +27,7 @@ from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import Broker, BrokerId
 
 USE_DEFAULT = -1
-PARTITIONS_MAX = 10_000  # per topic to be created, as Kafka's newer controller has it
+PARTITIONS_MAX = 50_000  # with more, what ZooKeeper is to keep of the topic would not fit one of its packets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
