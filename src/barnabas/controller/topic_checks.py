@@ -27,7 +27,7 @@ from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import Broker, BrokerId
 
 USE_DEFAULT = -1
-PARTITIONS_MAX = 50_000  # with more, what ZooKeeper is to keep of the topic would not fit one of its packets
+PARTITIONS_MAX = 50_000  # with more, the topic's znode would not fit a packet of ZooKeeper's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
