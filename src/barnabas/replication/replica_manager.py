@@ -47,6 +47,7 @@ from barnabas.world.ports import Clock, Disk, Network
 
 logger = logging.getLogger("barnabas.replicas")
 
+EPOCHS_SAVED_AT_ONCE = 100
 EPOCHS_SAVED_AFTER_SECONDS = 1.0
 CHANGED_PER_TURN = 64
 TURN_SECONDS_MAX = 0.005
@@ -206,6 +207,8 @@ class ReplicaManager:
                     (to_lead if state.leader == self.broker_id else to_follow).append(change)
         self.fetchers.remove(change.tp for change in to_lead)
         await self.carry_out(to_lead, configs, self.make_leader, errors)
+        if len(to_lead) <= EPOCHS_SAVED_AT_ONCE:
+            await self.save_those_unsaved()
         followed: list[Partition] = []
 
         def make_follower(change: Change, config: TopicConfig) -> None:
@@ -354,17 +357,20 @@ class ReplicaManager:
         while True:
             await self.has_unsaved.wait()
             await asyncio.sleep(EPOCHS_SAVED_AFTER_SECONDS)
-            turns = Turns()
-            while self.unsaved:
-                partition = next(iter(self.unsaved))
-                del self.unsaved[partition]
-                if not partition.is_offline and self.holds(partition):
-                    try:
-                        partition.log.save_epochs()
-                    except StorageError as error:
-                        self.fail(partition, error)
-                await turns.leave()
-            self.has_unsaved.clear()
+            await self.save_those_unsaved()
+
+    async def save_those_unsaved(self) -> None:
+        turns = Turns()
+        while self.unsaved:
+            partition = next(iter(self.unsaved))
+            del self.unsaved[partition]
+            if not partition.is_offline and self.holds(partition):
+                try:
+                    partition.log.save_epochs()
+                except StorageError as error:
+                    self.fail(partition, error)
+            await turns.leave()
+        self.has_unsaved.clear()
 
     def holds(self, partition: Partition) -> bool:
         return self.partitions.get((partition.topic, partition.index)) is partition
