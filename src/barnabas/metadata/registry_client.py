@@ -52,7 +52,7 @@ class RegistryClient:
         return SessionState.EXPIRED if self.session is None else self.session.state
 
     def on_state(self, listener: Callable[[SessionState], None]) -> None:
-        """Told of the states of this session and of all that follow it."""
+        """Told of the states of the present registry session and of all that follow it."""
         self.listeners.append(listener)
 
     # ---- the calls of a session

@@ -54,10 +54,10 @@ def test_paths_go_under_the_chroot_and_come_back(root: str, path: str) -> None:
 
 
 def test_a_sequential_node_may_have_no_name_of_its_own() -> None:
-    assert Chroot("/root").request(Create(path="/a/", sequential=True)).path == "/root/a/"
-    assert Chroot("/root").request(Create(path="/", sequential=True)).path == "/root/"
+    assert Chroot("/kafka").request(Create(path="/a/", sequential=True)).path == "/kafka/a/"
+    assert Chroot("/kafka").request(Create(path="/", sequential=True)).path == "/kafka/"
     with pytest.raises(BadPath):
-        Chroot("/root").request(Create(path="/a/"))
+        Chroot("/kafka").request(Create(path="/a/"))
 
 
 def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
