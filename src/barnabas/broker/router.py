@@ -5,6 +5,9 @@
 A handler takes (parts, request, header, connection) and returns the response, or something to await for it, or None
 where nothing is sent back. It raises ApiError for nothing that concerns one item of a request only: that goes into the
 answer. What it does not expect closes the connection, in connection.py.
+
+What every broker needs to serve its first record is imported here; the rest with its first request (`on_demand`), so
+that a start does not wait for what it may never use.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
 from struct import Struct
 from types import CoroutineType
 from typing import Any, NamedTuple
@@ -19,15 +24,10 @@ from typing import Any, NamedTuple
 from barnabas.broker.connection import Answer, CloseConnection, Connection
 from barnabas.broker.handlers import (
     api_versions,
-    cluster,
-    configs,
     control,
     controller,
-    coordinators,
-    delete_records,
     fetch,
     metadata,
-    offsets,
     produce,
     topics,
 )
@@ -97,26 +97,46 @@ def compiled(key: int, handle: Handle, encode: Encode = encode_message) -> Route
     return Route(decode, handle, encode)
 
 
+def on_demand(key: int, family: str, name: str) -> Route:
+    """A compiled route whose handler, in handlers/<family>.py, and messages are imported with its first request."""
+
+    @cache
+    def route() -> Route:
+        module = import_module(f"barnabas.broker.handlers.{family}")
+        return compiled(key, getattr(module, name))
+
+    def decode(version: int, data: memoryview, at: int) -> Any:
+        return route().decode(version, data, at)
+
+    def handle(
+        parts: BrokerParts, request: Any, header: RequestHeader, connection: Connection
+    ) -> Any:
+        return route().handle(parts, request, header, connection)
+
+    return Route(decode, handle, encode_message)
+
+
 ROUTES: dict[int, Route] = {
     0: Route(decode_produce, produce.handle, encode_produce),
     1: Route(decode_fetch, fetch.handle, encode_fetch),
-    2: compiled(2, offsets.list_offsets),
+    2: on_demand(2, "offsets", "list_offsets"),
     3: compiled(3, metadata.handle, already_encoded),
     4: compiled(4, control.leader_and_isr),
     5: compiled(5, control.stop_replica),
     6: compiled(6, control.update_metadata),
     7: compiled(7, controller.controlled_shutdown),
-    10: compiled(10, coordinators.find_coordinator),
+    10: on_demand(10, "coordinators", "find_coordinator"),
     18: compiled(18, api_versions.handle),
     19: compiled(19, topics.create),
     20: compiled(20, topics.delete),
-    21: compiled(21, delete_records.handle),
-    22: compiled(22, coordinators.init_producer_id),
-    23: compiled(23, offsets.offset_for_leader_epoch),
-    32: compiled(32, configs.describe),
-    35: compiled(35, cluster.describe_log_dirs),
+    21: on_demand(21, "delete_records", "handle"),
+    22: on_demand(22, "coordinators", "init_producer_id"),
+    23: on_demand(23, "offsets", "offset_for_leader_epoch"),
+    32: on_demand(32, "configs", "describe"),
+    35: on_demand(35, "cluster", "describe_log_dirs"),
+    37: on_demand(37, "partitions", "create"),
     56: compiled(56, controller.alter_partition),
-    60: compiled(60, cluster.describe_cluster),
+    60: on_demand(60, "cluster", "describe_cluster"),
 }
 
 

@@ -31,7 +31,7 @@ from barnabas.model import (
     ZnodeVersion,
 )
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
-from barnabas.replication.fetcher import FetcherManager, settings_of
+from barnabas.replication.fetcher_manager import FetcherManager, settings_of
 from barnabas.replication.isr import IsrChange
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import Log, parent

@@ -20,10 +20,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_TIMESTAMP
+from barnabas.wire.checksum import crc32c
 from barnabas.wire.records import BatchHeader
 
 BATCHES_KEPT = 5

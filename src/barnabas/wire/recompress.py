@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from crc32c import crc32c
-
+from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, compress, decompress
 from barnabas.wire.records import (
     COMPRESSION_MASK,

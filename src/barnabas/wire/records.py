@@ -27,10 +27,9 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
+from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, compress, decompress
 
 Bytes = bytes | bytearray | memoryview

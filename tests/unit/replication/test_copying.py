@@ -12,7 +12,7 @@ from barnabas.broker.handlers import delete_records
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.replication.fetcher import FetcherManager
+from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.offsets import (
