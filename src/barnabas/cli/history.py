@@ -229,8 +229,7 @@ class Narrator:
             case "request":
                 told = self.request(event)
             case "topic":
-                who = event.get("by") or "a client without a name"
-                told = f"{event.get('after')}, as {who} at {event.get('host')} asked"
+                told = wish(event)
             case _:
                 told = controller(event)
         if event.get("result") == "failed" and event.get("what") != "request":
@@ -345,6 +344,28 @@ def in_sync(event: Event, known: Event | None) -> str:
     came = [broker for broker in event["isr"] if broker not in known["isr"]]
     change = [f"without {listed(lost)}"] * bool(lost) + [f"now with {listed(came)}"] * bool(came)
     return f"{now} ({', '.join(change)})" if change else now
+
+
+def wish(event: Event) -> str:
+    """`created automatically when app at ::1 asked broker 2 for it: 6 partitions (num.partitions), 3 replicas each`"""
+    who = f"{event.get('by') or 'a client without a name'} at {event.get('host')}"
+    told = f"{event.get('after')}, as {who} asked"
+    if event.get("automatic"):
+        told = (
+            f"{event.get('after')} automatically when {who} asked broker {event.get('via')} for it"
+        )
+    if "partitions" in event and "replication_factor" in event:
+        defaults = event.get("defaults", [])
+        of_partitions, of_replicas = (
+            next((f" ({name})" for name in defaults if name.endswith(ending)), "")
+            for ending in ("num.partitions", "replication.factor")
+        )
+        partitions, replicas = event["partitions"], event["replication_factor"]
+        told += (
+            f": {partitions} partition{'s' if partitions != 1 else ''}{of_partitions},"
+            f" {replicas} replica{'s' if replicas != 1 else ''} each{of_replicas}"
+        )
+    return told
 
 
 def controller(event: Event) -> str:

@@ -350,6 +350,20 @@ class BrokerConfig:
     offsets_commit_required_acks: int = setting("offsets.commit.required.acks", SHORT, -1, ANY,
         "deprecated: acknowledgements a commit waits for")
 
+    # Transactions
+    transaction_state_log_replication_factor: int = setting(
+        "transaction.state.log.replication.factor", SHORT, 3, at_least(1),
+        "replicas of __transaction_state")
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions", INT, 50, at_least(1),
+        "partitions of __transaction_state")
+    transaction_state_log_min_isr: int = setting(
+        "transaction.state.log.min.isr", INT, 2, at_least(1),
+        "in-sync replicas __transaction_state needs for a write")
+    transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes", INT, 104_857_600, at_least(1),
+        "segment size of __transaction_state")
+
     # Barnabas' own
     barnabas_adopt_logs: bool = setting("barnabas.adopt.logs", BOOLEAN, False, ANY,
         "logs in the log directories that no topic has become topics at the start, instead of being set aside")

@@ -87,14 +87,6 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms | int | 10000 | at l
     how often transactions past their time are aborted
 transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | at least 1
     how often forgotten transactional ids are cleared out
-transaction.state.log.replication.factor | short | 3 | at least 1
-    replicas of __transaction_state
-transaction.state.log.num.partitions | int | 50 | at least 1
-    partitions of __transaction_state
-transaction.state.log.min.isr | int | 2 | at least 1
-    in-sync replicas __transaction_state needs for a write
-transaction.state.log.segment.bytes | int | 104857600 | at least 1
-    segment size of __transaction_state
 transaction.state.log.load.buffer.size | int | 5242880 | at least 1
     bytes read at a time when transactions are loaded
 
@@ -517,9 +509,6 @@ NOT_YET = frozenset(
         "group.max.size",
         "offset.metadata.max.bytes",
         "offsets.load.buffer.size",
-        "offsets.topic.replication.factor",
-        "offsets.topic.num.partitions",
-        "offsets.topic.segment.bytes",
         "offsets.topic.compression.codec",
         "offsets.retention.minutes",
         "offsets.retention.check.interval.ms",

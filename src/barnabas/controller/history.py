@@ -20,7 +20,7 @@ the start, written by hand and per batch of moves; nobody on this side ever need
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -54,6 +54,8 @@ AnyFailure = PartitionFailure | ReplicaFailure
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 ReplicasOf = Callable[[TopicPartition], Sequence[BrokerId]]
+Facts = Mapping[str, object]
+"""More fields of one event."""
 
 
 class StateChange(NamedTuple):
@@ -163,15 +165,29 @@ class History:
         ]
 
     def asked(
-        self, topics: Iterable[str], *, request: str, after: str, client: str | None, host: str
+        self,
+        topics: Iterable[str],
+        *,
+        request: str,
+        after: str,
+        client: str | None,
+        host: str,
+        facts: Mapping[str, Facts] | None = None,
     ) -> list[StateChange]:
-        """Somebody had these topics created or marked for deletion, and it was done. The rest is the controller's."""
+        """Somebody had these topics created, enlarged or marked for deletion, and it was done; `facts` say of each what
+        came of it. The rest is the controller's."""
         by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
+        more = {
+            topic: f"{json.dumps(told, separators=(',', ':'))[1:-1]},"
+            for topic, told in (facts or {}).items()
+            if told
+        }
         return [
             self.event(
                 request,
                 f'"what":"topic","id":"{inside(topic)}","topic":"{inside(topic)}",'
-                f'"after":"{after}",{by},"result":"done"{OWN if topic == STATE_CHANGES else ""}',
+                f'"after":"{after}",{by},{more.get(topic, "")}'
+                f'"result":"done"{OWN if topic == STATE_CHANGES else ""}',
             )
             for topic in topics
         ]

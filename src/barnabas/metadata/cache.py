@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from barnabas.errors import ErrorCode
-from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES, TRANSACTION_STATE
 from barnabas.model import (
     NO_LEADER,
     ZERO_ID,
@@ -37,10 +37,10 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-NOT_PRODUCED_TO = frozenset({"__consumer_offsets", "__transaction_state"})
+NOT_PRODUCED_TO = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 INTERNAL_TOPICS = NOT_PRODUCED_TO | {STATE_CHANGES}
-"""Hidden from who subscribes to a pattern, and not created by asking for them. The history is produced by brokers, but
-over the same Produce as anything else."""
+"""Hidden from who subscribes to a pattern. The history is produced by brokers, but over the same Produce as anything
+else."""
 LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

@@ -10,6 +10,8 @@ from barnabas.errors import ApiError, ErrorCode
 LENGTH_MAX = 249  # a directory is named <topic>-<partition>, and file names end at 255
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
 STATE_CHANGES = "__state_changes"
 """The topic the history of the controllers is published to."""
 

@@ -78,6 +78,35 @@ NEW = partition(PartitionState.NON_EXISTENT, PartitionState.NEW)
 ONLINE = partition(PartitionState.NEW, PartitionState.ONLINE, leader=2, isr=(2, 3, 1))
 
 
+def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
+    by = history()
+
+    def words(after: str = "created", **facts: object) -> str:
+        changes = by.asked(
+            ["orders"], request="r", after=after, client="app", host="::1", facts={"orders": facts}
+        )
+        (line,) = told(*changes)[1:]
+        return " ".join(line.split()[1:])
+
+    assert words(partitions=1, replication_factor=2) == (
+        "created, as app at ::1 asked: 1 partition, 2 replicas each"
+    )
+    assert words(partitions=6, replication_factor=1, defaults=["num.partitions"]) == (
+        "created, as app at ::1 asked: 6 partitions (num.partitions), 1 replica each"
+    )
+    assert words(
+        partitions=50,
+        replication_factor=3,
+        defaults=["offsets.topic.num.partitions", "offsets.topic.replication.factor"],
+        automatic=True,
+        via=2,
+    ) == (
+        "created automatically when app at ::1 asked broker 2 for it: 50 partitions "
+        "(offsets.topic.num.partitions), 3 replicas each (offsets.topic.replication.factor)"
+    )
+    assert words(after="marked for deletion") == "marked for deletion, as app at ::1 asked"
+
+
 def test_a_topic_is_born_in_words() -> None:
     by = history()
     changes = by.moved([NEW], replicas_of=lambda _: ids(2, 3, 1))

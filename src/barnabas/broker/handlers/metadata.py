@@ -9,7 +9,9 @@ from typing import NamedTuple
 from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
+from barnabas.broker.provenance import Asker, asker_of
 from barnabas.errors import ErrorCode
+from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import ZERO_ID
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
@@ -60,7 +62,8 @@ def handle(
     if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
         return refuse(topics, version)
     if may_create and any(is_unknown(parts, topic) for topic in topics):
-        return create_missing(parts, topics, asked)
+        asker = asker_of(header, connection)._replace(via=parts.config.broker_id)
+        return create_missing(parts, topics, asked, asker)
     if len(topics) > TOPICS_PER_TURN:
         return encode_slowly(parts, topics, {}, asked)
     return respond(parts, encode_topics(parts, topics, {}, asked), asked)
@@ -90,12 +93,12 @@ def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
 
 
 async def create_missing(
-    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked
+    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked, asker: Asker
 ) -> bytes:
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
     unknown = [topic.name for topic in topics if topic.name and is_unknown(parts, topic)]
     # The rest stays unknown; the client asks again anyway.
-    errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX])
+    errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX], asker)
     return await encode_slowly(parts, topics, errors, asked)
 
 
@@ -171,4 +174,5 @@ def missing(topic: MetadataRequestTopic, errors: dict[str, ErrorCode]) -> Metada
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         )
-    return MetadataResponseTopic(name=topic.name, error_code=code)
+    is_internal = topic.name in INTERNAL_TOPICS
+    return MetadataResponseTopic(name=topic.name, error_code=code, is_internal=is_internal)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
+from barnabas.broker.provenance import asker_of, is_done, take_note, take_note_of_new
 from barnabas.broker.topics import TopicOutcome
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
@@ -52,9 +53,8 @@ async def create(
         except (RegistryError, StorageError) as error:
             why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             refused |= {wish.name: why for wish in wishes}
-    if not request.validate_only:
-        done = [outcome.name for outcome in outcomes if is_done(outcome.error)]
-        take_note(parts, done, header, connection, request="CreateTopics", after="created")
+    if outcomes and not request.validate_only:
+        take_note_of_new(parts, wishes, outcomes, asker_of(header, connection))
     by_name = {outcome.name: outcome for outcome in outcomes}
     descriptions = Descriptions(parts.config)
     results = []
@@ -163,7 +163,8 @@ async def delete(
         [name for name in named if isinstance(name, str)], timeout_ms=request.timeout_ms
     )
     done = [name for name, failed in outcomes.items() if is_done(failed)]
-    take_note(parts, done, header, connection, request="DeleteTopics", after="marked for deletion")
+    asker = asker_of(header, connection)
+    take_note(parts, done, asker, request="DeleteTopics", after="marked for deletion")
     results = []
     for topic, name in zip(wanted, named, strict=True):
         if isinstance(name, ApiError):
@@ -208,31 +209,3 @@ def not_deleted(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResul
         error_code=error.code,
         error_message=error.message or None,
     )
-
-
-# ---- both
-
-
-def is_done(error: ApiError | None) -> bool:
-    """In the registry, whether or not the client waited for all brokers to know."""
-    return error is None or error.code is ErrorCode.REQUEST_TIMED_OUT
-
-
-def take_note(
-    parts: BrokerParts,
-    topics: list[str],
-    header: RequestHeader,
-    connection: Connection,
-    *,
-    request: str,
-    after: str,
-) -> None:
-    """In the history: the controller knows what happened, only we know who wanted it."""
-    execution = parts.controller.execution
-    if execution is not None and topics:
-        host, _ = connection.stream.peer
-        parts.controller.log.record(
-            execution.history.asked(
-                topics, request=request, after=after, client=header.client_id, host=host
-            )
-        )
