@@ -7,7 +7,7 @@ delete them.
 A wish is only written down. The controller notices and does the rest, and tells every broker, this one too; when the
 metadata cache shows it, the client is answered. Whoever gives up waiting is told that the time is over, and what it
 asked for happens all the same. Only the controller's own broker writes: the transaction holds as long as /controller is
-what it was when the request began.
+what it was when the request began. How a topic grows is in expansion.py.
 """
 
 from __future__ import annotations
@@ -154,14 +154,19 @@ class Topics:
         return [timed_out(each) if each.name in waiting else each for each in outcomes]
 
     async def read_known(self) -> Known:
-        names, marked, controller = await asyncio.gather(
+        names, marked, controller_version = await asyncio.gather(
             self.registry.children(znodes.TOPICS),
             self.registry.children(znodes.DELETE_TOPICS),
-            self.registry.exists(znodes.CONTROLLER),
+            self.controller_version(),
         )
+        return Known(TakenNames(names), frozenset(marked), controller_version)
+
+    async def controller_version(self) -> int:
+        """For the check that what is written is still the controller's to write."""
+        controller = await self.registry.exists(znodes.CONTROLLER)
         if controller is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
-        return Known(TakenNames(names), frozenset(marked), controller.version)
+        return controller.version
 
     def check(self, wish: TopicWish, known: Known) -> TopicOutcome:
         try:
@@ -216,9 +221,7 @@ class Topics:
                 return
             except MultiFailed as failed:
                 if failed.index == CONTROLLER_CHECK:
-                    raise ApiError(
-                        ErrorCode.NOT_CONTROLLER, "another broker is in charge by now"
-                    ) from failed
+                    raise another_is_in_charge() from failed
                 if failed.index == TOPIC_WRITE and isinstance(failed.error, NodeExists):
                     raise already_exists(name) from failed
                 if failed.index != CONFIG_WRITE or not isinstance(
@@ -286,6 +289,10 @@ class Topics:
 
         if waiting and timeout_ms > 0:
             await self.metadata.wait_until(none_left, timeout_ms / 1000)
+
+
+def another_is_in_charge() -> ApiError:
+    return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is in charge by now")
 
 
 def timed_out(outcome: TopicOutcome) -> TopicOutcome:

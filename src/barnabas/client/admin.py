@@ -32,6 +32,12 @@ from barnabas.wire.messages.configs import (
     DescribeConfigsResponse,
     ResourceType,
 )
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from barnabas.wire.messages.offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -67,7 +73,19 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    """`count` is how many the topic shall have. `assignment` names the brokers of each that is added, and of no other;
+    None leaves them to the cluster."""
+
+    name: str
+    count: int
+    assignment: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOutcome:
+    """The id and the numbers are known of a topic that was created."""
+
     name: str
     error: ApiError | None = None
     topic_id: UUID = ZERO_ID
@@ -135,6 +153,28 @@ class Admin:
             )
             for topic in response.topics
         ]
+
+    def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
+        """Let topics grow. INVALID_PARTITIONS for one that has as many already, or more."""
+        response = self.cluster.ask_controller(
+            CreatePartitionsRequest(
+                topics=tuple(growing(topic) for topic in topics),
+                timeout_ms=self.timeout_ms,
+                validate_only=validate_only,
+            ),
+            CreatePartitionsResponse,
+            codes=lambda answer: [topic.error_code for topic in answer.results],
+        )
+        outcomes = [
+            TopicOutcome(name=topic.name, error=error_of(topic.error_code, topic.error_message))
+            for topic in response.results
+        ]
+        declined = declined_by_the_controller(outcomes)
+        again = [topic for topic in topics if topic.name in declined]
+        later = self.create_partitions(again, validate_only=validate_only) if again else []
+        return with_later_outcomes(outcomes, later)
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         response = self.cluster.ask_controller(
@@ -295,6 +335,13 @@ def creatable(topic: NewTopic) -> CreatableTopic:
             CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
         ),
     )
+
+
+def growing(topic: NewPartitions) -> CreatePartitionsTopic:
+    assignments = None
+    if topic.assignment is not None:
+        assignments = tuple(CreatePartitionsAssignment(tuple(each)) for each in topic.assignment)
+    return CreatePartitionsTopic(name=topic.name, count=topic.count, assignments=assignments)
 
 
 def configs_of(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:

@@ -127,11 +127,7 @@ def check_counts(partitions: int, replication_factor: int, *, broker_count: int)
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; it takes at least one"
         )
-    if partitions > PARTITIONS_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{partitions} partitions; a topic is created with at most {PARTITIONS_MAX}",
-        )
+    check_most(partitions)
     if replication_factor <= 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -142,6 +138,14 @@ def check_counts(partitions: int, replication_factor: int, *, broker_count: int)
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} is larger than the number of brokers,"
             f" {broker_count}",
+        )
+
+
+def check_most(partitions: int) -> None:
+    if partitions > PARTITIONS_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} partitions; a topic has at most {PARTITIONS_MAX}",
         )
 
 
@@ -189,7 +193,8 @@ def check_added_partitions(
     if count < size:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the topic has {size} partitions, which is higher than the {count} asked for",
+            f"the topic has {size} partitions, which is higher than the {count} asked for;"
+            " partitions can only be added",
         )
     if count == size:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic has {size} partitions already")
@@ -197,6 +202,7 @@ def check_added_partitions(
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing in the assignment")
     first = current[0].replicas
     if assignments is None:
+        check_counts(count, len(first), broker_count=len(brokers))
         return continue_assignment(brokers, first_replicas=first, current=size, total=count)
     check_added_assignment(
         assignments,
@@ -204,6 +210,7 @@ def check_added_partitions(
         replication_factor=len(first),
         brokers={broker.id for broker in brokers},
     )
+    check_most(count)
     return tuple(as_replicas(replicas) for replicas in assignments)
 
 

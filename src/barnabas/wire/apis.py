@@ -61,6 +61,7 @@ APIS: dict[int, Api] = {
         Api(23, "OffsetForLeaderEpoch", range(5), 4, "offsets"),
         Api(32, "DescribeConfigs", range(5), 4, "configs"),
         Api(35, "DescribeLogDirs", range(5), 2, "cluster"),
+        Api(37, "CreatePartitions", range(4), 2, "create_partitions"),
         Api(56, "AlterPartition", range(4), 0, "alter_partition"),
         Api(60, "DescribeCluster", range(2), 0, "cluster"),
     )
@@ -70,7 +71,6 @@ NOT_YET_SERVED: dict[int, Api] = {
     api.key: api
     for api in (
         Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
-        Api(37, "CreatePartitions", range(4), 2, "create_partitions"),
         Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
         Api(44, "IncrementalAlterConfigs", range(2), 1, "alter_configs"),
         Api(45, "AlterPartitionReassignments", range(1), 0, "reassignments"),

@@ -1,0 +1,134 @@
+"""Wishes of clients that a topic have more partitions.
+
+    check ─► /brokers/topics/<t>, the new partitions behind those it has ─► wait for the metadata cache
+
+As with a creation the wish is only written down: the controller watches the znode, gives every new partition its first
+leader and tells all brokers; whoever gives up waiting gets the partitions all the same. Those that were there keep
+their replicas and their records.
+
+What is written stands on what was checked. If the znode has changed in between, by another client's wish, it is checked
+again: Kafka lets the later overwrite the earlier, and the topic may lose partitions that somebody was told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from barnabas.broker.topics import IN_FLIGHT_MAX, Topics, another_is_in_charge, at_most
+from barnabas.controller.topic_checks import check_added_partitions
+from barnabas.errors import (
+    ApiError,
+    BadVersion,
+    ErrorCode,
+    MultiFailed,
+    NoNode,
+    RegistryError,
+    StorageError,
+)
+from barnabas.metadata import znodes
+from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.world.ports import Check, SetData
+
+logger = logging.getLogger("barnabas.topics")
+
+CONTROLLER_CHECK = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpansionWish:
+    """`count` is the new total. `assignments` are for the new partitions alone; None leaves them to the broker."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+async def expand(
+    topics: Topics,
+    wishes: Sequence[ExpansionWish],
+    *,
+    is_queued_for_deletion: Callable[[str], bool],
+    timeout_ms: int,
+    validate_only: bool = False,
+) -> dict[str, ApiError | None]:
+    """What became of each; no two wishes are for the same topic. RegistryError if the registry cannot be asked."""
+    marked, controller_version = await asyncio.gather(
+        topics.registry.children(znodes.DELETE_TOPICS), topics.controller_version()
+    )
+    going = frozenset(marked)
+
+    async def one(wish: ExpansionWish) -> ApiError | None:
+        try:
+            if wish.name in going or is_queued_for_deletion(wish.name):
+                why = f"topic '{wish.name}' is queued for deletion"
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
+            await write(topics, wish, controller_version, validate_only=validate_only)
+        except ApiError as error:
+            return error
+        except (RegistryError, StorageError) as error:
+            logger.error("cannot expand topic=%s error=%s", wish.name, error)
+            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        return None
+
+    errors = await at_most(IN_FLIGHT_MAX, one, wishes)
+    outcomes = {wish.name: error for wish, error in zip(wishes, errors, strict=True)}
+    if validate_only:
+        return outcomes
+    waiting = {wish.name: wish.count for wish in wishes if outcomes[wish.name] is None}
+    await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
+    return outcomes | {name: ApiError(ErrorCode.REQUEST_TIMED_OUT) for name in waiting}
+
+
+async def write(
+    topics: Topics, wish: ExpansionWish, controller_version: int, *, validate_only: bool
+) -> None:
+    name, path = wish.name, znodes.topic_path(wish.name)
+    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+    if what_is_wrong_with(name):
+        raise missing  # and its path may be that of something else
+    check = Check(path=znodes.CONTROLLER, version=controller_version)
+    grown: znodes.TopicAssignment | None = None
+    while True:
+        try:
+            data, stat = await topics.registry.get(path)
+        except NoNode:
+            raise missing from None
+        found = znodes.decode_topic(name, data)
+        if found == grown:
+            return  # the answer to our own write was lost with a connection, and the second attempt met the first
+        grown = with_added(found, wish, topics)
+        if validate_only:
+            return
+        try:
+            written = SetData(path=path, data=znodes.encode_topic(grown), version=stat.version)
+            await topics.registry.multi([check, written])
+        except MultiFailed as failed:
+            if failed.index == CONTROLLER_CHECK:
+                raise another_is_in_charge() from failed
+            if not isinstance(failed.error, BadVersion | NoNode):
+                raise
+        else:
+            logger.info(
+                "expanded topic=%s partitions=%d before=%d",
+                *(name, wish.count, len(found.partitions)),
+            )
+            return
+
+
+def with_added(
+    found: znodes.TopicAssignment, wish: ExpansionWish, topics: Topics
+) -> znodes.TopicAssignment:
+    added = check_added_partitions(
+        found.partitions,
+        count=wish.count,
+        assignments=wish.assignments,
+        brokers=tuple(topics.metadata.brokers.values()),
+    )
+    new = {
+        index: znodes.ReplicaAssignment(replicas=replicas)
+        for index, replicas in enumerate(added, len(found.partitions))
+    }
+    return znodes.TopicAssignment(topic_id=found.topic_id, partitions={**found.partitions, **new})

@@ -1,0 +1,90 @@
+"""CreatePartitions: topics get more partitions. Only the controller's broker serves it, others are NOT_CONTROLLER."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.expansion import ExpansionWish, expand
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.provenance import Asker, asker_of, is_done, take_note
+from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+async def create(
+    parts: BrokerParts,
+    request: CreatePartitionsRequest,
+    header: RequestHeader,
+    connection: Connection,
+) -> CreatePartitionsResponse:
+    asked = Counter(topic.name for topic in request.topics)
+    outcomes: dict[str, ApiError | None] = {}
+    if parts.controller.is_active:
+        outcomes = {name: asked_for_twice(name) for name, count in asked.items() if count > 1}
+        wishes = [wish_of(topic) for topic in request.topics if topic.name not in outcomes]
+        if wishes:
+            outcomes |= await expanded(parts, request, wishes)
+        if not request.validate_only:
+            done = [wish for wish in wishes if is_done(outcomes[wish.name])]
+            take_notes(parts, done, asker_of(header, connection))
+    else:
+        outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
+    return CreatePartitionsResponse(
+        results=tuple(result(name, outcomes[name]) for name in asked)  # one for each name
+    )
+
+
+async def expanded(
+    parts: BrokerParts, request: CreatePartitionsRequest, wishes: list[ExpansionWish]
+) -> dict[str, ApiError | None]:
+    try:
+        return await expand(
+            parts.topics,
+            wishes,
+            is_queued_for_deletion=parts.controller.context.is_topic_queued_for_deletion,
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+        )
+    except ApiError as error:
+        why = error
+    except (RegistryError, StorageError) as error:
+        why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return {wish.name: why for wish in wishes}
+
+
+def take_notes(parts: BrokerParts, wishes: list[ExpansionWish], asker: Asker) -> None:
+    for wish in wishes:
+        take_note(
+            parts,
+            [wish.name],
+            asker,
+            request="CreatePartitions",
+            after=f"grown to {wish.count} partitions",
+            facts={wish.name: {"partitions": wish.count}},
+        )
+
+
+def wish_of(topic: CreatePartitionsTopic) -> ExpansionWish:
+    assignments = topic.assignments
+    return ExpansionWish(
+        name=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [each.broker_ids for each in assignments],
+    )
+
+
+def asked_for_twice(name: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is asked for more than once")
+
+
+def result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name)
+    return CreatePartitionsTopicResult(name, error.code, error.message or None)

@@ -1,0 +1,350 @@
+"""CreatePartitions: every row of what may be refused, in its order, and what a topic looks like when it has grown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.errors import ErrorCode
+from barnabas.metadata import znodes
+from barnabas.wire.apis import APIS
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from barnabas.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw, batch_of, values_in
+
+NUMBERS = count()
+BROKERS = (1, 2, 3)
+QUICK_END = {"controlled.shutdown.enable": False}
+REFUSED = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3, settings=QUICK_END) as running:
+        yield running
+
+
+@pytest.fixture
+def controller(three: LocalCluster) -> Iterator[Raw]:
+    with at_controller(three) as raw:
+        yield raw
+
+
+@pytest.fixture
+def other(three: LocalCluster) -> Iterator[Raw]:
+    """A broker that is not the controller."""
+    number = next(each for each in BROKERS if each != three.controller_id)
+    with Raw(three.brokers[number].address) as raw:
+        yield raw
+
+
+@pytest.fixture
+def topic(controller: Raw) -> str:
+    """Two partitions of two replicas each."""
+    return create(controller, [2, 3], [3, 1])
+
+
+def at_controller(cluster: LocalCluster) -> Raw:
+    assert cluster.controller_id is not None
+    return Raw(cluster.brokers[cluster.controller_id].address)
+
+
+def create(raw: Raw, *assignment: Sequence[int]) -> str:
+    name = f"topic-{next(NUMBERS)}"
+    assignments = tuple(
+        CreatableReplicaAssignment(index, tuple(replicas))
+        for index, replicas in enumerate(assignment)
+    )
+    wanted = CreatableTopic(name, -1, -1, assignments)
+    answer = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
+    assert answer.topics[0].error_code == ErrorCode.NONE, answer
+    return name
+
+
+def grow(
+    raw: Raw,
+    name: str,
+    total: int,
+    assignments: Sequence[Sequence[int]] | None = None,
+    *,
+    version: int | None = None,
+    timeout_ms: int = 10_000,
+    validate_only: bool = False,
+) -> CreatePartitionsTopicResult:
+    (result,) = grow_all(
+        raw,
+        wanted(name, total, assignments),
+        version=version,
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+    return result
+
+
+def wanted(
+    name: str, total: int, assignments: Sequence[Sequence[int]] | None = None
+) -> CreatePartitionsTopic:
+    lists = None
+    if assignments is not None:
+        lists = tuple(CreatePartitionsAssignment(tuple(each)) for each in assignments)
+    return CreatePartitionsTopic(name=name, count=total, assignments=lists)
+
+
+def grow_all(
+    raw: Raw,
+    *topics: CreatePartitionsTopic,
+    version: int | None = None,
+    timeout_ms: int = 10_000,
+    validate_only: bool = False,
+) -> tuple[CreatePartitionsTopicResult, ...]:
+    request = CreatePartitionsRequest(
+        topics=topics, timeout_ms=timeout_ms, validate_only=validate_only
+    )
+    return raw.ask(request, CreatePartitionsResponse, version).results
+
+
+def describe(raw: Raw, name: str) -> MetadataResponseTopic:
+    request = MetadataRequest(
+        topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False
+    )
+    (topic,) = raw.ask(request, MetadataResponse).topics
+    return topic
+
+
+def brokers_of(raw: Raw) -> list[int]:
+    return [each.node_id for each in raw.ask(MetadataRequest(topics=()), MetadataResponse).brokers]
+
+
+def replicas_of(raw: Raw, name: str) -> list[tuple[int, ...]]:
+    partitions = sorted(describe(raw, name).partitions, key=lambda each: each.partition_index)
+    assert [each.partition_index for each in partitions] == list(range(len(partitions)))
+    return [each.replica_nodes for each in partitions]
+
+
+# ---- what is granted
+
+
+@pytest.mark.parametrize("version", APIS[37].versions)
+def test_every_version_adds_partitions(
+    controller: Raw, other: Raw, topic: str, version: int
+) -> None:
+    before = describe(controller, topic)
+    assert grow(controller, topic, 4, version=version) == (topic, ErrorCode.NONE, None)
+    after = describe(controller, topic)
+    assert after.topic_id == before.topic_id
+    assert all(each.leader_id == each.replica_nodes[0] for each in after.partitions)
+    assert all(sorted(each.isr_nodes) == sorted(each.replica_nodes) for each in after.partitions)
+    assert replicas_of(controller, topic) == [(2, 3), (3, 1), (1, 3), (2, 3)]
+    eventually(lambda: len(describe(other, topic).partitions) == 4, "the others hear of it")
+
+
+def test_partitions_go_where_they_are_told_to(controller: Raw, topic: str) -> None:
+    assert grow(controller, topic, 4, [[1, 2], [3, 2]]).error_code == ErrorCode.NONE
+    assert replicas_of(controller, topic) == [(2, 3), (3, 1), (1, 2), (3, 2)]
+
+
+def test_what_was_there_stays_and_what_is_new_takes_records(
+    three: LocalCluster, controller: Raw
+) -> None:
+    topic = create(controller, [1, 2])
+    with Raw(three.brokers[1].address) as first, Raw(three.brokers[2].address) as second:
+        assert first.produce(topic, batch_of(b"old")).error_code == ErrorCode.NONE
+        assert grow(controller, topic, 2, [[2, 1]]).error_code == ErrorCode.NONE
+        assert values_in(first.fetch(topic, 0)) == [b"old"]
+        eventually(
+            lambda: second.produce(topic, batch_of(b"x"), partition=1).error_code == 0, "it leads"
+        )
+
+
+def test_a_topic_grows_again_and_again(controller: Raw) -> None:
+    topic = create(controller, [1])
+    for total in (2, 3, 5):
+        assert grow(controller, topic, total).error_code == ErrorCode.NONE
+    assert replicas_of(controller, topic) == [(1,), (2,), (3,), (1,), (2,)]
+
+
+def test_checking_adds_nothing(controller: Raw, topic: str) -> None:
+    assert grow(controller, topic, 5, validate_only=True) == (topic, ErrorCode.NONE, None)
+    assert grow(controller, topic, 5, validate_only=True, timeout_ms=0).error_code == 0
+    refused = grow(controller, topic, 1, validate_only=True)
+    assert refused.error_code == ErrorCode.INVALID_PARTITIONS
+    assert len(describe(controller, topic).partitions) == 2
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_who_does_not_wait_gets_the_partitions_all_the_same(
+    controller: Raw, topic: str, timeout_ms: int
+) -> None:
+    result = grow(controller, topic, 3, timeout_ms=timeout_ms)
+    assert result == (topic, ErrorCode.REQUEST_TIMED_OUT, None)
+    eventually(lambda: len(describe(controller, topic).partitions) == 3, "they are there")
+
+
+def test_topics_of_one_request_do_not_hinder_each_other(controller: Raw, topic: str) -> None:
+    another = create(controller, [1])
+    results = grow_all(
+        controller, wanted(topic, 3), wanted("nowhere", 3), wanted(another, 2), wanted(another, 3)
+    )
+    assert {each.name: each.error_code for each in results} == {
+        topic: ErrorCode.NONE,
+        "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        another: ErrorCode.INVALID_REQUEST,
+    }
+    assert len(results) == 3
+    assert len(describe(controller, another).partitions) == 1
+
+
+def test_nothing_asked_for_is_nothing_done(controller: Raw) -> None:
+    assert grow_all(controller) == ()
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("version", APIS[37].versions)
+def test_only_the_controller_adds_partitions(other: Raw, topic: str, version: int) -> None:
+    refused = grow(other, topic, 3, version=version)
+    assert refused == (topic, ErrorCode.NOT_CONTROLLER, None)
+    eventually(lambda: len(describe(other, topic).partitions) == 2, "it has what it had")
+
+
+@pytest.mark.parametrize(
+    ("total", "assignments", "code", "part_of_message"),
+    [
+        (1, None, ErrorCode.INVALID_PARTITIONS, "has 2 partitions, which is higher than the 1"),
+        (0, None, ErrorCode.INVALID_PARTITIONS, "higher"),
+        (-1, [[9]], ErrorCode.INVALID_PARTITIONS, "higher"),
+        (2, None, ErrorCode.INVALID_PARTITIONS, "already"),
+        (2, [[9]], ErrorCode.INVALID_PARTITIONS, "already"),
+        (3, [[1, 9], [1]], REFUSED, "no broker 9"),
+        (3, [[-1, 1]], REFUSED, "no broker -1"),
+        (3, [], REFUSED, "0 assignments"),
+        (3, [[1, 2], [2, 3]], REFUSED, "2 assignments"),
+        (4, [[1, 1]], REFUSED, "1 assignments"),
+        (4, [[], [1, 1]], REFUSED, "at least one replica"),
+        (4, [[1, 1], [1]], REFUSED, "twice"),
+        (4, [[1, 2], [1]], REFUSED, "2 replicas"),
+        (3, [[1, 2, 3]], REFUSED, "2 replicas"),
+        (50_001, None, ErrorCode.POLICY_VIOLATION, "at most 50000"),
+    ],
+)
+def test_what_cannot_be_granted_names_its_error(
+    controller: Raw,
+    topic: str,
+    total: int,
+    assignments: list[list[int]] | None,
+    code: ErrorCode,
+    part_of_message: str,
+) -> None:
+    refused = grow(controller, topic, total, assignments)
+    assert (refused.name, refused.error_code) == (topic, code)
+    assert part_of_message in (refused.error_message or "")
+    assert len(describe(controller, topic).partitions) == 2
+
+
+@pytest.mark.parametrize("name", ["nowhere", "", "bad name", "a/b", "..", "x" * 300])
+def test_a_topic_that_is_not_there_does_not_grow(controller: Raw, name: str) -> None:
+    refused = grow(controller, name, 3)
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert f"no topic '{name}'" in (refused.error_message or "")
+
+
+def test_what_stands_below_a_topic_is_no_topic(controller: Raw, topic: str) -> None:
+    refused = grow(controller, f"{topic}/partitions/0/state", 3)
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# ---- what needs more than clients can do, or a cluster of its own
+
+
+def test_a_topic_of_which_a_partition_is_reassigned_does_not_grow(
+    three: LocalCluster, controller: Raw, topic: str
+) -> None:
+    registry, keeper = three.cluster.open_registry()
+
+    async def begin_a_reassignment() -> None:
+        session = await registry.connect(30_000)
+        path = znodes.topic_path(topic)
+        data, _ = await session.get(path)
+        await session.set(path, with_adding(data))
+        await session.close()
+
+    keeper.run(begin_a_reassignment())
+    refused = grow(controller, topic, 1)
+    assert refused.error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert "reassigned" in (refused.error_message or "")
+
+
+def with_adding(data: bytes) -> bytes:
+    content = json.loads(data)
+    content["adding_replicas"] = {"1": [1]}
+    return json.dumps(content).encode()
+
+
+def test_a_topic_that_waits_for_its_deletion_does_not_grow() -> None:
+    with LocalCluster(brokers=2, settings=QUICK_END) as cluster, at_controller(cluster) as raw:
+        down = next(each for each in (1, 2) if each != cluster.controller_id)
+        topic = create(raw, [1, 2])
+        cluster.brokers[down].kill()
+        request = DeleteTopicsRequest(topics=(DeleteTopicState(topic),), timeout_ms=10_000)
+        assert raw.ask(request, DeleteTopicsResponse).responses[0].error_code == ErrorCode.NONE
+        for total in (1, 2):
+            refused = grow(raw, topic, total)
+            assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert "queued for deletion" in (refused.error_message or "")
+        (result,) = set(grow_all(raw, wanted(topic, 2), wanted(topic, 2)))
+        assert result.error_code == ErrorCode.INVALID_REQUEST
+        cluster.brokers[down].start()
+        eventually(
+            lambda: grow(raw, topic, 2).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "it is gone",
+        )
+
+
+def test_with_fewer_brokers_than_replicas_partitions_go_nowhere_by_themselves() -> None:
+    with LocalCluster(brokers=2, settings=QUICK_END) as cluster, at_controller(cluster) as raw:
+        topic = create(raw, [1, 2])
+        down = next(each for each in (1, 2) if each != cluster.controller_id)
+        cluster.brokers[down].kill()
+        eventually(lambda: len(brokers_of(raw)) == 1, "the controller misses it")
+        refused = grow(raw, topic, 2)
+        assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert grow(raw, topic, 2, [[1, 2]]).error_code == REFUSED
+
+
+def test_brokers_of_which_some_have_a_rack_are_given_partitions_by_hand_only() -> None:
+    cluster = LocalCluster(brokers=2, settings=QUICK_END)
+    racked = cluster.brokers[1]
+    racked.config = replace(racked.config, broker_rack="a")
+    with cluster, at_controller(cluster) as raw:
+        topic = create(raw, [1, 2])
+        refused = grow(raw, topic, 2)
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "rack" in (refused.error_message or "")
+        assert grow(raw, topic, 2, [[2, 1]]).error_code == ErrorCode.NONE
