@@ -476,7 +476,8 @@ class Controller:
             self.unreadable.discard(topic)
             await self.topics_changed(execution, cause)
             return
-        found = await self.store.read_topic(topic, self.on_watch)
+        topic_id = context.topic_ids.get(topic)
+        found = await self.store.read_topic(topic, self.on_watch, known_id=topic_id)
         if found is None:
             return
         known = context.assignments.get(topic, {})
@@ -486,7 +487,7 @@ class Controller:
         elif any(TopicPartition(topic, index) not in known for index in found.partitions):
             # A topic that goes does not grow: back to what it was.
             before = znodes.TopicAssignment(
-                topic_id=found.topic_id,
+                topic_id=topic_id,
                 partitions={partition.partition: held for partition, held in known.items()},
             )
             path = znodes.topic_path(topic)

@@ -307,7 +307,10 @@ class ControllerStore:
         read = await gathered(lambda name: self.read_topic(name, watch), wanted)
         return {name: topic for name, topic in zip(wanted, read, strict=True) if topic is not None}
 
-    async def read_topic(self, name: str, watch: Watch | None) -> znodes.TopicAssignment | None:
+    async def read_topic(
+        self, name: str, watch: Watch | None, known_id: UUID | None = None
+    ) -> znodes.TopicAssignment | None:
+        """`known_id` goes back into a znode that has lost it; one that never had an id gets a new one."""
         path = znodes.topic_path(name)
         while True:
             try:
@@ -318,7 +321,7 @@ class ControllerStore:
                     raise RegistryError(path, why)
                 if topic.topic_id is None:
                     # Written by an old tool, or by hand.
-                    topic = replace(topic, topic_id=self.new_topic_id())
+                    topic = replace(topic, topic_id=known_id or self.new_topic_id())
                     written = SetData(
                         path=path, data=znodes.encode_topic(topic), version=stat.version
                     )
