@@ -235,6 +235,7 @@ def test_a_name_that_is_being_deleted_is_free_again_for_who_goes_on_asking(
     assert place.cluster.controller_id is not None
     request = DeleteTopicsRequest(topics=(DeleteTopicState(name),), timeout_ms=10_000)
     with Raw(place.cluster.brokers[place.cluster.controller_id].address) as controller:
+        eventually(lambda: is_there(controller, name), "the controller's broker has heard of it")
         (result,) = controller.ask(request, DeleteTopicsResponse).responses
     assert result.error_code == ErrorCode.NONE
     eventually(lambda: ask(raw, name).topic_id not in (before, ZERO_ID), "another of this name")
