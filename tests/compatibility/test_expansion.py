@@ -1,0 +1,152 @@
+"""Every client that can add partitions to a topic does, and producers and consumers come to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import aiokafka.errors
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewPartitions as AIONewPartitions
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import InvalidPartitionsError
+
+from tests import tools
+from tests.broker_process import eventually
+from tests.compatibility.kafkajs_client import KafkaJsError, ask
+from tests.compatibility.optional import require
+from tests.compatibility.raw import Raw
+
+NewTopic = Callable[..., str]
+SECONDS = 20
+SOON = {"topic.metadata.refresh.interval.ms": 100}
+
+
+def expand(servers: str, topic: str, total: int) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_partitions([NewPartitions(topic, total)])[topic].result(SECONDS)
+
+
+def test_confluent_kafka_adds_partitions(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+
+    def grow(wish: NewPartitions, **options: Any) -> None:
+        admin.create_partitions([wish], **options)[topic].result(SECONDS)
+
+    grow(NewPartitions(topic, 2))
+    grow(NewPartitions(topic, 4, replica_assignment=[[1], [1]]))
+    grow(NewPartitions(topic, 9), validate_only=True)
+    assert len(admin.list_topics(topic, SECONDS).topics[topic].partitions) == 4
+    for wish, code in (
+        (NewPartitions(topic, 4), KafkaError.INVALID_PARTITIONS),
+        (NewPartitions(topic, 5, replica_assignment=[[9]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
+    ):
+        with pytest.raises(KafkaException) as refusal:
+            grow(wish)
+        assert refusal.value.args[0].code() == code
+
+
+def test_kafka_python_adds_partitions(servers: str, topic: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    try:
+        admin.create_partitions({topic: 3})
+        (described,) = admin.describe_topics([topic])
+        assert len(described["partitions"]) == 3
+        with pytest.raises(InvalidPartitionsError):
+            admin.create_partitions({topic: 2})
+    finally:
+        admin.close()
+
+
+async def test_aiokafka_adds_partitions(servers: str, topic: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        wishes = {topic: AIONewPartitions(total_count=3, new_assignments=[[1], [1]])}
+        await admin.create_partitions(wishes)
+        (described,) = await admin.describe_topics([topic])
+        assert len(described["partitions"]) == 3
+        with pytest.raises(aiokafka.errors.InvalidPartitionsError):
+            await admin.create_partitions({topic: AIONewPartitions(total_count=3)})
+    finally:
+        await admin.close()
+
+
+def test_kafkajs_adds_partitions(servers: str, topic: str) -> None:
+    require(tools.have_kafkajs(), "kafkajs")
+
+    def grow(total: int) -> Any:
+        wish = {"topicPartitions": [{"topic": topic, "count": total}]}
+        return ask(servers, "administer", method="createPartitions", options=wish)
+
+    grow(3)
+    found = ask(servers, "administer", method="fetchTopicMetadata", options={"topics": [topic]})
+    assert len(found["topics"][0]["partitions"]) == 3
+    with pytest.raises(KafkaJsError) as refusal:
+        grow(1)
+    assert refusal.value.kind == "INVALID_PARTITIONS"
+
+
+# ---- who notices
+
+
+def test_librdkafka_writes_to_and_reads_from_partitions_that_came_later(
+    servers: str, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": servers, **SOON})
+    # It would try for a minute to commit where there are no groups.
+    without_group = {"group.id": "none", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": servers, **without_group, **SOON})
+    try:
+        assert len(producer.list_topics(topic, SECONDS).topics[topic].partitions) == 1
+        expand(servers, topic, 3)
+        eventually(
+            lambda: len(producer.list_topics(topic, SECONDS).topics[topic].partitions) == 3,
+            "the producer knows of them",
+        )
+        producer.produce(topic, b"x", partition=2)
+        assert producer.flush(SECONDS) == 0
+        consumer.assign([TopicPartition(topic, 2, 0)])
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None
+        assert (message.partition(), message.value()) == (2, b"x")
+    finally:
+        consumer.close()
+
+
+def test_kafka_python_spreads_records_over_partitions_that_came_later(
+    servers: str, topic: str
+) -> None:
+    producer = KafkaProducer(bootstrap_servers=servers, metadata_max_age_ms=100)
+    consumer = KafkaConsumer(bootstrap_servers=servers, group_id=None)
+    try:
+        assert producer.partitions_for(topic) == {0}
+        expand(servers, topic, 3)
+        eventually(lambda: producer.partitions_for(topic) == {0, 1, 2}, "it knows of them")
+        sent = [producer.send(topic, b"x", partition=each).get(SECONDS) for each in range(3)]
+        assert [record.offset for record in sent] == [0, 0, 0]
+        assert consumer.partitions_for_topic(topic) == {0, 1, 2}
+    finally:
+        producer.close()
+        consumer.close()
+
+
+def test_records_of_a_key_go_where_the_new_number_sends_them(servers: str, raw: Raw) -> None:
+    """Every client divides by the number of partitions, so a key may move when there are more."""
+    topic = "keys-that-move"
+    raw.create_topic(topic, partitions=1)
+    producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", **SOON})
+    expand(servers, topic, 8)
+    found: set[int] = set()
+
+    def note(_: KafkaError | None, message: Any) -> None:
+        found.add(message.partition())
+
+    for number in range(50):
+        producer.produce(topic, b"x", key=str(number), on_delivery=note)
+    assert producer.flush(SECONDS) == 0
+    assert len(found) == 8
