@@ -1,17 +1,27 @@
-"""Start tasks together, stop them together, always in the order they were started.
+"""Start tasks together, stop them together, always in the order they were started; and leave the loop to others.
 
 `asyncio.TaskGroup` and `asyncio.wait` walk a set of tasks in memory-address order, so two identical runs may differ.
 A simulation must not: this keeps a list.
+
+One loop serves everybody, so nobody may hold it for long. Work on many things leaves it in between: `Turns`, or
+`in_turns` for many of a kind. Work on one large value, which cannot be cut, is done in a thread: `aside`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 logger = logging.getLogger("barnabas.tasks")
+
+THINGS_PER_TURN = 64
+TURN_SECONDS_MAX = 0.005
+SMALL = 1000
+"""So many partitions are written, read or merged within a few milliseconds."""
 
 
 class Tasks:
@@ -43,3 +53,40 @@ class Tasks:
                     interruption = cancelled
         if interruption is not None:
             raise interruption
+
+
+class Turns:
+    """Leaves turns of the loop to others: a topic of thousands of partitions must not keep everybody waiting, and how
+    long the file system takes for one is not ours to say."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.began = self.loop.time()
+        self.done = 0
+
+    async def leave(self) -> None:
+        self.done += 1
+        is_long = self.done > THINGS_PER_TURN or self.loop.time() - self.began > TURN_SECONDS_MAX
+        if is_long:
+            await asyncio.sleep(0)
+            self.began = self.loop.time()
+            self.done = 0
+
+
+async def in_turns(things: Sequence[T], at_once: int) -> AsyncIterator[Sequence[T]]:
+    """All of them, so many at a time, with a turn for everybody else in between."""
+    for start in range(0, len(things), at_once):
+        if start:
+            await asyncio.sleep(0)
+        yield things[start : start + at_once]
+
+
+async def aside(size: int, work: Callable[..., T], *arguments: Any) -> T:
+    """What `work` returns: found in a thread if it is about more than a few things, so that the loop goes on.
+
+    Only for work on values that nobody changes meanwhile. It becomes no faster, since threads share Python's lock, but
+    that changes hands every few milliseconds.
+    """
+    if size <= SMALL:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)

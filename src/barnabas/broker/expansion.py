@@ -30,6 +30,7 @@ from barnabas.errors import (
 )
 from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.tasks import aside
 from barnabas.world.ports import Check, SetData
 
 logger = logging.getLogger("barnabas.topics")
@@ -96,14 +97,15 @@ async def write(
             data, stat = await topics.registry.get(path)
         except NoNode:
             raise missing from None
-        found = znodes.decode_topic(name, data)
+        found = await aside(wish.count, znodes.decode_topic, name, data)
         if found == grown:
             return  # the answer to our own write was lost with a connection, and the second attempt met the first
-        grown = with_added(found, wish, topics)
+        grown = await aside(wish.count, with_added, found, wish, topics)
         if validate_only:
             return
         try:
-            written = SetData(path=path, data=znodes.encode_topic(grown), version=stat.version)
+            content = await aside(wish.count, znodes.encode_topic, grown)
+            written = SetData(path=path, data=content, version=stat.version)
             await topics.registry.multi([check, written])
         except MultiFailed as failed:
             if failed.index == CONTROLLER_CHECK:

@@ -51,6 +51,8 @@ from barnabas.world.ports import Part
 SIZE = Struct(">i")
 STOP_SECONDS = 2.0
 PRODUCE = 0
+CARRY_BATCHES = (PRODUCE, 1)
+SMALL_BYTES = 64 * 1024
 
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
@@ -161,6 +163,10 @@ class Router:
         if not header.known:
             return self.unknown(header)
         route = ROUTES[header.api_key]
+        if len(frame) > SMALL_BYTES and header.api_key not in CARRY_BATCHES:
+            return self.later(
+                route, header, self.handle_large(route, header, frame, at, connection)
+            )
         request = route.decode(header.api_version, frame, at)
         if header.api_key == PRODUCE:
             connection.produces.learn(frame, header, request)
@@ -182,6 +188,21 @@ class Router:
             header = repeated.header._replace(correlation_id=correlation_id)
             return self.later(ROUTES[PRODUCE], header, answer)
         return answer
+
+    async def handle_large(
+        self,
+        route: Route,
+        header: RequestHeader,
+        frame: memoryview,
+        at: int,
+        connection: Connection,
+    ) -> Any:
+        """What a controller says of fifty thousand partitions takes long to read, and others want to be served."""
+        request = await asyncio.to_thread(route.decode, header.api_version, frame, at)
+        response = route.handle(self.parts, request, header, connection)
+        if isinstance(response, (asyncio.Future, CoroutineType)):
+            return await response
+        return response
 
     def later(
         self, route: Route, header: RequestHeader, response: Awaitable[Any]

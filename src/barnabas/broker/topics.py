@@ -44,6 +44,7 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import NO_LEADER, ZERO_ID
+from barnabas.tasks import aside
 from barnabas.world.ports import Check, Create, SetData
 
 logger = logging.getLogger("barnabas.topics")
@@ -139,7 +140,8 @@ class Topics:
         for index, wish in enumerate(wishes):
             if index % CHECKED_PER_TURN == CHECKED_PER_TURN - 1:
                 await asyncio.sleep(0)  # others have their turn in between
-            outcomes.append(self.check(wish, known))
+            size = max(wish.partitions, len(wish.assignments or ()))
+            outcomes.append(await aside(size, self.check, wish, known))
             if outcomes[-1].error is None and not validate_only:
                 known.names.add(wish.name)
         if validate_only:
@@ -205,15 +207,9 @@ class Topics:
         name = outcome.name
         path = znodes.topic_config_path(name)
         settings = znodes.encode_config(outcome.overrides)
-        assignment = znodes.TopicAssignment(
-            topic_id=topic_id,
-            partitions={
-                index: znodes.ReplicaAssignment(replicas=replicas)
-                for index, replicas in enumerate(outcome.replicas)
-            },
-        )
+        assignment = await aside(len(outcome.replicas), encoded, topic_id, outcome.replicas)
         check = Check(path=znodes.CONTROLLER, version=controller_version)
-        create = Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment))
+        create = Create(path=znodes.topic_path(name), data=assignment)
         # Settings without a topic are what a creation by Kafka leaves that was interrupted: they are overwritten.
         for config in (Create(path=path, data=settings), SetData(path=path, data=settings)):
             try:
@@ -293,6 +289,14 @@ class Topics:
 
 def another_is_in_charge() -> ApiError:
     return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is in charge by now")
+
+
+def encoded(topic_id: UUID, replicas: Sequence[Replicas]) -> bytes:
+    """The znode of a new topic."""
+    partitions = {
+        index: znodes.ReplicaAssignment(replicas=each) for index, each in enumerate(replicas)
+    }
+    return znodes.encode_topic(znodes.TopicAssignment(topic_id=topic_id, partitions=partitions))
 
 
 def timed_out(outcome: TopicOutcome) -> TopicOutcome:

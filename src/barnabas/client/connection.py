@@ -60,12 +60,21 @@ class BrokerConnection:
         return self.reason is None
 
     async def exchange(
-        self, request: Message, response: type[R], *, timeout_s: float, at_most: int | None = None
+        self,
+        request: Message,
+        response: type[R],
+        *,
+        timeout_s: float,
+        at_most: int | None = None,
+        body: bytes | None = None,
     ) -> R:
-        """ConnectionError if the connection is or gets lost, TimeoutError if no answer comes; it is closed then."""
+        """ConnectionError if the connection is or gets lost, TimeoutError if no answer comes; it is closed then.
+
+        `body` is the request in its newest version, for who has encoded it already.
+        """
         if self.reason is not None or self.stream is None:
             raise ConnectionError(self.reason or "not connected")
-        outgoing = self.conversation.request(request, response, at_most=at_most)
+        outgoing = self.conversation.request(request, response, at_most=at_most, body=body)
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.waiting[outgoing.correlation_id] = future
         self.stream.send([outgoing.data])

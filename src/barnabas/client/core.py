@@ -63,15 +63,21 @@ class Conversation:
         }
 
     def request(
-        self, message: Message, response: type[Message] | None, *, at_most: int | None = None
+        self,
+        message: Message,
+        response: type[Message] | None,
+        *,
+        at_most: int | None = None,
+        body: bytes | None = None,
     ) -> Outgoing:
-        """The bytes of a request. `response` is None for what is never answered (Produce with acks=0)."""
+        """The bytes of a request. `response` is None for what is never answered (Produce with acks=0). `body` is the
+        message in this very version, for who has encoded it already."""
         version = common_version(type(message), self.versions, at_most)
         self.last_correlation_id = correlation_id = self.last_correlation_id % CORRELATION_MAX + 1
         head = encode_request_header(
             RequestHeader(message.API_KEY, version, correlation_id, self.client_id)
         )
-        parts = [head, *encode_parts(message, version)]
+        parts = [head, *(encode_parts(message, version) if body is None else (body,))]
         if response is not None:
             self.expected[correlation_id] = Expected(response, version)
         return Outgoing(correlation_id, b"".join([SIZE.pack(sum(map(len, parts))), *parts]))

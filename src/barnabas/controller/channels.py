@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from barnabas.client.connection import BrokerConnection
-from barnabas.controller.history import Sent
+from barnabas.controller.history import Request, Sent
 from barnabas.controller.request_batch import endpoint_of
 from barnabas.errors import WireError
 from barnabas.model import Broker, BrokerId
-from barnabas.tasks import Tasks
-from barnabas.wire.codec import Message
+from barnabas.tasks import Tasks, aside
+from barnabas.wire.codec import Message, encode
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -69,7 +69,7 @@ class Sender:
             if self.connection is not None:
                 self.connection.close("the controller is done")
 
-    async def deliver(self, request: Message) -> Message:
+    async def deliver(self, request: Request) -> Message:
         attempts = 0
         while True:
             try:
@@ -86,7 +86,7 @@ class Sender:
                     self.connection = None
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def exchange(self, request: Message) -> Message:
+    async def exchange(self, request: Request) -> Message:
         channels = self.channels
         if self.connection is None or not self.connection.is_open:
             endpoint = endpoint_of(self.broker, channels.listener)
@@ -97,8 +97,12 @@ class Sender:
                 client_id=str(channels.controller_id),
                 timeout_s=channels.timeout_s,
             )
-        return await self.connection.exchange(
-            request, RESPONSES[type(request)], timeout_s=channels.timeout_s
+        connection = self.connection
+        return await connection.exchange(
+            request,
+            RESPONSES[type(request)],
+            timeout_s=channels.timeout_s,
+            body=await aside(partitions_of(request), encode, request, request.VERSIONS[-1]),
         )
 
 
@@ -159,3 +163,7 @@ class Channels:
         """Whether something is still on its way to this broker."""
         found = self.senders.get(broker)
         return found is not None and bool(found[0].requests)
+
+
+def partitions_of(request: Request) -> int:
+    return sum(len(topic.partition_states) for topic in request.topic_states)

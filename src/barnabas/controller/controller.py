@@ -36,7 +36,7 @@ from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, SessionEx
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
-from barnabas.tasks import Tasks
+from barnabas.tasks import Tasks, in_turns
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -47,6 +47,7 @@ logger = logging.getLogger("barnabas.controller")
 
 FIRST_BALANCE_SECONDS = 5.0
 TAKE_OVER_PAUSE_SECONDS = 0.5
+ADDED_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,18 +456,21 @@ class Controller:
                 logger.error("left out error=%s", error)
                 self.unreadable.add(name)
                 continue
-            added += self.add_partitions(name, topic)
+            added += await self.add_partitions(name, topic)
         await execution.follow(plans.new_partitions(context, tuple(added)), cause)
 
-    def add_partitions(self, name: str, topic: znodes.TopicAssignment) -> list[TopicPartition]:
+    async def add_partitions(
+        self, name: str, topic: znodes.TopicAssignment
+    ) -> list[TopicPartition]:
         """Those not known yet. Others are left alone, whatever the znode says of them."""
         added = []
         known = self.context.assignments.get(name, {})
-        for index, replicas in sorted(topic.partitions.items()):
-            partition = TopicPartition(name, index)
-            if partition not in known:
-                self.context.set_assignment(partition, replicas)
-                added.append(partition)
+        async for some in in_turns(sorted(topic.partitions.items()), ADDED_AT_ONCE):
+            for index, replicas in some:
+                partition = TopicPartition(name, index)
+                if partition not in known:
+                    self.context.set_assignment(partition, replicas)
+                    added.append(partition)
         return added
 
     async def partitions_modified(self, execution: Execution, topic: str, cause: str) -> None:
@@ -482,7 +486,7 @@ class Controller:
             return
         known = context.assignments.get(topic, {})
         if not context.is_topic_queued_for_deletion(topic):
-            added = self.add_partitions(topic, found)
+            added = await self.add_partitions(topic, found)
             await execution.follow(plans.new_partitions(context, tuple(added)), cause)
         elif any(TopicPartition(topic, index) not in known for index in found.partitions):
             # A topic that goes does not grow: back to what it was.

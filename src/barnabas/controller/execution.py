@@ -3,15 +3,20 @@
     decide     partition_machine.move, replica_machine.move      pure, a Decision
     commit     store.commit                                       under the check of the controller's epoch
     apply      what won goes into the context
-    announce   what won goes into the batch; the batch goes to the brokers when all of the step is applied
+    announce   what won goes into the batch, and from there to the brokers
 
 Each transition and each request is in the history before anybody is told of it.
+
+A step may be about fifty thousand partitions, and the loop is everybody's. So it is done some of them at a time, all
+four verbs, with a turn for others in between. Nothing that these do touches the context, and moves stand or fall alone:
+to cut a step changes nothing but when it is told. Brokers hear who leads as it is decided; clients hear of it, by the
+metadata, when the step is done: nobody is shown half a topic.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from barnabas.controller import partition_machine, replica_machine
@@ -27,7 +32,7 @@ from barnabas.controller.decision import (
 from barnabas.controller.elections import Strategy
 from barnabas.controller.history import History, StateChangeLog
 from barnabas.controller.plans import Registration
-from barnabas.controller.request_batch import RequestBatch
+from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
@@ -47,12 +52,14 @@ from barnabas.controller.store import ControllerStore
 from barnabas.errors import ControllerMoved
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.tasks import aside, in_turns
 from barnabas.world.ports import Watch
 
 logger = logging.getLogger("barnabas.controller")
 
 UNCLEAN = "unclean.leader.election.enable"
 FAILURES_LOGGED_MAX = 20
+MOVED_AT_ONCE = 500
 NOBODY_CAN_LEAD = (FailureReason.NO_LIVE_REPLICA, FailureReason.NO_ELIGIBLE_LEADER)
 
 
@@ -98,7 +105,7 @@ class Execution:
             case SendUpdateMetadata():
                 self.batch.new_batch()
                 self.batch.add([step])
-                self.announce(cause)
+                await self.announce(cause)
             case StartSenders():
                 self.channels.start(self.registered[each].broker for each in step.brokers)
             case StopSenders():
@@ -124,8 +131,21 @@ class Execution:
         strategy: Strategy | None = None,
     ) -> int:
         """How many elections were won."""
-        context = self.context
         self.batch.new_batch()
+        elected = 0
+        async for some in in_turns(sorted(set(partitions)), MOVED_AT_ONCE):
+            elected += await self.move_some_partitions(tuple(some), target, cause, strategy)
+        await self.announce(cause)
+        return elected
+
+    async def move_some_partitions(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        target: PartitionState,
+        cause: str,
+        strategy: Strategy | None,
+    ) -> int:
+        context = self.context
         elected = 0
         lost = False
         while partitions:
@@ -150,14 +170,22 @@ class Execution:
                 for move in outcome.won.moves
             )
             partitions, lost = outcome.again, True
-        self.announce(cause)
+        self.tell(self.batch.flush_leaders(), cause)
         return elected
 
     async def move_replicas(
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
-        context = self.context
         self.batch.new_batch()
+        in_order = sorted(set(replicas), key=lambda each: (each.broker, each.partition))
+        async for some in in_turns(in_order, MOVED_AT_ONCE):
+            await self.move_some_replicas(tuple(some), target, cause)
+        await self.announce(cause)
+
+    async def move_some_replicas(
+        self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
+    ) -> None:
+        context = self.context
         lost = False
         while replicas:
             states = await self.states(
@@ -169,7 +197,7 @@ class Execution:
             self.take_note(outcome)
             self.batch.add(outcome.won.requests)
             replicas, lost = outcome.again, True
-        self.announce(cause)
+        self.tell(self.batch.flush_leaders(), cause)
 
     async def states(
         self, partitions: tuple[TopicPartition, ...], *, lost: bool
@@ -198,9 +226,12 @@ class Execution:
         if outcome.moved:
             raise ControllerMoved(znodes.TOPICS, "a state was written by a newer controller")
 
-    def announce(self, cause: str) -> None:
+    async def announce(self, cause: str) -> None:
         """Everything in the batch, in the order of the batch."""
-        for broker, request in self.batch.flush():
+        self.tell(await aside(self.batch.size, self.batch.flush), cause)
+
+    def tell(self, requests: Iterable[tuple[BrokerId, Request]], cause: str) -> None:
+        for broker, request in requests:
             sent = self.history.sent(broker, request, cause=cause)
             self.log.record(sent.changes)
             self.channels.send(sent)

@@ -4,8 +4,9 @@
     UpdateMetadata   to whom it was addressed: the same partitions for all, and the list of brokers
     StopReplica      to the holder of a replica
 
-A flush gives them in this order, so that a broker hears of a leader before it is asked about it. What a LeaderAndIsr
-says is read from the context when it is added. The metadata, one for all, and who is addressed are read at the flush.
+A flush gives them in this order, so that a broker hears of a leader before it is asked about it. LeaderAndIsr may be
+flushed alone, as a long step goes on. What a LeaderAndIsr says is read from the context when it is added. The metadata,
+one for all, and who is addressed are read at the flush.
 
 Adding twice for one broker and partition keeps the later content. Two things stick, because forgetting them would be
 wrong: a replica that is new stays new (else a broker with a broken disk would refuse to create it), and a replica to
@@ -16,7 +17,7 @@ What comes out are the messages themselves. Those UpdateMetadata of one flush sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from barnabas.controller.context import LEADER_DURING_DELETE, ControllerContext
 from barnabas.controller.decision import (
@@ -55,6 +56,7 @@ from barnabas.wire.messages.update_metadata import (
 
 INITIAL_EPOCH_DURING_DELETE = LeaderEpoch(0)
 PARTITION_EPOCH_DURING_DELETE = ZnodeVersion(0)
+STOPPED_AT_ONCE = 5000
 PLAINTEXT = "PLAINTEXT"
 PLAINTEXT_PROTOCOL = 0
 
@@ -167,15 +169,25 @@ class RequestBatch:
             delete_partition=delete_partition or (before is not None and before.delete_partition),
         )
 
-    def flush(self) -> tuple[tuple[BrokerId, Request], ...]:
-        """Everything, in the order it is to be sent; the batch is empty then. Who is not registered is left out."""
-        sent: list[tuple[BrokerId, Request]] = []
-        registered = self.context.live_or_shutting_down_broker_ids
-        sent += (
+    @property
+    def size(self) -> int:
+        """About how many partitions a flush has to tell of."""
+        return len(self.metadata) + sum(map(len, self.stop_replica.values()))
+
+    def flush_leaders(self) -> tuple[tuple[BrokerId, Request], ...]:
+        """Each LeaderAndIsr there is so far; the rest stays."""
+        sent = tuple(
             (broker, self.leader_and_isr_for(broker))
-            for broker in registered
+            for broker in self.context.live_or_shutting_down_broker_ids
             if broker in self.leader_and_isr
         )
+        self.leader_and_isr = {}
+        return sent
+
+    def flush(self) -> tuple[tuple[BrokerId, Request], ...]:
+        """Everything, in the order it is to be sent; the batch is empty then. Who is not registered is left out."""
+        registered = self.context.live_or_shutting_down_broker_ids
+        sent = list(self.flush_leaders())
         if self.metadata_to:
             topics = self.metadata_topics()
             brokers = tuple(live_broker(self.context.brokers[broker]) for broker in registered)
@@ -185,9 +197,10 @@ class RequestBatch:
                 if broker in self.metadata_to
             )
         sent += (
-            (broker, self.stop_replica_for(broker))
+            (broker, request)
             for broker in registered
             if broker in self.stop_replica
+            for request in self.stop_replicas_for(broker)
         )
         self.clear()
         return tuple(sent)
@@ -249,19 +262,22 @@ class RequestBatch:
             live_brokers=brokers,
         )
 
-    def stop_replica_for(self, broker: BrokerId) -> StopReplicaRequest:
-        by_topic: dict[str, list[StopReplicaPartitionState]] = {}
-        for partition, state in self.stop_replica[broker].items():
-            by_topic.setdefault(partition.topic, []).append(state)
-        return StopReplicaRequest(
-            controller_id=self.controller_id,
-            controller_epoch=self.context.epoch,
-            broker_epoch=self.context.broker_epochs[broker],
-            topic_states=tuple(
-                StopReplicaTopicState(topic_name=topic, partition_states=tuple(states))
-                for topic, states in by_topic.items()
-            ),
-        )
+    def stop_replicas_for(self, broker: BrokerId) -> Iterator[StopReplicaRequest]:
+        """So many that none of them, nor its answer, takes long to read."""
+        stops = list(self.stop_replica[broker].items())
+        for start in range(0, len(stops), STOPPED_AT_ONCE):
+            by_topic: dict[str, list[StopReplicaPartitionState]] = {}
+            for partition, state in stops[start : start + STOPPED_AT_ONCE]:
+                by_topic.setdefault(partition.topic, []).append(state)
+            yield StopReplicaRequest(
+                controller_id=self.controller_id,
+                controller_epoch=self.context.epoch,
+                broker_epoch=self.context.broker_epochs[broker],
+                topic_states=tuple(
+                    StopReplicaTopicState(topic_name=topic, partition_states=tuple(states))
+                    for topic, states in by_topic.items()
+                ),
+            )
 
 
 def endpoint_of(broker: Broker, listener: str) -> Endpoint:

@@ -93,8 +93,9 @@ async def controlled_shutdown(
     if registered is None:
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE))
         return
-    if request.broker_epoch < registered:
-        # Kafka lets a request of the oldest versions pass, which has none: anybody could send a broker away.
+    if request.broker_epoch != registered:
+        # Kafka lets a request of the oldest versions pass, which has none, and any larger epoch: anybody could send a
+        # broker away. One that has just come back asks again, when its new epoch is known here.
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         return
     context.shutting_down_broker_ids.add(broker)

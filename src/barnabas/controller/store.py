@@ -48,6 +48,7 @@ from barnabas.model import (
     TopicPartition,
     ZnodeVersion,
 )
+from barnabas.tasks import aside
 from barnabas.world.ports import Check, Create, Delete, Op, SetData, Watch, ZnodeStat
 
 logger = logging.getLogger("barnabas.controller")
@@ -57,6 +58,7 @@ BATCH_BYTES_MAX = (
 )  # ZooKeeper takes no packet above 1 MB, and a state may be longer than its estimate
 OP_OVERHEAD_BYTES = 64
 READS_AT_ONCE = 2000
+BYTES_PER_PARTITION = 10  # in the znode of a topic, at least
 SOMEBODY = BrokerId(-1)
 
 T = TypeVar("T")
@@ -315,7 +317,9 @@ class ControllerStore:
         while True:
             try:
                 data, stat = await self.registry.get(path, watch)
-                topic = znodes.decode_topic(name, data)
+                topic = await aside(
+                    len(data) // BYTES_PER_PARTITION, znodes.decode_topic, name, data
+                )
                 if why := what_is_wrong_with(name):
                     # No broker could make a directory of that name, and one that fails to gives up the whole disk.
                     raise RegistryError(path, why)

@@ -68,6 +68,14 @@ class TopicState:
     partitions: Mapping[int, PartitionState]
 
 
+class Merged(NamedTuple):
+    """What an UpdateMetadata makes of the topics it names, and the partitions that are gone. One that has no partitions
+    left is gone itself."""
+
+    topics: dict[str, TopicState]
+    removed: tuple[TopicPartition, ...]
+
+
 class MetadataCache:
     """This broker's view of the cluster."""
 
@@ -86,31 +94,34 @@ class MetadataCache:
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
         """Take over what the controller says; the partitions that are gone."""
-        brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
-        if brokers != self.brokers:
-            self.encoded.clear()
-        self.brokers = brokers
-        self.controller_id = BrokerId(max(request.controller_id, NO_LEADER))
+        return self.take_over(request, self.merged(request))
+
+    def merged(self, request: UpdateMetadataRequest) -> Merged:
+        """What the topics will be. Changes nothing, and may be done where nobody waits for it."""
+        topics: dict[str, TopicState] = {}
         removed: dict[TopicPartition, None] = {}
         for topic in request.topic_states or grouped(request.ungrouped_partition_states):
-            self.update_topic(topic, removed)
-        self.wake()
-        return tuple(removed)
+            before = topics.get(topic.topic_name) or self.topics.get(topic.topic_name)
+            topics[topic.topic_name] = self.merged_topic(before, topic, removed)
+        return Merged(topics, tuple(removed))
 
-    def update_topic(
-        self, topic: UpdateMetadataTopicState, removed: dict[TopicPartition, None]
-    ) -> None:
-        name = topic.topic_name
-        before = self.topics.get(name)
+    def merged_topic(
+        self,
+        before: TopicState | None,
+        told: UpdateMetadataTopicState,
+        removed: dict[TopicPartition, None],
+    ) -> TopicState:
+        name = told.topic_name
         partitions = dict(before.partitions) if before is not None else {}
         share = self.share
-        for state in topic.partition_states:
+        for state in told.partition_states:
             (_, index, _, leader, leader_epoch, isr, partition_epoch, replicas, offline) = state
             if leader == LEADER_DURING_DELETE:
                 partitions.pop(index, None)
                 removed[TopicPartition(name, index)] = None
                 continue
-            removed.pop(TopicPartition(name, index), None)
+            if removed:
+                removed.pop(TopicPartition(name, index), None)
             partitions[index] = PartitionState(
                 BrokerId(leader),
                 LeaderEpoch(leader_epoch),
@@ -119,10 +130,23 @@ class MetadataCache:
                 share(offline),
                 ZnodeVersion(partition_epoch),
             )
-        if partitions:
-            self.put_topic(TopicState(name=name, topic_id=topic.topic_id, partitions=partitions))
-        else:
-            self.remove_topic(name)
+        return TopicState(name=name, topic_id=told.topic_id, partitions=partitions)
+
+    def take_over(
+        self, request: UpdateMetadataRequest, merged: Merged
+    ) -> tuple[TopicPartition, ...]:
+        brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
+        if brokers != self.brokers:
+            self.encoded.clear()
+        self.brokers = brokers
+        self.controller_id = BrokerId(max(request.controller_id, NO_LEADER))
+        for name, topic in merged.topics.items():
+            if topic.partitions:
+                self.put_topic(topic)
+            else:
+                self.remove_topic(name)
+        self.wake()
+        return merged.removed
 
     def share(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
         found = self.shared.get(brokers)

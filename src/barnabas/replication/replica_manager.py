@@ -36,7 +36,7 @@ from barnabas.replication.isr import IsrChange
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import Log, parent
 from barnabas.storage.log_manager import LogManager
-from barnabas.tasks import Tasks
+from barnabas.tasks import Tasks, Turns
 from barnabas.wire.messages.control import EPOCH_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -49,8 +49,6 @@ logger = logging.getLogger("barnabas.replicas")
 
 EPOCHS_SAVED_AT_ONCE = 100
 EPOCHS_SAVED_AFTER_SECONDS = 1.0
-CHANGED_PER_TURN = 64
-TURN_SECONDS_MAX = 0.005
 
 ConfigOf = Callable[[str], TopicConfig]
 Errors = dict[TopicPartition, ErrorCode]
@@ -498,24 +496,6 @@ class ReplicaManager:
                 partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
         if self.on_broken is not None:
             self.on_broken()
-
-
-class Turns:
-    """Leaves turns of the loop to others: a topic of thousands of partitions must not keep everybody waiting, and how
-    long the file system takes for one is not ours to say."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.began = self.loop.time()
-        self.done = 0
-
-    async def leave(self) -> None:
-        self.done += 1
-        is_long = self.done > CHANGED_PER_TURN or self.loop.time() - self.began > TURN_SECONDS_MAX
-        if is_long:
-            await asyncio.sleep(0)
-            self.began = self.loop.time()
-            self.done = 0
 
 
 def loop_ms() -> float:

@@ -10,12 +10,19 @@ from random import Random
 import pytest
 
 from barnabas.controller import controller as controller_module
+from barnabas.controller import execution as execution_module
 from barnabas.controller.controller import Controller, ControllerSettings
+from barnabas.controller.events import ControlledShutdownReceived
 from barnabas.controller.history import StateChange
-from barnabas.errors import NodeExists
+from barnabas.controller.states import PartitionState
+from barnabas.errors import ApiError, ErrorCode, NodeExists
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker, BrokerId, Endpoint, TopicPartition
+from barnabas.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from barnabas.world.clock import SystemClock
 from barnabas.world.network import SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry
@@ -155,6 +162,61 @@ async def test_a_broker_that_moves_hears_what_it_was_still_to_hear() -> None:
         await eventually(has_moved)
         await eventually(lambda: controller.queue.is_idle)
         assert list(controller.channels.senders[ME][0].requests)[: len(waiting)] == waiting
+
+
+@pytest.mark.parametrize("other", [-1, 0, 1, 1 << 62])
+async def test_a_broker_is_sent_away_only_with_its_own_epoch(other: int) -> None:
+    async with running() as (controller, _, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        registered = controller.context.broker_epochs[ME]
+        # 0 and 1 stand for one below and one above; the rest is what nobody ever had.
+        epoch = registered + 2 * other - 1 if other in (0, 1) else other
+        assert await asks_to_leave(controller, epoch) == ErrorCode.STALE_BROKER_EPOCH
+        assert controller.context.is_live(ME)
+        assert await asks_to_leave(controller, registered) == ErrorCode.NONE
+        assert not controller.context.is_live(ME)
+
+
+async def asks_to_leave(controller: Controller, epoch: int) -> int:
+    answered: asyncio.Future[ControlledShutdownResponse | ApiError]
+    answered = asyncio.get_running_loop().create_future()
+    request = ControlledShutdownRequest(broker_id=ME, broker_epoch=epoch)
+    controller.queue.put(ControlledShutdownReceived(request, answered.set_result))
+    async with asyncio.timeout(DEADLINE_S):
+        answer = await answered
+    assert isinstance(answer, ControlledShutdownResponse)
+    return answer.error_code
+
+
+async def test_a_step_about_many_partitions_leaves_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And brokers hear of all of it: who leads in several requests, the metadata in one."""
+    monkeypatch.setattr(execution_module, "MOVED_AT_ONCE", 10)
+    async with running() as (controller, registry, _):
+        controller.start()
+        await eventually(lambda: controller.has_taken_over)
+        partitions = {index: held(1) for index in range(35)}
+        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions=partitions)
+        await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+        online = controller.context.in_state[PartitionState.ONLINE]
+        seen: set[int] = set()
+        async with asyncio.timeout(DEADLINE_S):
+            while len(online) < len(partitions):
+                seen.add(len(online))
+                await asyncio.sleep(0)
+        assert {10, 20, 30} <= seen
+        await eventually(lambda: controller.queue.is_idle)
+        sender, _ = controller.channels.senders[ME]
+        told = [
+            (type(sent.request).__name__, len(sent.request.topic_states[0].partition_states))
+            for sent in sender.requests
+            if sent.request.topic_states
+        ]
+        leaders = ("LeaderAndIsrRequest", 10)
+        rest = [("LeaderAndIsrRequest", 5), ("UpdateMetadataRequest", 35)]
+        assert told == [leaders, leaders, leaders, *rest]
 
 
 async def test_a_znode_that_is_no_topic_stops_nothing() -> None:

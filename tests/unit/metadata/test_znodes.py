@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from uuid import UUID
 
@@ -169,6 +170,30 @@ def test_partition_state_carries_the_znode_version_as_partition_epoch() -> None:
     data = znodes.encode_state(state)
     assert data == (b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2]}')
     assert znodes.decode_state(ORDERS_0, data, version=4) == state
+
+
+@pytest.mark.parametrize("leader", [-1, 0, 7, 999_999_999, 2_000_000_000])
+@pytest.mark.parametrize("isr", [(), (0,), (3, 1, 2), (1_000_000_000, 5)])
+def test_a_state_means_the_same_however_it_is_written(leader: int, isr: tuple[int, ...]) -> None:
+    state = LeaderAndIsr(
+        leader=BrokerId(leader),
+        isr=ids(*isr),
+        leader_epoch=LeaderEpoch(leader + 1),
+        controller_epoch=ControllerEpoch(12),
+        partition_epoch=ZnodeVersion(leader + 2),
+    )
+    ours = znodes.encode_state(state)
+    content = json.loads(ours)
+    by_others = json.dumps(dict(reversed(content.items())), indent=1).encode()
+    for data in (ours, by_others):
+        assert znodes.decode_state(ORDERS_0, data, version=leader + 2) == state
+
+
+@pytest.mark.parametrize("number", [b"01", b"+1", b"1_0", b"", b"1,", b"1 2"])
+def test_an_isr_that_is_no_list_of_numbers_is_not_understood(number: bytes) -> None:
+    data = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[2,%s]}' % number
+    with pytest.raises(RegistryError):
+        znodes.decode_state(ORDERS_0, data, version=0)
 
 
 def test_recovery_is_written_only_while_it_lasts() -> None:

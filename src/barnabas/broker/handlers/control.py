@@ -10,6 +10,7 @@ from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.model import NO_EPOCH, TopicPartition
+from barnabas.tasks import aside
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -122,7 +123,10 @@ async def update_metadata(
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return UpdateMetadataResponse(error_code=error)
-        removed = parts.metadata.update(request)
+        metadata = parts.metadata
+        # Whoever else changes the topics holds the lock.
+        size = sum(len(topic.partition_states) for topic in request.topic_states)
+        removed = metadata.take_over(request, await aside(size, metadata.merged, request))
         if removed:
             logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
     return UpdateMetadataResponse()
