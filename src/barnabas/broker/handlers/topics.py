@@ -195,7 +195,8 @@ def name_of(parts: BrokerParts, topic: DeleteTopicState) -> str | ApiError:
         return topic.name
     if topic.topic_id == ZERO_ID:
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
-    name = parts.metadata.names.get(topic.topic_id)
+    # The controller knows a topic by its id until nothing is left of it, longer than clients are told of it.
+    name = parts.controller.context.topic_names.get(topic.topic_id)
     if name is None:
         why = f"there is no topic with id {topic.topic_id}"
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
