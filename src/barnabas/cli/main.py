@@ -35,12 +35,20 @@ COMMANDS = {
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic to standard output."),
     "sql": ("barnabas.cli.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
     "spark": ("barnabas.cli.spark:spark", "Open a PySpark shell with the topics as tables."),
+    "lifecycle": (
+        "barnabas.cli.lifecycle:lifecycle",
+        "See how topics were made, led, lost and deleted, in a report.",
+    ),
     "up": ("barnabas.cli.up:up", "Start a cluster on this machine."),
     "broker": ("barnabas.cli.broker:broker", "Run one broker."),
     "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
     "registry": (
         "barnabas.cli.registry:registry",
         "Look into the registry the cluster keeps its state in.",
+    ),
+    "kafka-topics": (
+        "barnabas.cli.kafka.topics:kafka_topics",
+        "Kafka's command of that name, with its options and its words.",
     ),
 }
 

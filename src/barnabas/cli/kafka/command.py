@@ -1,0 +1,113 @@
+"""What Kafka's commands have in common on the outside: raw arguments in, lines and an exit code out.
+
+exit 0   done           exit 1   everything else, --help too: so it is with Kafka's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+import barnabas
+from barnabas.cli.kafka.failures import Unread, WrongUsage, hint_of, message_of
+from barnabas.cli.kafka.options import Given, Option, read, usage
+from barnabas.cli.output import printable
+from barnabas.client.cluster import Cluster
+from barnabas.config.properties import parse_properties
+from barnabas.errors import BarnabasError, ConfigError
+
+OK, FAILED = 0, 1
+KAFKA_RELEASE = "3.9.0"
+"""Whose commands these are, by their options and their words; scripts compare it with others."""
+TIMEOUT_S = 60.0
+CLIENT_ID = "barnabas-kafka-command"
+
+
+class KafkaCommand(click.Command):
+    """Takes its arguments as they are: it is not for click to read them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.params = {"arguments": tuple(args)}
+        return []
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    options: Sequence[Option],
+    about: str,
+    about_nothing: str,
+    act: Callable[[Given], int],
+) -> int:
+    """The exit code. What `act` raises, and does not tell in a way of its own, is a line on standard error."""
+    try:
+        if not arguments:
+            raise WrongUsage(about_nothing)
+        given = read(options, arguments)
+        if given.has("help"):
+            raise WrongUsage(about)
+        if given.has("version"):
+            say(f"{KAFKA_RELEASE} (Barnabas {barnabas.__version__})")
+            return OK
+        return act(given)
+    except WrongUsage as error:
+        complain(f"{error.message}\n{usage(options)}")
+    except BarnabasError as error:
+        complain(printable(message_of(error)))
+        complain_hint(error)
+    return FAILED
+
+
+def say(line: str) -> None:
+    click.echo(line)
+
+
+def complain(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def complain_hint(error: BarnabasError) -> None:
+    if hint := hint_of(error):
+        complain(f"hint:  {hint}")
+
+
+# ---- the client
+
+
+def cluster_of(given: Given) -> Cluster:
+    servers = given.value("bootstrap-server")
+    assert servers is not None, "that there is one was checked with the other options"
+    settings = client_settings(given.value("command-config"))
+    return Cluster(
+        servers,
+        client_id=settings.get("client.id", CLIENT_ID),
+        timeout_s=milliseconds(settings, "default.api.timeout.ms", TIMEOUT_S),
+        connect_timeout_s=milliseconds(settings, "socket.connection.setup.timeout.ms", 10.0),
+    )
+
+
+def client_settings(path: str | None) -> dict[str, str]:
+    """Of the file of --command-config. Most say how fast and how often to try, and have no effect here; one that asks
+    for a protocol we do not speak must not be taken for granted."""
+    if path is None:
+        return {}
+    try:
+        text = Path(path).read_text(encoding="iso-8859-1")
+    except OSError as error:
+        raise Unread(f"{path} ({error.strerror})") from error
+    settings = parse_properties(text, path)
+    protocol = settings.get("security.protocol", "PLAINTEXT").strip()
+    if protocol != "PLAINTEXT":
+        raise ConfigError("security.protocol", f"{protocol} is not spoken here, only PLAINTEXT")
+    return settings
+
+
+def milliseconds(settings: dict[str, str], name: str, default_s: float) -> float:
+    text = settings.get(name, "").strip()
+    if not text:
+        return default_s
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise ConfigError(name, f"{text!r} is not a number of milliseconds")
+    return int(text) / 1000

@@ -1,0 +1,137 @@
+"""The lines of `kafka-topics --describe`, and which of them are shown. Pure.
+
+Topic: orders\tTopicId: v7CDn_RiRbmrvGPXyO6kdQ\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: retention.ms=1000
+\tTopic: orders\tPartition: 0\tLeader: 3\tReplicas: 3,1\tIsr: 3,1\tElr: N/A\tLastKnownElr: N/A
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.topic_options import REPORTS
+from barnabas.metadata.znodes import encode_uuid
+from barnabas.model import ZERO_ID
+
+WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
+"""Eligible leaders are of clusters without ZooKeeper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A partition's way to other brokers, `replicas` being all that have it meanwhile."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionShown:
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    move: Move | None = None
+    marked_for_deletion: bool = False
+
+    @property
+    def replication_factor(self) -> int:
+        """A copy that is on its way does not count yet."""
+        move = self.move
+        if move is not None and {*move.adding, *move.removing} & set(self.replicas):
+            return len(move.replicas) - len(move.adding)
+        return len(self.replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < self.replication_factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShown:
+    name: str
+    id: UUID | None
+    partitions: Sequence[PartitionShown]
+    configs: Iterable[tuple[str, str | None]]
+    marked_for_deletion: bool = False
+
+
+def topic_line(topic: TopicShown) -> str:
+    factor = topic.partitions[0].replication_factor if topic.partitions else 0
+    return "\t".join(
+        [
+            f"Topic: {topic.name}",
+            *([f"TopicId: {encode_uuid(topic.id)}"] if topic.id not in (None, ZERO_ID) else []),
+            f"PartitionCount: {len(topic.partitions)}",
+            f"ReplicationFactor: {factor}",
+            "Configs: " + ",".join(f"{name}={java(value)}" for name, value in topic.configs),
+            *(["MarkedForDeletion: true"] if topic.marked_for_deletion else []),
+        ]
+    )
+
+
+def partition_line(shown: PartitionShown, *, elr: str = WITHOUT_ELR) -> str:
+    line = (
+        f"\tTopic: {shown.topic}\tPartition: {shown.partition}"
+        f"\tLeader: {'none' if shown.leader is None else shown.leader}"
+        f"\tReplicas: {numbers(shown.replicas)}\tIsr: {numbers(shown.isr)}"
+    )
+    if shown.move is not None:
+        line += f"\tAdding Replicas: {numbers(shown.move.adding)}"
+        line += f"\tRemoving Replicas: {numbers(shown.move.removing)}"
+    return line + elr + ("\tMarkedForDeletion: true" if shown.marked_for_deletion else "")
+
+
+def numbers(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def java(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Which partitions and topics are asked for; `asked` are options of REPORTS, and none of them is for all."""
+
+    asked: frozenset[str]
+    only_overrides: bool
+    alive: Collection[int]
+
+    def lines(
+        self, topic: TopicShown, *, min_isr: int | None = None, elr: str = WITHOUT_ELR
+    ) -> list[str]:
+        """`min_isr` is None where nobody may ask for it."""
+        lines = []
+        if not self.asked and (not self.only_overrides or list(topic.configs)):
+            lines.append(topic_line(topic))
+        if not self.only_overrides:
+            lines += [
+                partition_line(each, elr=elr)
+                for each in topic.partitions
+                if not self.asked or self.shows(each, min_isr)
+            ]
+        return lines
+
+    def shows(self, shown: PartitionShown, min_isr: int | None) -> bool:
+        in_sync = len(shown.isr)
+        holds = {
+            "under-replicated-partitions": shown.is_under_replicated,
+            "unavailable-partitions": shown.leader is None or shown.leader not in self.alive,
+            "under-min-isr-partitions": shown.leader is None
+            or (min_isr is not None and in_sync < min_isr),
+            "at-min-isr-partitions": in_sync == min_isr,
+        }
+        return any(holds[name] for name in self.asked)
+
+
+def report_of(given: Given, alive: Collection[int]) -> Report:
+    return Report(
+        asked=frozenset(name for name in REPORTS if given.has(name)),
+        only_overrides=given.has("topics-with-overrides"),
+        alive=alive,
+    )

@@ -1,0 +1,100 @@
+"""What a script sees when one of Kafka's commands fails. Pure.
+
+    Unread       the command line makes no sense               one line on standard error
+    WrongUsage   its options do not go together                that line, and all options
+    Refused      the tool says no before it asks the cluster   a line of the tool, and one of its log
+    ApiError     the cluster says no                           the same
+
+Scripts look for the names of Kafka's exceptions in the log of a tool, so ours are called by them there. The next step
+is a line of ours below it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from barnabas.cli.failure import NEXT_STEPS, Hinted
+from barnabas.client.cluster import Unreachable
+from barnabas.errors import ApiError, BarnabasError, ErrorCode
+
+ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
+API_ERRORS = "org.apache.kafka.common.errors"
+
+# Where Kafka calls an exception otherwise than the code.
+EXCEPTIONS = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
+    ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
+    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
+    ErrorCode.NETWORK_EXCEPTION: "TimeoutException",
+}
+# What Kafka's client says of a code that came without a message.
+WITHOUT_A_MESSAGE = {
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
+}
+
+
+class CommandFailed(BarnabasError):
+    """One of Kafka's commands says no by itself."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class Unread(CommandFailed):
+    """The command line makes no sense."""
+
+
+class WrongUsage(CommandFailed):
+    """Its options do not go together; all of them are shown."""
+
+
+class Refused(CommandFailed):
+    """What it asks for cannot be; `exception` is Kafka's name for that."""
+
+    def __init__(self, message: str, exception: str = ILLEGAL_ARGUMENT) -> None:
+        super().__init__(message)
+        self.exception = exception
+
+
+def message_of(error: BarnabasError) -> str:
+    """
+    >>> message_of(ApiError(ErrorCode.REQUEST_TIMED_OUT))
+    'The request timed out.'
+    """
+    if isinstance(error, Unreachable):
+        tried = "; ".join(f"{address} ({reason})" for address, reason in error.tried)
+        return f"no broker answers: {tried}"
+    if isinstance(error, ApiError):
+        return error.message or WITHOUT_A_MESSAGE.get(error.code) or error.code.name
+    if isinstance(error, CommandFailed):
+        return error.message
+    return str(error).removeprefix(f"{type(error).__name__}: ")
+
+
+def exception_of(error: BarnabasError) -> str:
+    """`org.apache.kafka.common.errors.TopicExistsException`"""
+    if isinstance(error, ApiError):
+        made = error.code.name.title().replace("_", "") + "Exception"
+        return f"{API_ERRORS}.{EXCEPTIONS.get(error.code, made)}"
+    return error.exception if isinstance(error, Refused) else f"barnabas.{type(error).__name__}"
+
+
+def logged(error: BarnabasError, logger: str, at: datetime) -> str:
+    """As the tools' log has it: `[2026-11-15 11:36:47,887] ERROR <exception>: <message>` and who logged it."""
+    moment = at.strftime("%Y-%m-%d %H:%M:%S,") + f"{at.microsecond // 1000:03}"
+    return f"[{moment}] ERROR {exception_of(error)}: {message_of(error)}\n ({logger})"
+
+
+def hint_of(error: BarnabasError) -> str | None:
+    """What to do next, if that is known."""
+    if isinstance(error, Hinted):
+        return error.hint
+    if isinstance(error, Unreachable):
+        return "start a cluster with `barnabas up`, or correct --bootstrap-server"
+    return NEXT_STEPS.get(error.code) if isinstance(error, ApiError) else None

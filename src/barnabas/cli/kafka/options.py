@@ -1,0 +1,135 @@
+"""A command line as Kafka's tools read it, which is not how ours is read. Pure.
+
+    --topic orders   --topic=orders   -topic orders        one option, three ways to write it
+    --topic --list                                         a topic that is named "--list": a value is what comes next
+    --delete-config a,b                                    two values, where the option takes a list
+    words without an option, and values of flags           are not looked at
+
+An option must be written in full. That one is given twice is wrong only for who asks for its one value.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
+
+INT32 = range(-(2**31), 2**31)
+WIDTH = 100
+FIRST_COLUMN_MAX = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """`takes` says what its value is; a flag takes none."""
+
+    name: str
+    about: str
+    takes: str | None = None
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What stood on the command line, in its order."""
+
+    found: tuple[tuple[str, str | None], ...]
+
+    def has(self, name: str) -> bool:
+        return any(name == each for each, _ in self.found)
+
+    def values(self, name: str) -> list[str]:
+        return [value for each, value in self.found if each == name and value is not None]
+
+    def value(self, name: str) -> str | None:
+        """The one value; None if the option was not given."""
+        values = self.values(name)
+        if len(values) > 1:
+            raise Refused(
+                f"Found multiple arguments for option {name}, but you asked for only one",
+                "joptsimple.MultipleArgumentsForOptionException",
+            )
+        return values[0] if values else None
+
+    def number(self, name: str) -> int | None:
+        for value in self.values(name):
+            if not re.fullmatch(r"[+-]?\d+", value, re.ASCII) or int(value) not in INT32:
+                raise Refused(
+                    f"Cannot parse argument '{value}' of option {name}",
+                    "joptsimple.OptionArgumentConversionException",
+                )
+        text = self.value(name)
+        return None if text is None else int(text)
+
+
+def read(options: Sequence[Option], arguments: Sequence[str]) -> Given:
+    known = {option.name: option for option in options}
+    found: list[tuple[str, str | None]] = []
+    rest = list(reversed(arguments))
+    while rest:
+        word = rest.pop()
+        if word == "--":
+            break
+        name, _, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or word == "-":
+            continue
+        option = known.get(name)
+        if option is None:
+            # One dash, and not the name of an option: each letter is one.
+            unknown = name if word.startswith("--") else name[:1]
+            raise Unread(f"{unknown} is not a recognized option")
+        if option.takes is None:
+            found.append((name, None))
+            continue
+        if not value:
+            if not rest:
+                raise Unread(f"Option {name} requires an argument")
+            value = rest.pop()
+        found += [(name, each) for each in values_of(option, value)]
+    return Given(tuple(found))
+
+
+def values_of(option: Option, text: str) -> list[str]:
+    parts = [part for part in text.split(",") if part] if option.is_list else []
+    return parts or [text]
+
+
+# ---- what goes with what
+
+
+def require(given: Given, *names: str) -> None:
+    for name in names:
+        if not given.has(name):
+            raise WrongUsage(f'Missing required argument "[{name}]"')
+
+
+def forbid(given: Given, used: str, others: Iterable[str]) -> None:
+    if given.has(used):
+        for other in others:
+            if given.has(other):
+                raise WrongUsage(f'Option "[{used}]" can\'t be used with option "[{other}]"')
+
+
+# ---- help
+
+
+def usage(options: Sequence[Option]) -> str:
+    """All options, in the order of the alphabet."""
+    heads = {option.name: head(option) for option in options}
+    column = max(len(text) for text in heads.values() if len(text) <= FIRST_COLUMN_MAX) + 2
+    lines = [f"{'Option':{column}}Description", f"{'------':{column}}-----------"]
+    for option in sorted(options, key=lambda each: each.name):
+        about = textwrap.wrap(option.about, WIDTH - column)
+        first = heads[option.name]
+        if len(first) + 2 > column:
+            lines.append(first)
+            first = ""
+        lines += [f"{first:{column}}{about[0]}", *(" " * column + line for line in about[1:])]
+    return "\n".join(lines)
+
+
+def head(option: Option) -> str:
+    return f"--{option.name}" + (f" <{option.takes}>" if option.takes else "")

@@ -1,0 +1,178 @@
+"""The znodes of a cluster, as the tools before 3.0 read and wrote them: past every broker.
+
+Whatever is written here, the controller hears of by its watches. What another changed between our reading and our
+writing is read and decided again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+from uuid import uuid4
+
+from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode
+from barnabas.metadata import znodes
+from barnabas.metadata.topic_names import TakenNames
+from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
+from barnabas.model import Broker, BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.world.ports import Create, RegistrySession, SetData, ZnodeStat
+
+T = TypeVar("T")
+
+SESSION_TIMEOUT_MS = 30_000
+CONNECTION_TIMEOUT_MS = 10_000
+
+
+def through_zookeeper(connect: str, work: Callable[[RegistrySession], Awaitable[T]]) -> T:
+    """In a session of its own. It makes no chroot: who writes it wrongly has no cluster there."""
+    from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+    async def run() -> T:
+        registry = ZooKeeperRegistry(
+            connect, connection_timeout_ms=CONNECTION_TIMEOUT_MS, makes_chroot=False
+        )
+        try:
+            return await work(await registry.connect(SESSION_TIMEOUT_MS))
+        finally:
+            await registry.close()
+
+    return asyncio.run(run())
+
+
+# ---- reading
+
+
+async def children(session: RegistrySession, path: str) -> list[str]:
+    """None beneath a node that is not there."""
+    try:
+        return await session.children(path)
+    except NoNode:
+        return []
+
+
+async def registered_brokers(session: RegistrySession) -> list[Broker]:
+    async def one(name: str) -> Broker | None:
+        found = await get(session, znodes.broker_path(int(name)))
+        return None if found is None else znodes.decode_broker(int(name), found[0])
+
+    names = [name for name in await children(session, znodes.BROKER_IDS) if name.isdigit()]
+    found = await asyncio.gather(*(one(name) for name in names))
+    return sorted((broker for broker in found if broker is not None), key=lambda each: each.id)
+
+
+async def read_topic(
+    session: RegistrySession, name: str
+) -> tuple[TopicAssignment, ZnodeStat] | None:
+    found = await get(session, znodes.topic_path(name))
+    return None if found is None else (znodes.decode_topic(name, found[0]), found[1])
+
+
+async def read_state(session: RegistrySession, partition: TopicPartition) -> LeaderAndIsr | None:
+    found = await get(session, znodes.state_path(partition))
+    if found is None:
+        return None
+    return znodes.decode_state(partition, found[0], version=found[1].version)
+
+
+async def read_settings(session: RegistrySession, name: str) -> tuple[dict[str, str], int | None]:
+    """What a topic sets for itself, and the version of that node; None if there is none."""
+    path = znodes.topic_config_path(name)
+    found = await get(session, path)
+    if found is None:
+        return {}, None
+    return znodes.decode_config(path, found[0]), found[1].version
+
+
+async def get(session: RegistrySession, path: str) -> tuple[bytes, ZnodeStat] | None:
+    try:
+        return await session.get(path)
+    except NoNode:
+        return None
+
+
+async def taken_names(session: RegistrySession) -> TakenNames:
+    return TakenNames(await children(session, znodes.TOPICS))
+
+
+async def is_marked_for_deletion(session: RegistrySession, name: str) -> bool:
+    return await session.exists(znodes.delete_topic_path(name)) is not None
+
+
+# ---- writing
+
+
+async def create_topic(
+    session: RegistrySession,
+    name: str,
+    replicas: Sequence[Sequence[BrokerId]],
+    configs: Mapping[str, str],
+) -> None:
+    """Its settings and its assignment, in one transaction. NodeExists if somebody was faster."""
+    assignment = TopicAssignment(
+        topic_id=uuid4(),
+        partitions={
+            number: ReplicaAssignment(replicas=tuple(each)) for number, each in enumerate(replicas)
+        },
+    )
+    topic = Create(path=znodes.topic_path(name), data=znodes.encode_topic(assignment))
+    while True:
+        stat = await session.exists(znodes.topic_config_path(name))
+        settings = settings_write(name, configs, None if stat is None else stat.version)
+        if await is_written(session, settings, topic):
+            return
+
+
+async def change_settings(
+    session: RegistrySession, name: str, change: Callable[[dict[str, str]], Mapping[str, str]]
+) -> None:
+    """Write what `change` makes of a topic's settings, and the note by which brokers hear of it."""
+    note = Create(
+        path=znodes.CONFIG_CHANGE_PREFIX,
+        data=znodes.encode_config_change(f"topics/{name}"),
+        sequential=True,
+    )
+    while True:
+        before, version = await read_settings(session, name)
+        if await is_written(session, settings_write(name, change(before), version), note):
+            return
+
+
+def settings_write(name: str, configs: Mapping[str, str], version: int | None) -> Create | SetData:
+    path, data = znodes.topic_config_path(name), znodes.encode_config(configs)
+    if version is None:
+        return Create(path=path, data=data)
+    return SetData(path=path, data=data, version=version)
+
+
+async def is_written(session: RegistrySession, settings: Create | SetData, other: Create) -> bool:
+    """Both or none. False if the settings are no longer as they were read; anything else is raised."""
+    try:
+        await session.multi([settings, other])
+    except MultiFailed as failed:
+        overtaken = NodeExists if isinstance(settings, Create) else (BadVersion, NoNode)
+        if failed.index == 0 and isinstance(failed.error, overtaken):
+            return False
+        raise failed.error from None
+    return True
+
+
+async def grow_topic(
+    session: RegistrySession,
+    name: str,
+    placed: Callable[[TopicAssignment], Sequence[Sequence[BrokerId]]],
+) -> None:
+    """Add partitions; `placed` says on which brokers, for the topic as it is. NoNode if there is none."""
+    while True:
+        data, stat = await session.get(znodes.topic_path(name))
+        topic = znodes.decode_topic(name, data)
+        added = {
+            number: ReplicaAssignment(replicas=tuple(replicas))
+            for number, replicas in enumerate(placed(topic), start=len(topic.partitions))
+        }
+        grown = TopicAssignment(topic_id=topic.topic_id, partitions={**topic.partitions, **added})
+        try:
+            await session.set(znodes.topic_path(name), znodes.encode_topic(grown), stat.version)
+            return
+        except BadVersion:
+            continue

@@ -1,0 +1,85 @@
+from uuid import UUID
+
+import pytest
+
+from barnabas.cli.kafka.describing import (
+    Move,
+    PartitionShown,
+    Report,
+    TopicShown,
+    partition_line,
+    topic_line,
+)
+
+WHOLE = PartitionShown(topic="t", partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
+SHORT = PartitionShown(topic="t", partition=1, leader=2, replicas=(2, 3), isr=(2,))
+DEAD = PartitionShown(topic="t", partition=2, leader=None, replicas=(3, 1), isr=(3,))
+GONE = PartitionShown(topic="t", partition=3, leader=9, replicas=(9, 1), isr=(9, 1))
+MOVING = PartitionShown(
+    topic="t",
+    partition=4,
+    leader=1,
+    replicas=(3, 1),
+    isr=(1,),
+    move=Move(replicas=(3, 1), adding=(3,), removing=(1,)),
+)
+TOPIC = TopicShown(
+    name="t",
+    id=UUID(int=1),
+    partitions=(WHOLE, SHORT, DEAD, GONE),
+    configs=[("retention.ms", "1"), ("cleanup.policy", "compact,delete")],
+)
+
+
+def numbers(*asked: str, topic: TopicShown = TOPIC, min_isr: int | None = 2) -> list[int]:
+    report = Report(asked=frozenset(asked), only_overrides=False, alive={1, 2, 3})
+    lines = report.lines(topic, min_isr=min_isr)
+    return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
+
+
+def test_a_topic_and_a_partition_are_lines_with_tabs() -> None:
+    assert topic_line(TOPIC) == (
+        "Topic: t\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 4\tReplicationFactor: 2"
+        "\tConfigs: retention.ms=1,cleanup.policy=compact,delete"
+    )
+    assert partition_line(WHOLE) == (
+        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: N/A\tLastKnownElr: N/A"
+    )
+    assert "\tLeader: none\t" in partition_line(DEAD)
+
+
+def test_a_topic_of_an_old_cluster_has_no_id_and_one_to_be_deleted_says_so() -> None:
+    old = TopicShown(name="t", id=None, partitions=[WHOLE], configs=[], marked_for_deletion=True)
+    assert topic_line(old) == (
+        "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: \tMarkedForDeletion: true"
+    )
+
+
+def test_a_partition_on_the_move_has_as_many_copies_as_before_it() -> None:
+    assert "\tAdding Replicas: 3\tRemoving Replicas: 1\t" in partition_line(MOVING)
+    assert MOVING.replication_factor == 1
+    assert not MOVING.is_under_replicated
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("under-replicated-partitions", [1, 2]),
+        ("unavailable-partitions", [2, 3]),
+        ("under-min-isr-partitions", [1, 2]),
+        ("at-min-isr-partitions", [0, 3]),
+    ],
+)
+def test_only_the_partitions_asked_for_are_shown_and_no_topic(asked: str, shown: list[int]) -> None:
+    assert numbers(asked) == shown
+
+
+def test_two_reports_show_what_either_would() -> None:
+    assert numbers("under-replicated-partitions", "unavailable-partitions") == [1, 2, 3]
+
+
+def test_only_topics_with_settings_of_their_own_are_shown_without_partitions() -> None:
+    report = Report(asked=frozenset(), only_overrides=True, alive=())
+    plain = TopicShown(name="plain", id=None, partitions=[WHOLE], configs=[])
+    assert report.lines(TOPIC) == [topic_line(TOPIC)]
+    assert report.lines(plain) == []

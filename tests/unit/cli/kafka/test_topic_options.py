@@ -1,0 +1,199 @@
+import pytest
+
+from barnabas.cli.kafka.failures import CommandFailed, Refused, Unread, WrongUsage
+from barnabas.cli.kafka.options import Given, read
+from barnabas.cli.kafka.topic_options import (
+    OPTIONS,
+    TopicFilter,
+    action_of,
+    check_counts,
+    parse_assignment,
+    parse_configs,
+    wished,
+)
+
+BROKERS = "--bootstrap-server localhost:9092"
+ZOOKEEPER = "--zookeeper localhost:2181/chroot"
+
+
+def given(line: str) -> Given:
+    return read(OPTIONS, line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        (f"--create --topic test {ZOOKEEPER} --partitions 3 --replication-factor 2", "create"),
+        (
+            f"--create {BROKERS} --topic my-topic-name --replication-factor 3 --partitions 3"
+            " --config max.message.bytes=64000",
+            "create",
+        ),
+        (
+            f"--create {BROKERS} --topic my-topic-name --replica-assignment 0:1:2,0:1:2,0:1:2"
+            " --config max.message.bytes=64000",
+            "create",
+        ),
+        (f"{BROKERS} --alter --topic my_topic_name --partitions 4", "alter"),
+        (
+            f"{BROKERS} --alter --topic my-topic-name"
+            " --replica-assignment 0:1:2,0:1:2,0:1:2,2:1:0 --partitions 4",
+            "alter",
+        ),
+        (f"{BROKERS} --delete --topic my_topic_name", "delete"),
+        (
+            f"{ZOOKEEPER} --alter --topic t --config retention.ms=1 --delete-config flush.ms",
+            "alter",
+        ),
+        (f"{ZOOKEEPER} --create --topic t --replica-assignment 0:1 --disable-rack-aware", "create"),
+        (f"{ZOOKEEPER} --list --exclude-internal", "list"),
+        (f"{BROKERS} --describe", "describe"),
+        (f"{BROKERS} --describe --under-replicated-partitions --at-min-isr-partitions", "describe"),
+    ],
+)
+def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> None:
+    found = given(line)
+    assert action_of(found) == action
+    if action in ("create", "alter"):
+        assert wished(found).name
+
+
+@pytest.mark.parametrize(
+    ("line", "failure", "why"),
+    [
+        (BROKERS, WrongUsage, "Command must include exactly one action: --list, --describe, "),
+        (f"{BROKERS} --list --create", WrongUsage, "Command must include exactly one action"),
+        ("--list", Unread, "--bootstrap-server must be specified"),
+        (f"{BROKERS} {ZOOKEEPER} --list", Unread, "Only one of --bootstrap-server or --zookeeper"),
+        (f"{BROKERS} --delete", WrongUsage, 'Missing required argument "[topic]"'),
+        (f"{BROKERS} --alter --topic a", WrongUsage, 'Missing required argument "[partitions]"'),
+        (
+            f"{ZOOKEEPER} --create --topic a --partitions 1",
+            WrongUsage,
+            'Missing required argument "[replication-factor]"',
+        ),
+        (
+            f"{BROKERS} --alter --topic a --config x=y",
+            WrongUsage,
+            'Option combination "[[bootstrap-server], [config]]" can\'t be used with option'
+            ' "[alter]" (the kafka-configs CLI supports altering topic configs',
+        ),
+        (
+            f"{BROKERS} --alter --topic a --partitions 3 --delete-config x",
+            WrongUsage,
+            'Option "[delete-config]" can\'t be used with option "[bootstrap-server]"',
+        ),
+        (
+            f"{BROKERS} --create --topic a --replica-assignment 1 --partitions 1",
+            WrongUsage,
+            'Option "[replica-assignment]" can\'t be used with option "[partitions]"',
+        ),
+        (
+            f"{BROKERS} --describe --unavailable-partitions --topics-with-overrides",
+            WrongUsage,
+            'Option "[unavailable-partitions]" can\'t be used with option "[topics-with-overrides]"',
+        ),
+        (
+            f"{ZOOKEEPER} --describe --under-min-isr-partitions",
+            WrongUsage,
+            'Option "[under-min-isr-partitions]" can\'t be used with option "[zookeeper]"',
+        ),
+        (
+            f"{BROKERS} --list --if-exists",
+            WrongUsage,
+            'Option "[if-exists]" can\'t be used with option "[list]"',
+        ),
+        (
+            f"{BROKERS} --delete --topic a --if-not-exists",
+            WrongUsage,
+            'Option "[if-not-exists]" can\'t be used with option "[delete]"',
+        ),
+        (
+            f"{BROKERS} --delete --topic a --exclude-internal",
+            WrongUsage,
+            'Option "[exclude-internal]" can\'t be used with option "[delete]"',
+        ),
+        (
+            f"{BROKERS} --describe --if-exists",
+            WrongUsage,
+            "--topic or --topic-id is required to describe a topic",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_in_kafkas_words(
+    line: str, failure: type[CommandFailed], why: str
+) -> None:
+    with pytest.raises(failure) as caught:
+        action_of(given(line))
+    assert caught.value.message.startswith(why)
+
+
+def test_an_assignment_is_a_list_of_brokers_for_each_partition() -> None:
+    assert parse_assignment("0:1:2, 1: 2:0,") == ((0, 1, 2), (1, 2, 0))
+    assert parse_assignment("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1:1:2:2", "Partition replica lists may not contain duplicate entries: 1,2"),
+        ("1:2,3", "Partition 1 has different replication factor: [3]"),
+        ("1:x", 'For input string: "x"'),
+        (",1", 'For input string: ""'),
+    ],
+)
+def test_an_assignment_that_cannot_be_is_refused(text: str, why: str) -> None:
+    with pytest.raises(Refused) as caught:
+        parse_assignment(text)
+    assert caught.value.message == why
+
+
+def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
+    pairs = ["retention.ms = 5 ", "retention.ms=6", "cleanup.policy=compact,delete"]
+    assert parse_configs(pairs) == {"retention.ms": "6", "cleanup.policy": "compact,delete"}
+    for wrong in ("retention.ms", "retention.ms=", "a=b=c", ""):
+        with pytest.raises(Refused, match='must be in the format "key=val"'):
+            parse_configs([wrong])
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("--partitions 0", "The partitions must be greater than 0"),
+        ("--replication-factor 0", "The replication factor must be between 1 and 32767 inclusive"),
+        ("--replication-factor 32768", "The replication factor must be between 1 and 32767"),
+        ("--partitions x", "Cannot parse argument 'x' of option partitions"),
+    ],
+)
+def test_counts_out_of_bounds_are_refused_before_anybody_is_asked(line: str, why: str) -> None:
+    with pytest.raises(Refused) as caught:
+        check_counts(wished(given(f"{BROKERS} --create --topic a {line}")))
+    assert caught.value.message.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("text", "excluding", "expected"),
+    [
+        (None, False, ["__consumer_offsets", "a.b", "aXb", "orders"]),
+        (None, True, ["a.b", "aXb", "orders"]),
+        ("orders", False, ["orders"]),
+        ("order", False, []),
+        ("a.b", False, ["a.b", "aXb"]),
+        (r"a\.b", False, ["a.b"]),
+        ("orders, a.b", False, ["a.b", "aXb", "orders"]),
+        ("'orders'", False, ["orders"]),
+        ("", False, []),
+        (".*", True, ["a.b", "aXb", "orders"]),
+    ],
+)
+def test_topics_are_chosen_by_whole_names_expressions_and_lists(
+    text: str | None, excluding: bool, expected: list[str]
+) -> None:
+    topics = [("orders", False), ("a.b", False), ("aXb", False), ("__consumer_offsets", True)]
+    assert TopicFilter(text, excluding).of(topics) == expected
+
+
+def test_an_expression_that_is_none_is_refused() -> None:
+    with pytest.raises(Refused) as caught:
+        TopicFilter("a(", False).of([])
+    assert caught.value.message == "a( is an invalid regex."
