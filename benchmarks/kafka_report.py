@@ -60,14 +60,29 @@ def wanted(name: str) -> str:
 
 
 def table(found: Found) -> Iterator[str]:
-    yield f"{'':47} {'ours':>8} {'spread':<15} {'Kafka':>8} {'spread':<15} {'ratio':>6}  target"
+    """With each speed, how busy the brokers were: one that is not leaves the pace to its clients."""
+    yield (
+        f"{'':47} {'ours':>8} {'spread':<15} {'Kafka':>8} {'spread':<15} {'ratio':>6}  {'target':<7} "
+        "cores busy"
+    )
     for name, sides in found.items():
         value = ratio(found, name)
         mark = {None: "", True: "✓", False: "✗"}[is_reached(name, value)]
         yield (
             f"{label(name):47} {cells(sides[OURS])} {cells(sides[KAFKA])} {value:6.2f}  "
-            f"{wanted(name)} {mark}"
+            f"{wanted(name) + ' ' + mark:<7} {busy_cores(found, name)}"
         ).rstrip()
+
+
+def busy_cores(found: Found, name: str) -> str:
+    """Of each broker's CPU time a second, while this load ran: ours, Kafka's."""
+    load, _, unit = name.rpartition("/")
+    cost = found.get(f"{load}/cpu_s_per_gb")
+    if unit != "mb_per_s" or cost is None:
+        return ""
+    middle = statistics.median
+    shares = (middle(found[name][side]) / 1e3 * middle(cost[side]) for side in (OURS, KAFKA))
+    return ", ".join(f"{share:.2f}" for share in shares)
 
 
 def cells(values: list[float]) -> str:
