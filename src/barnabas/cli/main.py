@@ -50,6 +50,10 @@ COMMANDS = {
         "barnabas.cli.kafka.topics:kafka_topics",
         "Kafka's command of that name, with its options and its words.",
     ),
+    "kafka-configs": (
+        "barnabas.cli.kafka.configs:kafka_configs",
+        "The same, for the settings of topics and brokers.",
+    ),
 }
 
 OK, REFUSED, WRONG_USAGE, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141

@@ -90,18 +90,22 @@ def cluster_of(given: Given) -> Cluster:
 
 def client_settings(path: str | None) -> dict[str, str]:
     """Of the file of --command-config. Most say how fast and how often to try, and have no effect here; one that asks
-    for a protocol we do not speak must not be taken for granted."""
-    if path is None:
-        return {}
-    try:
-        text = Path(path).read_text(encoding="iso-8859-1")
-    except OSError as error:
-        raise Unread(f"{path} ({error.strerror})") from error
-    settings = parse_properties(text, path)
+    for a protocol we do not speak must not be passed over."""
+    settings = properties_of(path)
     protocol = settings.get("security.protocol", "PLAINTEXT").strip()
     if protocol != "PLAINTEXT":
         raise ConfigError("security.protocol", f"{protocol} is not spoken here, only PLAINTEXT")
     return settings
+
+
+def properties_of(path: str | None) -> dict[str, str]:
+    """What a file says that was named with an option; nothing without one."""
+    if path is None:
+        return {}
+    try:
+        return parse_properties(Path(path).read_text(encoding="iso-8859-1"), path)
+    except OSError as error:
+        raise Unread(f"{path} ({error.strerror})") from error
 
 
 def milliseconds(settings: dict[str, str], name: str, default_s: float) -> float:

@@ -1,0 +1,189 @@
+"""kafka-configs with --bootstrap-server: the brokers are asked, and Kafka's lines are said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from barnabas.cli.failure import Hinted
+from barnabas.cli.kafka.command import properties_of, say
+from barnabas.cli.kafka.config_options import (
+    BROKERS,
+    DEFAULT_NAME,
+    LOGGERS,
+    TOPICS,
+    Entities,
+    settings_to_add,
+    settings_to_delete,
+)
+from barnabas.cli.kafka.describing import java
+from barnabas.cli.kafka.options import Given
+from barnabas.client.cluster import Cluster
+from barnabas.client.core import raise_if
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.topic_names import check_topic_name
+from barnabas.model import BrokerId
+from barnabas.wire.codec import Message
+from barnabas.wire.messages.alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementallyAlterableConfig,
+)
+from barnabas.wire.messages.configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    ResourceType,
+)
+
+R = TypeVar("R", bound=Message)
+
+RESOURCES = {
+    TOPICS: ResourceType.TOPIC,
+    BROKERS: ResourceType.BROKER,
+    LOGGERS: ResourceType.BROKER_LOGGER,
+}
+# By Kafka's names of them, where they are not the protocol's.
+SOURCES = {source.value: source.name for source in ConfigSource} | {
+    ConfigSource.TOPIC_CONFIG.value: "DYNAMIC_TOPIC_CONFIG",
+    ConfigSource.CLIENT_METRICS_CONFIG.value: "DYNAMIC_CLIENT_METRICS_CONFIG",
+}
+UNCHANGEABLE = (
+    "these brokers do not change settings while they run: give them when a topic is created, or write"
+    " them down with --zookeeper HOST:PORT, for brokers to take up when they start"
+)
+
+
+class ConfigsOfBrokers:
+    def __init__(self, cluster: Cluster, given: Given, entities: Entities) -> None:
+        self.cluster = cluster
+        self.given = given
+        self.entities = entities
+
+    def run(self) -> None:
+        kind = self.entities.type
+        if kind not in RESOURCES:
+            raise Hinted(
+                ApiError(ErrorCode.UNSUPPORTED_VERSION),
+                f"settings of {kind} are not served",
+                "settings are of topics and of brokers",
+            )
+        if self.given.has("alter"):
+            self.alter(kind, self.entities.names[0])
+        else:
+            self.describe(kind)
+
+    # ---- describe
+
+    def describe(self, kind: str) -> None:
+        describes_all = self.given.has("all")
+        for name in self.described_names(kind):
+            if name == DEFAULT_NAME:
+                say(f"Default configs for {kind} in the cluster are:")
+            else:
+                say(f"{'All' if describes_all else 'Dynamic'} configs for {kind[:-1]} {name} are:")
+            for entry in self.entries(kind, name):
+                if describes_all or is_dynamic(entry, kind, name):
+                    say(entry_line(entry))
+
+    def described_names(self, kind: str) -> list[str]:
+        if self.entities.name is not None:
+            return [self.entities.name]
+        view = self.cluster.refresh(None)
+        if kind == TOPICS:
+            return sorted(view.topics)
+        return [*(str(broker) for broker in sorted(view.brokers)), DEFAULT_NAME]
+
+    def entries(self, kind: str, name: str) -> list[DescribeConfigsResourceResult]:
+        """In alphabetical order."""
+        if kind == TOPICS:
+            check_topic_name(name)
+        resource = DescribeConfigsResource(
+            resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
+        (result,) = self.ask(kind, name, request, DescribeConfigsResponse).results
+        raise_if(result.error_code, result.error_message)
+        return sorted(result.configs, key=lambda entry: entry.name)
+
+    # ---- alter
+
+    def alter(self, kind: str, name: str) -> None:
+        added = settings_to_add(self.given, properties_of)
+        present = [
+            entry.name for entry in self.entries(kind, name) if is_dynamic(entry, kind, name)
+        ]
+        deleted = settings_to_delete(self.given, present)
+        self.send_changes(kind, name, changes(added, deleted))
+        if name == DEFAULT_NAME:
+            say(f"Completed updating default config for {kind} in the cluster.")
+        else:
+            say(f"Completed updating config for {kind[:-1]} {name}.")
+
+    def send_changes(
+        self, kind: str, name: str, configs: tuple[IncrementallyAlterableConfig, ...]
+    ) -> None:
+        resource = IncrementalAlterConfigsResource(
+            resource_type=RESOURCES[kind], resource_name=name, configs=configs
+        )
+        request = IncrementalAlterConfigsRequest(resources=(resource,))
+        try:
+            answer = self.ask(kind, name, request, IncrementalAlterConfigsResponse)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            why = "The node does not support INCREMENTAL_ALTER_CONFIGS"
+            raise Hinted(error, why, UNCHANGEABLE) from None
+        for result in answer.responses:
+            raise_if(result.error_code, result.error_message)
+
+    def ask(self, kind: str, name: str, request: Message, response: type[R]) -> R:
+        """A broker knows only its own settings; of all the rest any of them knows."""
+        if kind == TOPICS or name == DEFAULT_NAME:
+            return self.cluster.ask_any(request, response)
+        brokers = self.cluster.refresh([]).brokers
+        broker = BrokerId(int(name))
+        if broker not in brokers:
+            there = ", ".join(map(str, sorted(brokers)))
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster of {there}"
+            )
+        return self.cluster.ask(broker, request, response)
+
+
+def is_dynamic(entry: DescribeConfigsResourceResult, kind: str, name: str) -> bool:
+    """Whether it was set for this very topic or broker, while it was running."""
+    if kind == LOGGERS:
+        return True
+    source = ConfigSource.TOPIC_CONFIG
+    if kind == BROKERS:
+        source = ConfigSource.DYNAMIC_BROKER_CONFIG
+        if name == DEFAULT_NAME:
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return entry.config_source == source
+
+
+def entry_line(entry: DescribeConfigsResourceResult) -> str:
+    """`  retention.ms=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1}`"""
+    synonyms = ", ".join(
+        f"{SOURCES.get(each.source, 'UNKNOWN')}:{each.name}={java(each.value)}"
+        for each in entry.synonyms
+    )
+    sensitive = "true" if entry.is_sensitive else "false"
+    return f"  {entry.name}={java(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def changes(
+    added: dict[str, str], deleted: Sequence[str]
+) -> tuple[IncrementallyAlterableConfig, ...]:
+    return (
+        *(
+            IncrementallyAlterableConfig(name, ConfigOperation.SET, value)
+            for name, value in added.items()
+        ),
+        *(IncrementallyAlterableConfig(name, ConfigOperation.DELETE, "") for name in deleted),
+    )

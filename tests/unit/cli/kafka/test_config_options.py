@@ -1,0 +1,175 @@
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.kafka.command import properties_of
+from barnabas.cli.kafka.config_options import (
+    OPTIONS,
+    Entities,
+    checked,
+    settings_to_add,
+    settings_to_delete,
+)
+from barnabas.cli.kafka.failures import CommandFailed, Refused, Unread, WrongUsage
+from barnabas.cli.kafka.options import Given, read
+
+BROKERS = "--bootstrap-server broker_host:9092"
+ZOOKEEPER = "--zookeeper localhost:2181"
+ENTITY = "--entity-type topics --entity-name my_topic_name"
+
+
+def given(line: str) -> Given:
+    return read(OPTIONS, line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "entities"),
+    [
+        (f"{BROKERS} {ENTITY} --alter --add-config x=y", Entities(("topics",), ("my_topic_name",))),
+        (
+            f"{BROKERS} {ENTITY} --alter --delete-config x",
+            Entities(("topics",), ("my_topic_name",)),
+        ),
+        (
+            f"{ZOOKEEPER} {ENTITY} --alter --add-config x=y",
+            Entities(("topics",), ("my_topic_name",)),
+        ),
+        (f"{BROKERS} --describe --topic orders --all", Entities(("topics",), ("orders",))),
+        (f"{BROKERS} --describe --entity-type topics", Entities(("topics",), ())),
+        (f"{BROKERS} --describe --broker 1", Entities(("brokers",), ("1",))),
+        (f"{BROKERS} --describe --broker-defaults", Entities(("brokers",), ("",))),
+        (
+            f"{BROKERS} --describe --entity-type brokers --entity-default",
+            Entities(("brokers",), ("",)),
+        ),
+        (
+            f"{BROKERS} --describe --entity-type users --entity-default --entity-type clients"
+            " --entity-name me",
+            Entities(("users", "clients"), ("", "me")),
+        ),
+    ],
+)
+def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities) -> None:
+    assert checked(given(line)) == entities
+
+
+@pytest.mark.parametrize(
+    ("line", "failure", "why"),
+    [
+        (BROKERS, WrongUsage, "Command must include exactly one action: --describe, --alter"),
+        (f"{BROKERS} --alter --describe", WrongUsage, "Command must include exactly one action"),
+        (
+            f"{BROKERS} --describe --topic a --add-config x=y",
+            WrongUsage,
+            'Option "[describe]" can\'t be used with option "[add-config]"',
+        ),
+        (f"{BROKERS} --describe", Refused, "At least one entity type must be specified"),
+        (
+            f"{BROKERS} --describe --entity-type nosuch",
+            Refused,
+            "Invalid entity type nosuch, the entity type must be one of topics, clients, users,"
+            " brokers, ips, broker-loggers, client-metrics with a --bootstrap-server or"
+            " --bootstrap-controller argument",
+        ),
+        (
+            f"{ZOOKEEPER} --describe --entity-type brokers",
+            Refused,
+            "Invalid entity type brokers, the entity type must be one of topics with a --zookeeper",
+        ),
+        (
+            f"{BROKERS} --describe --entity-type topics --entity-type brokers",
+            Refused,
+            "Only 'users' and 'clients' entity types may be specified together",
+        ),
+        (
+            f"{BROKERS} --describe --topic a --entity-type topics",
+            Refused,
+            "Duplicate entity type(s) specified: topics",
+        ),
+        (
+            f"{BROKERS} --describe --topic a --entity-name b",
+            Refused,
+            "--entity-{type,name,default} should not be used in conjunction",
+        ),
+        ("--describe --topic a", Refused, "One of the required --bootstrap-server, "),
+        (f"{BROKERS} {ZOOKEEPER} --describe --topic a", Refused, "Only one of --bootstrap-server,"),
+        (
+            "--bootstrap-controller a:1 --describe --topic a",
+            Refused,
+            "--bootstrap-controller is for clusters without ZooKeeper",
+        ),
+        (
+            f"{ZOOKEEPER} --describe --topic a --all",
+            Refused,
+            "--bootstrap-server must be specified for --all",
+        ),
+        (
+            f"{BROKERS} --describe --broker x",
+            Refused,
+            "The entity name for brokers must be a valid integer broker id, but it is: x",
+        ),
+        (
+            f"{BROKERS} --describe --entity-type broker-loggers",
+            Refused,
+            "an entity name must be specified with --describe of broker-loggers",
+        ),
+        (
+            f"{BROKERS} --alter --entity-type topics --add-config a=b",
+            Refused,
+            "an entity name must be specified with --alter of topics",
+        ),
+        (
+            f"{BROKERS} --alter --entity-type brokers --add-config a=b",
+            Refused,
+            "an entity-name or default entity must be specified with --alter of users, clients,",
+        ),
+        (f"{BROKERS} --alter --topic a", Refused, "At least one of --add-config, "),
+        (
+            f"{BROKERS} --alter --topic a --add-config a=b --add-config-file f",
+            Refused,
+            "Only one of --add-config or --add-config-file must be specified",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_in_kafkas_words(
+    line: str, failure: type[CommandFailed], why: str
+) -> None:
+    with pytest.raises(failure) as caught:
+        checked(given(line))
+    assert caught.value.message.startswith(why)
+
+
+def test_settings_to_add_are_pairs_and_brackets_hold_a_list_together() -> None:
+    found = given("--add-config a=1,b=[x,y],c=")
+    assert settings_to_add(found, properties_of) == {"a": "1", "b": "x,y", "c": ""}
+
+
+def test_settings_to_add_may_stand_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    file.write_text("retention.ms = 5\n# no\nflush.ms=6\n")
+    found = given(f"--add-config-file {file}")
+    assert settings_to_add(found, properties_of) == {"retention.ms": "5", "flush.ms": "6"}
+    with pytest.raises(Unread, match="No such file or directory"):
+        settings_to_add(given(f"--add-config-file {tmp_path}/none"), properties_of)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a", 'all configs to be added must be in the format "key=val".'),
+        ("a=b=c", 'all configs to be added must be in the format "key=val".'),
+        ("a%b=1", "Invalid character found for config key: a%b"),
+    ],
+)
+def test_what_is_no_setting_is_refused(text: str, why: str) -> None:
+    with pytest.raises(Refused) as caught:
+        settings_to_add(given(f"--add-config {text}"), properties_of)
+    assert caught.value.message.endswith(why)
+
+
+def test_only_what_is_set_can_be_taken_away() -> None:
+    found = given("--delete-config a,b --delete-config c")
+    assert settings_to_delete(found, ["c", "b", "a"]) == ["a", "b", "c"]
+    with pytest.raises(Refused) as caught:
+        settings_to_delete(found, ["a"])
+    assert caught.value.message == "Invalid config(s): b,c"
