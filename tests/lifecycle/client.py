@@ -1,27 +1,42 @@
-"""What a client sees of one broker, asked over a connection of its own."""
+"""What a client sees of one broker, asked over a connection of its own.
+
+Who asks for something hears the name of an error code, or LOST if the connection did not live to see an answer.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from barnabas.client.view import TopicView, view_of
+from barnabas.client.view import ClusterView, TopicView, view_of
 from barnabas.errors import ErrorCode
+from barnabas.wire.codec import Message
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
-from tests.raw_connection import RawConnection, frame
+from tests.raw_connection import M, RawConnection, frame
 
 Address = tuple[str, int]
 
 CREATE_VERSION = 5
+EXPAND_VERSION = 3
+DELETE_VERSION = 6
 METADATA_VERSION = 12
 LOST = "lost"
-CREATE_TIMEOUT_MS = 10_000
+TIMEOUT_MS = 10_000
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], str], seconds: float) -> None:
@@ -32,8 +47,28 @@ def eventually(condition: Callable[[], bool], what: Callable[[], str], seconds: 
         time.sleep(0.005)
 
 
-def create(address: Address, name: str, assignment: Sequence[Iterable[int]]) -> str:
-    """The name of the error code, or LOST if the connection did not live to see an answer."""
+def ask(
+    address: Address, request: Message, response: type[M], version: int, timeout: float = 30.0
+) -> M | None:
+    """None if there is no answer."""
+    try:
+        with RawConnection(address, timeout) as connection:
+            connection.send(frame(request, version))
+            return connection.answer(response, version)
+    except OSError:
+        return None
+
+
+# ---- wishes
+
+
+def create(
+    address: Address,
+    name: str,
+    assignment: Sequence[Iterable[int]],
+    *,
+    validate_only: bool = False,
+) -> str:
     topic = CreatableTopic(
         name=name,
         num_partitions=-1,
@@ -43,26 +78,61 @@ def create(address: Address, name: str, assignment: Sequence[Iterable[int]]) -> 
             for index, brokers in enumerate(assignment)
         ),
     )
-    request = CreateTopicsRequest(topics=(topic,), timeout_ms=CREATE_TIMEOUT_MS)
-    try:
-        with RawConnection(address) as connection:
-            connection.send(frame(request, CREATE_VERSION))
-            response = connection.answer(CreateTopicsResponse, CREATE_VERSION)
-    except OSError:
-        return LOST
-    return ErrorCode(response.topics[0].error_code).name
+    request = CreateTopicsRequest(
+        topics=(topic,), timeout_ms=TIMEOUT_MS, validate_only=validate_only
+    )
+    answer = ask(address, request, CreateTopicsResponse, CREATE_VERSION)
+    return LOST if answer is None else ErrorCode(answer.topics[0].error_code).name
+
+
+def expand(
+    address: Address,
+    name: str,
+    total: int,
+    added: Sequence[Iterable[int]] | None = None,
+    *,
+    validate_only: bool = False,
+) -> str:
+    """`added` are the replicas of the new partitions alone."""
+    assignments = None
+    if added is not None:
+        assignments = tuple(CreatePartitionsAssignment(tuple(brokers)) for brokers in added)
+    topic = CreatePartitionsTopic(name=name, count=total, assignments=assignments)
+    request = CreatePartitionsRequest(
+        topics=(topic,), timeout_ms=TIMEOUT_MS, validate_only=validate_only
+    )
+    answer = ask(address, request, CreatePartitionsResponse, EXPAND_VERSION)
+    return LOST if answer is None else ErrorCode(answer.results[0].error_code).name
+
+
+def delete(address: Address, name: str) -> str:
+    request = DeleteTopicsRequest(topics=(DeleteTopicState(name),), timeout_ms=TIMEOUT_MS)
+    answer = ask(address, request, DeleteTopicsResponse, DELETE_VERSION)
+    return LOST if answer is None else ErrorCode(answer.responses[0].error_code).name
+
+
+# ---- metadata
 
 
 def topics_of(address: Address, names: Iterable[str] | None = None) -> dict[str, TopicView]:
     """The topics this broker can describe; none if it does not answer."""
+    view = metadata_of(address, names)
+    return {} if view is None else dict(view.topics)
+
+
+def told_of(address: Address, name: str) -> str:
+    """What this broker says of one topic."""
+    view = metadata_of(address, [name])
+    if view is None:
+        return LOST
+    error = view.errors.get(name)
+    return ErrorCode.NONE.name if error is None else error.code.name
+
+
+def metadata_of(address: Address, names: Iterable[str] | None) -> ClusterView | None:
     request = MetadataRequest(
         topics=None if names is None else tuple(MetadataRequestTopic(name=name) for name in names),
         allow_auto_topic_creation=False,
     )
-    try:
-        with RawConnection(address, timeout=5.0) as connection:
-            connection.send(frame(request, METADATA_VERSION))
-            response = connection.answer(MetadataResponse, METADATA_VERSION)
-    except OSError:
-        return {}
-    return dict(view_of(response).topics)
+    answer = ask(address, request, MetadataResponse, METADATA_VERSION, timeout=5.0)
+    return None if answer is None else view_of(answer)

@@ -55,20 +55,22 @@ def pytest_terminal_summary(
     rows = config.stash.get(ROWS, [])
     if not rows:
         return
-    terminalreporter.section("a creation, and who died in the middle of it")
+    terminalreporter.section(
+        "a creation, an expansion or a deletion, and who died in the middle of it"
+    )
     head = (
-        f"{'registry':9} {'scenario':25} {'point':19} {'client':9} {'topic':13} {'led':>7} {'whole':>7} "
+        f"{'registry':9} {'scenario':25} {'point':19} {'client':9} {'found':13} {'survived':>8} {'whole':>7} "
         f"{'epochs':7} {'stale':6} result"
     )
     terminalreporter.write_line(head)
     for row in rows:
         terminalreporter.write_line(
-            f"{row.registry:9} {row.scenario:25} {row.point:19} {row.client:9} {row.topic:13} "
-            f"{row.leaders_s:6.2f}s {row.whole_s:6.2f}s {row.epochs:7} {row.replayed:6} {row.result}"
+            f"{row.registry:9} {row.scenario:25} {row.point:19} {row.client:9} {row.found:13} "
+            f"{row.survived_s:7.2f}s {row.recovered_s:6.2f}s {row.epochs:7} {row.replayed:6} {row.result}"
         )
     terminalreporter.write_line(
-        "led: from the death until every survivor knows a leader of every partition; whole: from the return until all "
-        "are in sync"
+        "survived: from the death until every survivor knows a leader of every partition, or that there is no topic; "
+        "whole: from the return until all are in sync, the topic that was deleted having been created anew"
     )
     terminalreporter.write_line(
         "stale: requests sent once more to a later life of their broker + by a controller since replaced, all refused"

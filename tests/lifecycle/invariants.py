@@ -4,6 +4,9 @@
      2   a partition's leader epoch never falls while the topic is the same; no two leaders share one
      3   the leader is in the ISR or nobody; the ISR is among the replicas, and never empty
      4   replicas are named once (or nobody could read them); all partitions of a topic have as many
+     8   whoever comes into office after a topic got its marker elects no leader for it; a broker that was told that it
+         goes is not told of a leader again
+     9   the marker goes last: when it is gone, so are the topic and its settings
     10   partitions count from 0 without a gap, and never become fewer
     11   what was meant for a former life of a broker has no effect on it
 
@@ -19,16 +22,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from barnabas.controller.context import LEADER_DURING_DELETE
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from barnabas.world.ports import ZnodeStat
 from tests.lifecycle.wire import Exchange
 
 TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 BROKER = re.compile(r"/brokers/ids/(\d+)")
+MARKER = re.compile(r"/admin/delete_topics/([^/]+)")
 
 
 @dataclass(slots=True)
@@ -39,6 +45,8 @@ class Topic:
     leaders: dict[tuple[int, int], BrokerId] = field(default_factory=dict)
     """By partition and leader epoch."""
     epochs: dict[int, int] = field(default_factory=dict)
+    last: dict[int, tuple[int, BrokerId]] = field(default_factory=dict)
+    """The version of each partition's state that was seen last, and the leader in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,16 @@ class Invariants:
         self.states_missed = 0
         self.versions: dict[TopicPartition, tuple[int, int]] = {}
         self.controller_epoch = (0, 0)
+        self.elections: dict[int, int] = {}
+        """Of controllers: when, by epoch."""
         self.controllers: dict[int, tuple[BrokerId, int]] = {}
         self.commanders: dict[int, int] = {}
         self.topics: dict[str, Topic] = {}
         self.registrations: dict[BrokerId, list[Registered]] = {}
+        self.marked: dict[str, int] = {}
+        """Topics that are to be deleted, and the czxid of their marker."""
+        self.told_to_go: dict[tuple[int, UUID], int] = {}
+        """By port and topic id: the epoch of the controller that told a broker of a deletion."""
 
     def fail(self, number: int, what: str) -> None:
         self.broken.append(f"invariant {number}: {what}")
@@ -81,6 +95,8 @@ class Invariants:
                 self.see_state(partition, state, stat)
             elif found := TOPIC.fullmatch(path):
                 self.see_topic(found[1], znodes.decode_topic(found[1], data), stat)
+            elif found := MARKER.fullmatch(path):
+                self.marked[found[1]] = stat.czxid
             elif found := BROKER.fullmatch(path):
                 self.see_broker(BrokerId(int(found[1])), stat, at_ns)
         except RegistryError as error:
@@ -98,6 +114,7 @@ class Invariants:
         if epoch != stat.version:
             self.fail(1, f"/controller_epoch is {epoch} after {stat.version} elections")
         self.controller_epoch = epoch, stat.version
+        self.elections.setdefault(epoch, stat.mzxid)
 
     def see_broker(self, broker: BrokerId, stat: ZnodeStat, at_ns: int) -> None:
         lives = self.registrations.setdefault(broker, [])
@@ -136,6 +153,7 @@ class Invariants:
         if state.leader_epoch < known:
             self.fail(2, f"the epoch of {partition} fell from {known} to {state.leader_epoch}")
         topic.epochs[partition.partition] = state.leader_epoch
+        self.see_election(topic, partition, state, stat)
         self.see_leader(partition, state.leader_epoch, state.leader)
 
     def see_leader(self, partition: TopicPartition, epoch: int, leader: BrokerId) -> None:
@@ -146,10 +164,32 @@ class Invariants:
         if known != leader:
             self.fail(2, f"{known} and {leader} both lead {partition} in epoch {epoch}")
 
+    def see_election(
+        self, topic: Topic, partition: TopicPartition, state: LeaderAndIsr, stat: ZnodeStat
+    ) -> None:
+        """Only where no version was missed is it known who led before. And a controller that was in charge already may
+        have decided before it heard of the marker."""
+        version, leader = topic.last.get(partition.partition, (-1, state.leader))
+        topic.last[partition.partition] = stat.version, state.leader
+        marked = self.marked.get(partition.topic)
+        is_elected = state.leader not in (NO_LEADER, leader) and stat.version == version + 1
+        in_office = self.elections.get(state.controller_epoch, 0)
+        if is_elected and marked is not None and in_office > marked:
+            self.fail(8, f"{state.leader} was elected for {partition}, which is to be deleted")
+
+    def see_unmarked(self, topic: str, left: Mapping[str, ZnodeStat]) -> None:
+        """A marker is gone, and these nodes of its topic are there: they must be those of another."""
+        marked = self.marked.pop(topic, 0)
+        for path, stat in left.items():
+            if stat.czxid < marked:
+                self.fail(9, f"{path} is there after its marker is gone")
+
     def count_versions(self, partition: TopicPartition, stat: ZnodeStat) -> None:
         """How much of the history was seen, for the reader of the table to judge."""
         czxid, version = self.versions.get(partition, (stat.czxid, -1))
-        if czxid == stat.czxid and stat.version > version:
+        if czxid != stat.czxid:  # the name belongs to another topic now
+            czxid, version = stat.czxid, -1
+        if stat.version > version:
             self.states_seen += 1
             self.states_missed += stat.version - version - 1
             self.versions[partition] = czxid, stat.version
@@ -165,6 +205,8 @@ class Invariants:
                 self.fail(1, f"{held} and {request.controller_id} command in one epoch: {request}")
             if isinstance(request, LeaderAndIsrRequest):
                 self.hear_leaders(request)
+            elif isinstance(request, UpdateMetadataRequest):
+                self.hear_metadata(request, each.port)
             self.hear_broker_epoch(each, ports[each.port])
 
     def hear_leaders(self, request: LeaderAndIsrRequest) -> None:
@@ -175,6 +217,16 @@ class Invariants:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)
                 self.see_leader(partition, state.leader_epoch, BrokerId(state.leader))
+
+    def hear_metadata(self, request: UpdateMetadataRequest, port: int) -> None:
+        """A broker hears what is said to it in order, so it is one after the other for each."""
+        for topic in request.topic_states:
+            key = port, topic.topic_id
+            goes = any(state.leader == LEADER_DURING_DELETE for state in topic.partition_states)
+            if goes:
+                self.told_to_go[key] = request.controller_epoch
+            elif self.told_to_go.get(key, request.controller_epoch + 1) <= request.controller_epoch:
+                self.fail(8, f"{topic.topic_name} was said to go, and is back: {request}")
 
     def hear_broker_epoch(self, exchange: Exchange, broker: BrokerId) -> None:
         """Whoever had registered anew before the request was sent must have refused it."""

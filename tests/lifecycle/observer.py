@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.errors import NoNode
@@ -12,11 +13,17 @@ from barnabas.metadata import znodes
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.world.loop_thread import LoopThread
 from barnabas.world.ports import Registry, RegistrySession, WatchEvent, ZnodeStat
-from tests.lifecycle.invariants import Invariants
+from tests.lifecycle.invariants import MARKER, STATE, Invariants
 
 T = TypeVar("T")
 
-ROOTS = (znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.BROKER_IDS, znodes.TOPICS)
+ROOTS = (
+    znodes.CONTROLLER,
+    znodes.CONTROLLER_EPOCH,
+    znodes.BROKER_IDS,
+    znodes.TOPICS,
+    znodes.DELETE_TOPICS,
+)
 SESSION_TIMEOUT_MS = 30_000
 
 
@@ -69,13 +76,16 @@ class Observer:
     async def look(self, path: str) -> None:
         """A node and what is new below it, with a watch on each."""
         if await self.session.exists(path, self.hear) is None:
-            self.nodes.pop(path, None)
+            await self.forget(path)
             return
+        if state := STATE.fullmatch(path):
+            # The name may belong to another topic by now, and the state is to be judged as its.
+            await self.show(znodes.topic_path(state[1]))
         try:
             data, stat = await self.session.get(path)
             names = await self.session.children(path, self.hear)
         except NoNode:
-            self.nodes.pop(path, None)
+            await self.forget(path)
             return
         self.nodes[path] = Node(data, stat)
         self.invariants.see(path, data, stat, time.monotonic_ns())
@@ -83,6 +93,22 @@ class Observer:
             child = f"{path}/{name}"
             if child not in self.nodes:
                 await self.look(child)
+
+    async def show(self, path: str) -> None:
+        with suppress(NoNode):
+            data, stat = await self.session.get(path)
+            self.invariants.see(path, data, stat, time.monotonic_ns())
+
+    async def forget(self, path: str) -> None:
+        known = self.nodes.pop(path, None)
+        if known is not None and (marker := MARKER.fullmatch(path)):
+            topic = marker[1]
+            left = {}
+            for each in (znodes.topic_path(topic), znodes.topic_config_path(topic)):
+                stat = await self.session.exists(each)
+                if stat is not None:
+                    left[each] = stat
+            self.invariants.see_unmarked(topic, left)
 
     # ---- for tests: the registry as it is now
 

@@ -1,6 +1,6 @@
-"""The scenarios as data: what is created, who dies, and what the leader epochs then are.
+"""The scenarios as data: what is done, who dies, and what the leader epochs then are.
 
-CONTROLLER   in charge when the creation begins          REPLICA, OTHER   the two that are not
+CONTROLLER   in charge when it begins          REPLICA, OTHER   the two that are not
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from barnabas.metadata import znodes
 from tests.lifecycle.trap import CrashPoint, Kind, When
 
 
@@ -17,12 +18,20 @@ class Role(StrEnum):
     OTHER = "other"
 
 
+class Does(StrEnum):
+    CREATE = "create"
+    EXPAND = "expand"
+    DELETE = "delete"
+
+
 class Progress(IntEnum):
-    """How far the creation had come in the registry when somebody died."""
+    """How far it had come in the registry when somebody died."""
 
     NOTHING = 0
-    TOPIC = 1
+    WISHED = 1
+    """The topic, its new partitions or its marker stand there."""
     STATES = 2
+    """And the states of its partitions, or of those that are new."""
 
 
 C, R, O = Role.CONTROLLER, Role.REPLICA, Role.OTHER  # noqa: E741 - read as a table
@@ -31,8 +40,9 @@ C, R, O = Role.CONTROLLER, Role.REPLICA, Role.OTHER  # noqa: E741 - read as a ta
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     name: str
+    does: Does = Does.CREATE
     assignment: tuple[tuple[Role, ...], ...]
-    """Of each partition, the leader first."""
+    """Of each partition, the leader first. A topic that grows has only the first one before."""
     victims: tuple[Role, ...]
     in_takeover: bool = False
     """The controller dies when the topic is written and nothing else; the points are those of whoever takes over, and
@@ -56,6 +66,20 @@ SCENARIOS = (
         victims=(C,),
         in_takeover=True,
     ),
+    Scenario(
+        name="expand 1→2, controller",
+        does=Does.EXPAND,
+        assignment=((R, O, C), (C, R, O)),
+        victims=(C,),
+    ),
+    Scenario(
+        name="expand 1→2, replica",
+        does=Does.EXPAND,
+        assignment=((C, R, O), (R, O, C)),
+        victims=(R,),
+    ),
+    Scenario(name="delete, controller", does=Does.DELETE, assignment=((C, R, O),), victims=(C,)),
+    Scenario(name="delete, replica", does=Does.DELETE, assignment=((R, O, C),), victims=(R,)),
 )
 
 
@@ -77,16 +101,17 @@ def crash_points(scenario: Scenario, labels: list[tuple[Kind, str]]) -> list[Cra
 def progress(
     scenario: Scenario, point: CrashPoint, labels: list[tuple[Kind, str]], topic: str
 ) -> Progress:
-    """What stood in the registry at that point. Requests follow the last write."""
+    """What stood in the registry at that point. Requests follow the writes that matter."""
     if scenario.in_takeover:
-        return Progress.TOPIC
+        return Progress.WISHED
     writes = [label for kind, label in labels if kind is Kind.WRITE]
     if point.kind is Kind.WRITE:
         writes = writes[: point.number if point.when is When.AFTER else point.number - 1]
     paths = " ".join(writes).split()
     if any(path.endswith("/state") for path in paths):
         return Progress.STATES
-    return Progress.TOPIC if f"/brokers/topics/{topic}" in paths else Progress.NOTHING
+    wishes = {znodes.topic_path(topic), znodes.delete_topic_path(topic)}
+    return Progress.NOTHING if wishes.isdisjoint(paths) else Progress.WISHED
 
 
 def leader_epochs(
@@ -115,7 +140,7 @@ def leader_epochs(
     assert victims == (C, R), f"nothing is known about the death of {victims}"
     if reached is Progress.NOTHING:
         return {0}
-    if reached is Progress.TOPIC:
+    if reached is Progress.WISHED:
         # Whether the new controller still counted the replica among the living.
         return {0} if created_without_the_dead else {1}
     return {C: {3}, R: {2, 3}, O: {2}}[leader]

@@ -16,7 +16,7 @@ from barnabas.model import TopicPartition
 from barnabas.world.ports import Create
 from tests.lifecycle.client import create, eventually, topics_of
 from tests.lifecycle.conftest import NewBrokers
-from tests.lifecycle.crash import CREATED, DEADLINE_S, Watched
+from tests.lifecycle.watched import DEADLINE_S, DONE, Watched
 
 FAR_TOO_LONG = "long-" * 60
 GOOD_STATE = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2,3]}'
@@ -182,7 +182,7 @@ def wait_until_all_is_well(cluster: Watched, names: tuple[str, ...]) -> None:
     """These topics are led and in sync on everybody, the old one has an id, and a new one can be created."""
     everybody = sorted(cluster.brokers.ports().values())
     made = create(cluster.brokers.address(cluster.controller()), names[0], [everybody] * 2)
-    assert made == CREATED
+    assert made == DONE
 
     def are_whole() -> bool:
         return all(
@@ -271,7 +271,7 @@ def test_a_state_that_is_spoiled_under_way_costs_its_own_partition_alone(cluster
     leader, other = sorted(cluster.brokers.alive() - {controller})
     for name in ("spoiled", "sound"):
         made = create(cluster.brokers.address(controller), name, [[leader, other, controller]])
-        assert made == CREATED
+        assert made == DONE
     path = znodes.state_path(TopicPartition("spoiled", 0))
     good = cluster.observer.get(path)
     assert good is not None
@@ -292,7 +292,7 @@ def test_a_controller_nobody_can_make_out_is_reported_and_goes_on_governing(
     mend(cluster, znodes.CONTROLLER, b"{")
     wait_for_complaint(cluster, znodes.CONTROLLER)
     made = create(cluster.brokers.address(controller), "meanwhile", [[1, 2, 3]])
-    assert made == CREATED
+    assert made == DONE
     cluster.observer.run(cluster.observer.session.delete(znodes.CONTROLLER))
     wait_until_all_is_well(cluster, ("good", "meanwhile"))
 

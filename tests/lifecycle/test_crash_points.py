@@ -1,4 +1,5 @@
-"""Brokers die at every point of a creation, on both registries, and the cluster is well again afterwards."""
+"""Brokers die at every point of a creation, an expansion and a deletion, on both registries, and the cluster is well
+again afterwards."""
 
 from __future__ import annotations
 
@@ -11,9 +12,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.lifecycle.conftest import NewBrokers
-from tests.lifecycle.crash import Row, Watched
+from tests.lifecycle.crash import Row, crash, undisturbed
 from tests.lifecycle.scenarios import SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
+from tests.lifecycle.watched import Watched
 
 LANES = {"embedded": 2, "zookeeper": 4}
 """Clusters side by side: most of the time they wait for a session to time out."""
@@ -31,13 +33,13 @@ def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_whoever_dies_at_whichever_point_the_topic_is_created(
+def test_whoever_dies_at_whichever_point_what_was_begun_comes_to_its_end(
     new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
 ) -> None:
     began = time.monotonic()
     with watched(new_brokers) as cluster:
         registry = cluster.brokers.registry_name
-        labels = cluster.undisturbed(scenario, COUNTED)
+        labels = undisturbed(cluster, scenario, COUNTED)
         points = crash_points(scenario, labels)
         lanes = LANES[registry]
         with ThreadPoolExecutor(lanes) as pool:
@@ -87,7 +89,8 @@ def crash_all(
 def crash_at(cluster: Watched, scenario: Scenario, point: CrashPoint, labels: Labels) -> Row:
     topic = f"{point.when}-{point.kind}-{point.number}"
     try:
-        return cluster.crash(scenario, point, topic, progress(scenario, point, labels, COUNTED))
+        reached = progress(scenario, point, labels, COUNTED)
+        return crash(cluster, scenario, point, topic, reached)
     except Exception as error:  # noqa: BLE001 - a row of the table, judged by the test
         return Row(
             registry=cluster.brokers.registry_name,

@@ -13,6 +13,11 @@ from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from barnabas.world.ports import ZnodeStat
 from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.wire import ControlRequest, Exchange
@@ -21,8 +26,10 @@ TOPIC_ID = UUID(int=7)
 P0 = TopicPartition("t", 0)
 
 
-def stat(*, czxid: int = 1, version: int = 0, owner: int = 0) -> ZnodeStat:
-    return ZnodeStat(czxid, czxid, czxid, 0, 0, version, 0, owner, 0, 0)
+def stat(
+    *, czxid: int = 1, mzxid: int | None = None, version: int = 0, owner: int = 0
+) -> ZnodeStat:
+    return ZnodeStat(czxid, mzxid or czxid, czxid, 0, 0, version, 0, owner, 0, 0)
 
 
 class Story:
@@ -35,7 +42,11 @@ class Story:
         self.invariants.see(path, data, stat, at_ns)
 
     def topic(
-        self, *partitions: tuple[int, ...], first: int = 0, topic_id: UUID = TOPIC_ID
+        self,
+        *partitions: tuple[int, ...],
+        first: int = 0,
+        topic_id: UUID = TOPIC_ID,
+        czxid: int = 1,
     ) -> None:
         assignment = znodes.TopicAssignment(
             topic_id=topic_id,
@@ -44,20 +55,32 @@ class Story:
                 for index, replicas in enumerate(partitions, first)
             },
         )
-        self.see(znodes.topic_path("t"), znodes.encode_topic(assignment), stat())
+        self.see(znodes.topic_path("t"), znodes.encode_topic(assignment), stat(czxid=czxid))
 
-    def state(self, leader: int, isr: tuple[int, ...], epoch: int, version: int = 0) -> None:
+    def state(
+        self,
+        leader: int,
+        isr: tuple[int, ...],
+        epoch: int,
+        version: int = 0,
+        *,
+        czxid: int = 1,
+    ) -> None:
         state = LeaderAndIsr(
             leader=BrokerId(leader),
             isr=tuple(map(BrokerId, isr)),
             leader_epoch=LeaderEpoch(epoch),
             controller_epoch=ControllerEpoch(1),
         )
-        self.see(znodes.state_path(P0), znodes.encode_state(state), stat(version=version))
+        written = stat(czxid=czxid, version=version)
+        self.see(znodes.state_path(P0), znodes.encode_state(state), written)
 
-    def epoch(self, epoch: int, version: int) -> None:
+    def marker(self, *, czxid: int) -> None:
+        self.see(znodes.delete_topic_path("t"), b"", stat(czxid=czxid))
+
+    def epoch(self, epoch: int, version: int, *, mzxid: int = 1) -> None:
         data = znodes.encode_controller_epoch(epoch)
-        self.see(znodes.CONTROLLER_EPOCH, data, stat(version=version))
+        self.see(znodes.CONTROLLER_EPOCH, data, stat(mzxid=mzxid, version=version))
 
     def controller(self, broker: int, *, czxid: int) -> None:
         data = znodes.encode_controller(broker, timestamp_ms=0)
@@ -79,6 +102,16 @@ class Story:
 @pytest.fixture
 def story() -> Story:
     return Story()
+
+
+def metadata(*, leader: int, epoch: int) -> ControlRequest:
+    state = UpdateMetadataPartitionState(partition_index=0, leader=leader)
+    return UpdateMetadataRequest(
+        controller_id=epoch,
+        controller_epoch=epoch,
+        broker_epoch=1,
+        topic_states=(UpdateMetadataTopicState("t", TOPIC_ID, (state,)),),
+    )
 
 
 def order(controller: int, epoch: int, *, broker_epoch: int = 1, leader: int = 1) -> ControlRequest:
@@ -186,6 +219,57 @@ def test_a_replica_named_twice_cannot_be_read(story: Story) -> None:
 def test_partitions_of_different_size_break_4(story: Story) -> None:
     story.topic((1, 2), (1,))
     assert story.broken() == {"invariant 4"}
+
+
+def test_a_leader_elected_for_what_is_to_be_deleted_breaks_8(story: Story) -> None:
+    story.epoch(1, 1, mzxid=3)
+    story.topic((1, 2, 3))
+    story.state(1, (1, 2, 3), 0)
+    story.marker(czxid=2)
+    story.state(-1, (2, 3), 1, version=1)
+    assert story.broken() == set()
+    story.state(2, (2, 3), 2, version=2)
+    assert story.broken() == {"invariant 8"}
+
+
+def test_a_leader_elected_by_who_may_not_have_heard_of_the_marker_breaks_nothing(
+    story: Story,
+) -> None:
+    story.epoch(1, 1, mzxid=3)
+    story.topic((1, 2))
+    story.state(1, (1, 2), 0)
+    story.marker(czxid=4)
+    story.state(2, (2,), 1, version=1)
+    assert story.broken() == set()
+
+
+def test_a_broker_that_is_told_again_of_what_goes_breaks_8(story: Story) -> None:
+    story.hear(metadata(leader=1, epoch=1))
+    story.hear(metadata(leader=-2, epoch=1))
+    story.hear(metadata(leader=-2, epoch=2))
+    story.hear(metadata(leader=1, epoch=1))  # from who is deposed
+    assert story.broken() == set()
+    story.hear(metadata(leader=1, epoch=2))
+    assert story.broken() == {"invariant 8"}
+
+
+@pytest.mark.parametrize("path", [znodes.topic_path("t"), znodes.topic_config_path("t")])
+def test_a_marker_that_goes_before_its_topic_breaks_9(story: Story, path: str) -> None:
+    story.marker(czxid=5)
+    story.invariants.see_unmarked("t", {path: stat(czxid=6)})
+    assert story.broken() == set()
+    story.marker(czxid=7)
+    story.invariants.see_unmarked("t", {path: stat(czxid=6)})
+    assert story.broken() == {"invariant 9"}
+
+
+def test_a_topic_that_has_the_name_of_another_begins_anew(story: Story) -> None:
+    story.topic((1, 2), (2, 1))
+    story.state(1, (1, 2), 4, version=3)
+    story.topic((1, 2), czxid=9, topic_id=UUID(int=8))
+    story.state(2, (1, 2), 0, czxid=10)
+    assert story.broken() == set()
+    assert (story.invariants.states_seen, story.invariants.states_missed) == (2, 3)
 
 
 def test_partitions_with_a_gap_break_10(story: Story) -> None:
