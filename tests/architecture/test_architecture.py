@@ -90,6 +90,7 @@ LAYERS = {
     },
     "client": {"wire"},
     "spark": {"client", "wire"},
+    "lifecycle": set(),
     "world": set(),
 }
 FOR_EVERYBODY = {"model", "errors", "world.ports", "__version__"}

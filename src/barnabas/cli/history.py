@@ -82,15 +82,15 @@ def history(
 # ---- is there a history? --------------------------------------------------------------------------------------
 
 
-def require_history(cluster: Cluster, name: str) -> None:
+def require_history(cluster: Cluster, name: str | None = None) -> None:
+    """Where there is none, say why; but of a topic that is not there either, say that first."""
     view = cluster.refresh(None)
     if STATE_CHANGES in view.topics:
         return
-    if name not in view.topics:
-        missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if name is not None and name not in view.topics:
         raise unknown_topic(cluster, name, missing, else_hint=NOT_FOUND_HINT)
     setting = setting_of(cluster)
-    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if setting is None:
         why = f"this cluster keeps no history: there is no topic {STATE_CHANGES}"
         hint = "brokers of Barnabas keep one; those of Apache Kafka write a log file on each controller"
@@ -98,7 +98,8 @@ def require_history(cluster: Cluster, name: str) -> None:
     if setting != "true":
         hint = f"set {SETTING}=true for the brokers; until then it is in their log directories only"
         raise Hinted(missing, f"the history is turned off ({SETTING}={setting})", hint)
-    raise Hinted(missing, "the history is not published yet", "try again in a moment")
+    hint = "try again in a moment" if view.topics else "it begins when the first topic is created"
+    raise Hinted(missing, "the history is not published yet", hint)
 
 
 def setting_of(cluster: Cluster) -> str | None:

@@ -1,0 +1,421 @@
+"""What the history says of topics and controllers: each question is one DataFrame, made of small steps.
+
+    elections      each controller: whom it followed, how long nobody was in charge, how long it took to take over
+    outages        from when to when a partition had no leader
+    leader_moves   each time another broker became leader
+    steps          what was waited for: the controller, an election, the answer of a broker, a broker that was away
+    creations      from a client's wish until every partition had a leader
+    deletions      from a client's wish until the last replica was gone, or what it waits for
+    topics         each life of each topic in one row
+
+Times are the controllers' own. A partition whose broker died is without a leader from the moment the controller
+noticed, and one that a new controller found without a leader from that controller's election: what was before is not in
+the history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from barnabas.lifecycle.events import about_topics, in_order, millis, with_lives
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LIFE = ("topic", "life")
+PARTITION = (*LIFE, "partition")
+STUCK_MS = 30_000
+"""A deletion that takes longer waits for something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Tables, by the names they are written under."""
+
+    elections: DataFrame
+    topics: DataFrame
+    creations: DataFrame
+    deletions: DataFrame
+    outages: DataFrame
+    leader_moves: DataFrame
+    steps: DataFrame
+
+
+def analyse(events: DataFrame, now: datetime) -> Analysis:
+    """`events` are those of events.py. What has not ended lasts until `now`.
+
+    What others are made of is kept as rows and forgets how it came about: else Spark would plan it anew for every table
+    that is made of it, which takes longer than the work itself.
+    """
+    at_now = f.lit(now)
+    events = events.localCheckpoint()
+    lived = with_lives(about_topics(events)).localCheckpoint()
+    chosen = elections(events).localCheckpoint()
+    born = creations(lived).localCheckpoint()
+    gone = deletions(lived, at_now).localCheckpoint()
+    down = outages(lived, chosen, at_now).localCheckpoint()
+    moved = leader_moves(lived).localCheckpoint()
+    waited = steps(lived, born, gone, at_now).localCheckpoint()
+    return Analysis(
+        elections=chosen,
+        topics=topics(lived, born, gone, down, moved, waited).localCheckpoint(),
+        creations=born,
+        deletions=gone,
+        outages=down,
+        leader_moves=moved,
+        steps=waited,
+    )
+
+
+# ---- controllers ----------------------------------------------------------------------------------------------
+
+
+def elections(events: DataFrame) -> DataFrame:
+    """One row per controller epoch. Whoever dies leaves no word: how long nobody was in charge is known only after a
+    controller that resigned."""
+    is_election = (f.col("what") == "controller") & f.col("after").isNotNull()
+    is_resignation = (f.col("what") == "controller") & f.col("after").isNull()
+    election = f.max(f.when(is_election, f.struct("at", "cause"))).over(Window.partitionBy("epoch"))
+    belongs_to_it = f.col("cause") == f.col("election.cause")
+    by_epoch = Window.orderBy("epoch")
+    return (
+        events.withColumn("election", election)
+        .groupBy("epoch")
+        .agg(
+            f.max("election.at").alias("elected_at"),
+            f.max("election.cause").alias("cause"),
+            f.max("broker").alias("controller"),
+            f.max(f.when(belongs_to_it, f.col("at"))).alias("settled_at"),
+            f.max(f.when(is_resignation, f.col("at"))).alias("resigned_at"),
+            f.min("at").alias("first_at"),
+            f.max("at").alias("last_at"),
+            f.count("*").alias("events"),
+        )
+        .withColumn("previous", f.lag("controller").over(by_epoch))
+        .withColumn("vacant_ms", millis(f.lag("resigned_at").over(by_epoch), f.col("elected_at")))
+        .withColumn("takeover_ms", millis(f.col("elected_at"), f.col("settled_at")))
+        .select(
+            *("epoch", "elected_at", "controller", "previous", "cause"),
+            *("vacant_ms", "takeover_ms", "resigned_at", "first_at", "last_at", "events"),
+        )
+    )
+
+
+# ---- partitions -----------------------------------------------------------------------------------------------
+
+
+def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
+    """One row per time without a leader; `until` is null while it lasts.
+
+    Offline 08:00:10.0, Online 08:00:10.4  →  from 08:00:10.0, until 08:00:10.4, 400 ms
+    """
+    one = in_order(*PARTITION)
+    changes = (
+        partition_states(lived, elections)
+        .withColumn("was_down", f.lag("is_down", 1, False).over(one))
+        .where("is_down != was_down")
+        .withColumn("ended_at", f.lead("at").over(one))
+        .withColumn("ended_by", f.lead("cause").over(one))
+        .where("is_down")
+    )
+    # The next controller looks at every partition without a leader. Where it says nothing of one, that had found a
+    # leader, and the word of it was lost with the controller that had the word.
+    next_epoch = f.lead("elected_at").over(Window.orderBy("epoch"))
+    silence = (
+        lived.where("what = 'partition'")
+        .groupBy(*PARTITION)
+        .agg(f.max("epoch").alias("epoch"))
+        .join(f.broadcast(elections.select("epoch", next_epoch.alias("silent_from"))), "epoch")
+        .drop("epoch")
+    )
+    return (
+        changes.join(silence, list(PARTITION), "left")
+        .withColumn("until", f.coalesce("ended_at", "silent_from"))
+        .withColumn("ms", millis(f.col("at"), f.coalesce("until", now)))
+        .select(*PARTITION, f.col("at").alias("from"), "until", "ms", "cause", "ended_by", "why")
+    )
+
+
+def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
+    """What is known of each partition after each event: is it without a leader, though it should have one?
+
+    A new controller that finds one so does not say so but for what it does about it: such a partition is down from the
+    controller's election on, in a row of its own.
+    """
+    one = in_order(*PARTITION)
+    state = f.when(f.col("result") == "failed", f.col("before")).otherwise(f.col("after"))
+    states = (
+        lived.where("what = 'partition'")
+        .withColumn("state", state)
+        .withColumn("last_state", f.lag("state").over(one))
+        .withColumn("last_epoch", f.lag("epoch").over(one))
+        .withColumn("is_going", is_going())
+    )
+    never_led = "state = 'NewPartition' and result = 'failed'"
+    told = states.withColumn(
+        "is_down", f.expr(f"(state = 'OfflinePartition' and not is_going) or ({never_led})")
+    )
+    found = (
+        states.where("before = 'OfflinePartition' and not last_epoch <=> epoch and not is_going")
+        .where("after != 'NonExistentPartition' and not last_state <=> 'NonExistentPartition'")
+        .join(f.broadcast(elections.select("epoch", "elected_at")), "epoch")
+        .withColumn("at", f.coalesce("elected_at", "at"))
+        .withColumn("sequence", f.lit(0).cast("long"))
+        .withColumn("is_down", f.lit(True))
+    )
+    columns = (*PARTITION, "epoch", "sequence", "at", "cause", "why", "is_down")
+    return told.select(*columns).unionByName(found.select(*columns))
+
+
+def is_going() -> Column:
+    """Offline for the same cause for which, next, it exists no more: on its way out, which is no outage."""
+    one = in_order(*PARTITION)
+    return f.coalesce(
+        (f.lead("after").over(one) == "NonExistentPartition")
+        & (f.lead("cause").over(one) == f.col("cause"))
+        & (f.lead("epoch").over(one) == f.col("epoch")),
+        f.lit(False),
+    )
+
+
+def leader_moves(lived: DataFrame) -> DataFrame:
+    """One row each time a partition is led by another broker than before, however long it was led by none."""
+    led = lived.where("what = 'partition' and result = 'done' and leader >= 0")
+    return (
+        led.withColumn("before", f.lag("leader").over(in_order(*PARTITION)))
+        .where("before is not null and before != leader")
+        .select(*PARTITION, "at", "before", f.col("leader").alias("after"), "leader_epoch", "cause")
+    )
+
+
+# ---- from wish to fulfilment ----------------------------------------------------------------------------------
+
+
+def creations(lived: DataFrame) -> DataFrame:
+    """One row per life whose beginning is in the history. `online_at` is null until every partition that was there at
+    the beginning has had a leader: those added later are none of the creation's business."""
+    is_wish = (f.col("what") == "topic") & (f.col("after") == "created")
+    is_birth = f.expr("what = 'partition' and after = 'NewPartition' and result = 'done'")
+    is_online = f.expr("what = 'partition' and after = 'OnlinePartition' and result = 'done'")
+    birth = f.struct("epoch", "sequence", "at", "cause", f.size("replicas").alias("replicas"))
+    wish = f.struct(f.coalesce("asked_at", "at").alias("at"), "by", "host", "automatic")
+    # A wish is about no partition: it has a row of its own beside those of the partitions.
+    partitions = (
+        lived.where(is_wish | is_birth | is_online)
+        .groupBy(*PARTITION)
+        .agg(
+            f.min(f.when(is_wish, wish)).alias("wish"),
+            f.min(f.when(is_birth, birth)).alias("birth"),
+            f.min(f.when(is_online, f.col("at"))).alias("online_at"),
+        )
+        .withColumn("first", f.min("birth").over(Window.partitionBy(*LIFE)))
+    )
+    is_of_the_first = (f.col("birth.epoch") == f.col("first.epoch")) & (
+        f.col("birth.cause") == f.col("first.cause")
+    )
+    count = f.count(f.when(is_of_the_first, 1))
+    online = f.when(is_of_the_first, f.col("online_at"))
+    return (
+        partitions.groupBy(*LIFE)
+        .agg(
+            f.max("wish").alias("wish"),
+            f.max("first").alias("first"),
+            count.alias("partitions"),
+            f.when(f.count(online) == count, f.max(online)).alias("online_at"),
+        )
+        .where("first is not null")
+        .withColumn("requested_at", f.least("wish.at", "first.at"))
+        .withColumn("ms", millis(f.col("requested_at"), f.col("online_at")))
+        .select(
+            *LIFE,
+            "requested_at",
+            f.col("first.at").alias("assigned_at"),
+            *("online_at", "ms", "partitions"),
+            f.col("first.replicas").alias("replication_factor"),
+            *("wish.by", "wish.host", "wish.automatic", "first.cause"),
+        )
+    )
+
+
+def deletions(lived: DataFrame, now: Column) -> DataFrame:
+    """One row per life that was marked for deletion.
+
+    `state` is done, running or stuck. `waits_for` are the brokers whose replicas are not gone yet, `waited_for` those
+    that were away when they were to delete theirs.
+    """
+    marked = lived.where(
+        "(what = 'topic' and after = 'marked for deletion')"
+        " or (what = 'partition' and after = 'NonExistentPartition' and result = 'done')"
+    )
+    began = marked.groupBy(*LIFE).agg(
+        f.min(f.coalesce("asked_at", "at")).alias("requested_at"),
+        f.min(f.when(f.col("what") == "partition", f.col("at"))).alias("started_at"),
+        *(
+            f.max(f.when(f.col("what") == "topic", f.col(name))).alias(name)
+            for name in ("by", "host")
+        ),
+    )
+    replicas = (
+        lived.where("what = 'replica' and result = 'done'")
+        .groupBy(*PARTITION, "replica")
+        .agg(
+            f.max_by("after", f.struct("epoch", "sequence")).alias("state"),
+            f.max(f.col("after") == "ReplicaDeletionIneligible").alias("was_away"),
+            f.max(f.when(f.col("after") == "NonExistentReplica", f.col("at"))).alias("gone_at"),
+        )
+    )
+    left = ~f.col("state").isin("ReplicaDeletionSuccessful", "NonExistentReplica")
+    ended = replicas.groupBy(*LIFE).agg(
+        f.max("gone_at").alias("finished_at"),
+        brokers(left).alias("waits_for"),
+        brokers(f.col("was_away")).alias("waited_for"),
+    )
+    took = millis(f.col("requested_at"), f.coalesce("finished_at", now))
+    state = (
+        f.when(f.col("finished_at").isNotNull(), "done")
+        .when((f.size("waited_for") > 0) | (f.col("ms") > STUCK_MS), "stuck")
+        .otherwise("running")
+    )
+    return (
+        began.join(ended, list(LIFE), "left")
+        .withColumn("ms", took)
+        .withColumn("state", state)
+        .select(
+            *LIFE,
+            *("state", "requested_at", "started_at", "finished_at", "ms"),
+            *("waits_for", "waited_for", "by", "host"),
+        )
+    )
+
+
+def brokers(where: Column) -> Column:
+    return f.array_sort(f.collect_set(f.when(where, f.col("replica"))))
+
+
+def steps(lived: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column) -> DataFrame:
+    """One row per thing that was waited for. `ended_at` is null for what has not come yet.
+
+    the controller          from the wish until the controller took it up
+    an election             from the assignment until the last partition had its leader
+    LeaderAndIsr …          from the request until the broker's answer
+    the return of a broker  from the moment it could not delete its replica until that was gone
+    """
+    taken_up = creations.select(
+        *LIFE,
+        f.lit("the controller").alias("step"),
+        f.lit(None).cast("int").alias("broker"),
+        f.col("requested_at").alias("began_at"),
+        f.col("assigned_at").alias("ended_at"),
+        "cause",
+    )
+    elected = creations.select(
+        *LIFE,
+        f.lit("an election").alias("step"),
+        f.lit(None).cast("int").alias("broker"),
+        f.col("assigned_at").alias("began_at"),
+        f.col("online_at").alias("ended_at"),
+        "cause",
+    )
+    marked = deletions.where("started_at is not null").select(
+        *LIFE,
+        f.lit("the controller").alias("step"),
+        f.lit(None).cast("int").alias("broker"),
+        f.col("requested_at").alias("began_at"),
+        f.col("started_at").alias("ended_at"),
+        f.lit("DeleteTopics").alias("cause"),
+    )
+    asked = lived.where("what = 'request'").select(
+        *LIFE,
+        f.substring_index("id", " ", 1).alias("step"),
+        f.col("to").alias("broker"),
+        f.col("at").alias("began_at"),
+        f.col("answered_at").alias("ended_at"),
+        "cause",
+    )
+    away = (
+        lived.where("what = 'replica' and result = 'done'")
+        .groupBy(*LIFE, "replica")
+        .agg(
+            f.min(f.when(f.col("after") == "ReplicaDeletionIneligible", f.col("at"))).alias(
+                "began_at"
+            ),
+            f.max(f.when(f.col("after") == "ReplicaDeletionSuccessful", f.col("at"))).alias(
+                "ended_at"
+            ),
+            f.min(f.when(f.col("after") == "ReplicaDeletionIneligible", f.col("cause"))).alias(
+                "cause"
+            ),
+        )
+    )
+    returned = away.where("began_at is not null").select(
+        *LIFE,
+        f.lit("the return of a broker").alias("step"),
+        f.col("replica").alias("broker"),
+        *("began_at", "ended_at", "cause"),
+    )
+    waited = (
+        taken_up.unionByName(elected).unionByName(marked).unionByName(asked).unionByName(returned)
+    )
+    return waited.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
+
+
+# ---- all in one -----------------------------------------------------------------------------------------------
+
+
+def topics(
+    lived: DataFrame,
+    creations: DataFrame,
+    deletions: DataFrame,
+    outages: DataFrame,
+    leader_moves: DataFrame,
+    steps: DataFrame,
+) -> DataFrame:
+    """One row per life of a topic."""
+    life = list(LIFE)
+    known = lived.groupBy(*LIFE).agg(
+        f.countDistinct("partition").alias("partitions"),
+        f.max(f.size("replicas")).alias("replication_factor"),
+        f.min("at").alias("first_at"),
+        f.max("at").alias("last_at"),
+    )
+    down = outages.groupBy(*LIFE).agg(
+        f.sum("ms").alias("unavailable_ms"),
+        f.max("ms").alias("longest_outage_ms"),
+        f.countDistinct("partition").alias("partitions_affected"),
+        f.sum(f.col("until").isNull().cast("int")).alias("offline_now"),
+    )
+    moves = leader_moves.groupBy(*LIFE).agg(f.count("*").alias("leader_moves"))
+    slowest = steps.groupBy(*LIFE).agg(
+        f.max("ms").alias("slowest_ms"),
+        f.max_by("step", "ms").alias("slowest_step"),
+        f.max_by("broker", "ms").alias("slowest_broker"),
+    )
+    born = creations.select(
+        *LIFE, "requested_at", "online_at", f.col("ms").alias("online_after_ms")
+    )
+    gone = deletions.select(
+        *LIFE, f.col("state").alias("deletion"), f.col("finished_at").alias("deleted_at")
+    )
+    zeros = [
+        "unavailable_ms",
+        "longest_outage_ms",
+        "partitions_affected",
+        "offline_now",
+        "leader_moves",
+    ]
+    return (
+        known.join(born, life, "left")
+        .join(gone, life, "left")
+        .join(down, life, "left")
+        .join(moves, life, "left")
+        .join(slowest, life, "left")
+        .fillna(0, zeros)
+        .withColumn(
+            "offline_now", f.when(f.col("deleted_at").isNull(), f.col("offline_now")).otherwise(0)
+        )
+    )

@@ -1,0 +1,123 @@
+"""The history as DataFrames: every event once, what is about one topic, and which life of that topic it belongs to.
+
+    records of __state_changes ─► events ─► about topics ─► with lives
+
+Events come at least once, and those of a broker that was away come late: they are told apart by (epoch, sequence), and
+that is their order too. Anybody may write to the topic, so what is not an event is passed over.
+
+A name may be used again after its topic was deleted. Each topic that bore it is a life, counted from 1. A life begins
+when a partition comes into being after the last one was gone; the client's wish may be told just before that, since who
+does not wait for leaders is answered sooner than the controller acts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, WindowSpec
+
+HISTORY = "__state_changes"
+
+SCHEMA = """
+    at timestamp, broker int, epoch int, sequence long, cause string, what string, id string, result string, why string,
+    topic string, partition int, replica int, before string, after string,
+    by string, host string, asked_at timestamp, automatic boolean,
+    leader int, leader_epoch int, isr array<int>, replicas array<int>,
+    to int, topics map<string, string>, part int, answers long
+"""
+"""What the report needs of an event. The controller's `before` and `after` are broker ids, here as text."""
+
+ORDER = ("epoch", "sequence")
+
+
+def events_of(records: DataFrame) -> DataFrame:
+    """Records with a `value`, as any source has them → one row per event."""
+    told = records.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("event"))
+    return (
+        told.select("event.*")
+        .where("epoch is not null and sequence is not null and at is not null and what is not null")
+        .dropDuplicates(["epoch", "sequence"])
+    )
+
+
+def about_topics(events: DataFrame) -> DataFrame:
+    """One row per event and topic. A request is about several; its row has the time of its answer in `answered_at`.
+
+    epoch 7, sequence 19: LeaderAndIsr to 2, topics orders and clicks, answered by sequence 31
+    → orders, request LeaderAndIsr, to 2, answered_at = the time of 31; and the same for clicks
+    """
+    named = events.where("topic is not null and what in ('partition', 'replica', 'topic')")
+    answers = events.where("answers is not null").select(
+        "epoch",
+        f.col("answers").alias("first_sequence"),
+        f.col("at").alias("answered_at"),
+        f.col("result").alias("answer"),
+        f.col("why").alias("answer_why"),
+    )
+    # A request about very many topics goes on in several events, and its answer names the first.
+    first = f.col("sequence") - f.coalesce(f.col("part"), f.lit(1)) + 1
+    requests = (
+        events.where("what = 'request' and answers is null and topics is not null")
+        .withColumn("first_sequence", first)
+        .join(
+            answers.dropDuplicates(["epoch", "first_sequence"]), ["epoch", "first_sequence"], "left"
+        )
+        .withColumn("topic", f.explode(f.map_keys("topics")))
+    )
+    rows = named.unionByName(requests, allowMissingColumns=True).drop("topics", "first_sequence")
+    return rows.where(f.col("topic") != HISTORY)
+
+
+def with_lives(told: DataFrame) -> DataFrame:
+    """Rows about topics, with `life`.
+
+    created New Online NonExistent │ created New Online     (what happened to the name, in order)
+       1     1    1        1       │    2     2    2
+
+    What the history has of a topic may begin in the middle of a life: that is number 1, too.
+    """
+    marked = told.withColumn("mark", birth_or_death())
+    marks = (
+        marked.where("mark is not null")
+        .withColumn("mark_before", f.lag("mark").over(in_order("topic")))
+        .withColumn("mark_after", f.lead("mark").over(in_order("topic")))
+        .withColumn("begins", begins_another_life().cast("int"))
+        .select("topic", *ORDER, "begins")
+    )
+    begun_so_far = f.sum("begins").over(
+        in_order("topic").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    return (
+        marked.join(marks, ["topic", *ORDER], "left")
+        .withColumn("life", (f.coalesce(begun_so_far, f.lit(0)) + 1).cast("int"))
+        .drop("mark", "begins")
+    )
+
+
+def birth_or_death() -> Column:
+    return f.expr("""
+        case when what = 'partition' and after = 'NewPartition' and result = 'done' then 'born'
+             when what = 'topic' and after = 'created' then 'wished'
+             when what = 'partition' and after = 'NonExistentPartition' and result = 'done' then 'gone'
+             when what = 'replica' and after = 'NonExistentReplica' and result = 'done' then 'gone'
+        end
+    """)
+
+
+def begins_another_life() -> Column:
+    """The first that is born, or wished for and born next, after the last one was gone. Most wishes are told when all
+    is done, and begin nothing: not even where the topic was deleted meanwhile."""
+    is_told_before = (f.col("mark") == "wished") & f.col("mark_after").eqNullSafe("born")
+    return f.col("mark_before").eqNullSafe("gone") & ((f.col("mark") == "born") | is_told_before)
+
+
+def in_order(*columns: str) -> WindowSpec:
+    return Window.partitionBy(*columns).orderBy(*ORDER)
+
+
+def millis(start: Column, end: Column) -> Column:
+    return f.unix_millis(end) - f.unix_millis(start)

@@ -1,0 +1,114 @@
+"""The report as one plain document: what is printed as JSON, told in the terminal and drawn on the page.
+
+Rows stand with the worst first. Times are UTC, durations milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.lifecycle.analysis import Analysis
+
+SLOWEST_STEPS = 50
+
+Row = dict[str, Any]
+Tables = Mapping[str, list[Row]]
+Document = dict[str, Any]
+
+
+def collect(analysis: Analysis) -> dict[str, list[Row]]:
+    """All rows, here; of the steps, of which there are many, the slowest."""
+    steps = analysis.steps.orderBy("ms", ascending=False).limit(SLOWEST_STEPS)
+    frames = {each.name: getattr(analysis, each.name) for each in fields(analysis)}
+    return {name: frame.toArrow().to_pylist() for name, frame in {**frames, "steps": steps}.items()}
+
+
+def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
+    """What `barnabas lifecycle report` knows."""
+    ordered = {name: sorted(rows, key=ORDERS[name]) for name, rows in tables.items()}
+    epochs = ordered["elections"]
+    return {
+        "bootstrap_servers": servers,
+        "made_at": now,
+        "history": {
+            "from": min((row["first_at"] for row in epochs), default=None),
+            "until": max((row["last_at"] for row in epochs), default=None),
+            "events": sum(row["events"] for row in epochs),
+        },
+        "summary": summary(ordered),
+        "elections": epochs,
+        "topics": ordered["topics"],
+        "creations": ordered["creations"],
+        "deletions": ordered["deletions"],
+        "outages": ordered["outages"],
+        "leader_moves": ordered["leader_moves"],
+        "slowest_steps": ordered["steps"],
+    }
+
+
+def summary(tables: Tables) -> Row:
+    elections = tables["elections"]
+    topics, outages = tables["topics"], tables["outages"]
+    waits = [row["ms"] for row in tables["creations"] if row["ms"] is not None]
+    return {
+        "topics": sum(row["deleted_at"] is None for row in topics),
+        "created": len(tables["creations"]),
+        "deleted": sum(row["state"] == "done" for row in tables["deletions"]),
+        "elections": sum(row["elected_at"] is not None for row in elections),
+        "failovers": sum(is_failover(row) for row in elections),
+        "longest_takeover_ms": longest(row["takeover_ms"] for row in elections if is_failover(row)),
+        "partitions_offline": sum(row["offline_now"] for row in topics),
+        "outages": len(outages),
+        "unavailable_ms": sum(row["ms"] for row in outages),
+        "longest_outage_ms": longest(row["ms"] for row in outages),
+        "leader_moves": len(tables["leader_moves"]),
+        "stuck_deletions": sum(row["state"] == "stuck" for row in tables["deletions"]),
+        "median_creation_ms": round(median(waits)) if waits else None,
+        "slowest_creation_ms": longest(waits),
+    }
+
+
+def is_failover(election: Row) -> bool:
+    """The first controller that the history knows of took nothing over, as far as it can tell."""
+    return election["previous"] is not None and election["elected_at"] is not None
+
+
+def longest(durations: Any) -> int | None:
+    return max((ms for ms in durations if ms is not None), default=None)
+
+
+def named(row: Row) -> tuple[Any, ...]:
+    return row["topic"], row["life"], row.get("partition", 0)
+
+
+TROUBLE = ("offline_now", "unavailable_ms", "leader_moves")
+STATES = ("stuck", "running", "done")
+ORDERS: dict[str, Callable[[Row], Any]] = {
+    "elections": lambda row: row["epoch"],
+    "topics": lambda row: (
+        row["deletion"] != "stuck",
+        *(-row[key] for key in TROUBLE),
+        *named(row),
+    ),
+    "creations": lambda row: (row["ms"] is not None, -(row["ms"] or 0), *named(row)),
+    "deletions": lambda row: (STATES.index(row["state"]), -row["ms"], *named(row)),
+    "outages": lambda row: (row["until"] is not None, -row["ms"], *named(row)),
+    "leader_moves": lambda row: (row["at"], *named(row)),
+    "steps": lambda row: (-row["ms"], *named(row), row["step"], row["broker"] or 0),
+}
+
+
+def plain(value: Any) -> Any:
+    """For JSON and YAML: times as the history writes them."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    return value
