@@ -143,6 +143,8 @@ def test_a_created_topic_is_told_from_its_assignment_to_the_last_answer(
     assert sorted(online["isr"]) == sorted(online["replicas"]) == [1, 2, 3]
     assert online["leader"] == online["replicas"][0]
     assert online["cause"].startswith("TopicsChanged")
+    (wish,) = [event for event in mine if event["what"] == "topic"]
+    assert wish["asked_at"] <= min(event["at"] for event in mine) <= online["at"] <= wish["at"]
     replicas = [event for event in mine if event["what"] == "replica"]
     assert {(event["partition"], event["replica"]) for event in replicas} == {
         (partition, broker) for partition in (0, 1) for broker in (1, 2, 3)

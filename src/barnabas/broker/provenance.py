@@ -37,11 +37,13 @@ COUNTS_OF = {
 
 
 class Asker(NamedTuple):
-    """`via` is the broker that a client asked for a topic without telling it to create any."""
+    """`via` is the broker that a client asked for a topic without telling it to create any; `at_ms` is when the request
+    came, since by the time a note is taken it has been waited for."""
 
     client: str | None
     host: str
     via: int | None = None
+    at_ms: int | None = None
 
 
 def asker_of(header: RequestHeader, connection: Connection) -> Asker:
@@ -96,6 +98,7 @@ def take_note(
                 after=after,
                 client=asker.client,
                 host=asker.host,
+                asked_at_ms=asker.at_ms,
                 facts=facts,
             )
         )

@@ -172,11 +172,14 @@ class History:
         after: str,
         client: str | None,
         host: str,
+        asked_at_ms: int | None = None,
         facts: Mapping[str, Facts] | None = None,
     ) -> list[StateChange]:
         """Somebody had these topics created, enlarged or marked for deletion, and it was done; `facts` say of each what
         came of it. The rest is the controller's."""
         by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
+        if asked_at_ms is not None:
+            by += f',"asked_at":"{instant(asked_at_ms)}"'
         more = {
             topic: f"{json.dumps(told, separators=(',', ':'))[1:-1]},"
             for topic, told in (facts or {}).items()

@@ -180,6 +180,20 @@ def test_who_asked_for_a_topic_is_told_whatever_their_name() -> None:
     assert (own["by"], own["own"]) == (None, True)
 
 
+def test_when_a_topic_was_asked_for_is_told_beside_when_it_was_there() -> None:
+    (event,) = read(
+        history().asked(
+            ["orders"],
+            request="CreateTopics",
+            after="created",
+            client="app",
+            host="::1",
+            asked_at_ms=1_777_622_400_120,
+        )
+    )
+    assert event["asked_at"] == "2026-05-01T08:00:00.120Z"
+
+
 def test_a_request_names_its_partitions_as_ranges_and_its_answer_names_the_request() -> None:
     told = history()
     request = leader_and_isr(("orders", [0, 1, 2, 9]), ("clicks", [4]))

@@ -24,6 +24,7 @@ async def create(
     header: RequestHeader,
     connection: Connection,
 ) -> CreatePartitionsResponse:
+    asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
     asked = Counter(topic.name for topic in request.topics)
     outcomes: dict[str, ApiError | None] = {}
     if parts.controller.is_active:
@@ -33,7 +34,7 @@ async def create(
             outcomes |= await expanded(parts, request, wishes)
         if not request.validate_only:
             done = [wish for wish in wishes if is_done(outcomes[wish.name])]
-            take_notes(parts, done, asker_of(header, connection))
+            take_notes(parts, done, asker)
     else:
         outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
     return CreatePartitionsResponse(

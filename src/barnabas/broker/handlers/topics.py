@@ -40,6 +40,7 @@ DISABLED_SINCE = 3  # before, there was no code of its own for it
 async def create(
     parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, connection: Connection
 ) -> CreateTopicsResponse:
+    asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
     refused = refuse_before_checking(parts, request)
     wishes = [wish_of(topic) for topic in request.topics if topic.name not in refused]
     outcomes: list[TopicOutcome] = []
@@ -54,7 +55,7 @@ async def create(
             why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
             refused |= {wish.name: why for wish in wishes}
     if outcomes and not request.validate_only:
-        take_note_of_new(parts, wishes, outcomes, asker_of(header, connection))
+        take_note_of_new(parts, wishes, outcomes, asker)
     by_name = {outcome.name: outcome for outcome in outcomes}
     descriptions = Descriptions(parts.config)
     results = []
@@ -149,6 +150,7 @@ class Descriptions:
 async def delete(
     parts: BrokerParts, request: DeleteTopicsRequest, header: RequestHeader, connection: Connection
 ) -> DeleteTopicsResponse:
+    asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
     version = header.api_version
     wanted = (
         request.topics
@@ -163,7 +165,6 @@ async def delete(
         [name for name in named if isinstance(name, str)], timeout_ms=request.timeout_ms
     )
     done = [name for name, failed in outcomes.items() if is_done(failed)]
-    asker = asker_of(header, connection)
     take_note(parts, done, asker, request="DeleteTopics", after="marked for deletion")
     results = []
     for topic, name in zip(wanted, named, strict=True):
