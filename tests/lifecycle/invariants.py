@@ -73,6 +73,7 @@ class Invariants:
         self.registrations: dict[BrokerId, list[Registered]] = {}
         self.marked: dict[str, int] = {}
         """Topics that are to be deleted, and the czxid of their marker."""
+        self.edited: set[str] = set()
         self.told_to_go: dict[tuple[int, UUID], int] = {}
         """By port and topic id: the epoch of the controller that told a broker of a deletion."""
 
@@ -131,11 +132,12 @@ class Invariants:
         if before is None or before.czxid != stat.czxid:
             self.topics[name] = Topic(seen.topic_id, stat.czxid, replicas)
             return
-        if before.topic_id is not None and before.topic_id != seen.topic_id:
+        lost = seen.topic_id is None and name in self.edited
+        if before.topic_id not in (None, seen.topic_id) and not lost:
             self.fail(2, f"the id of {name} changed from {before.topic_id} to {seen.topic_id}")
-        if len(replicas) < len(before.replicas):
+        if len(replicas) < len(before.replicas) and name not in self.edited:
             self.fail(10, f"{name} had {len(before.replicas)} partitions, now {len(replicas)}")
-        before.topic_id, before.replicas = seen.topic_id, replicas
+        before.topic_id, before.replicas = seen.topic_id or before.topic_id, replicas
 
     def see_state(self, partition: TopicPartition, state: LeaderAndIsr, stat: ZnodeStat) -> None:
         if state.leader != NO_LEADER and state.leader not in state.isr:
@@ -193,6 +195,10 @@ class Invariants:
             self.states_seen += 1
             self.states_missed += stat.version - version - 1
             self.versions[partition] = czxid, stat.version
+
+    def is_edited(self, topic: str) -> None:
+        """Somebody is about to write it by hand. It may lose its id, and shrink back to what it was if it is marked."""
+        self.edited.add(topic)
 
     # ---- the wire
 
