@@ -1,0 +1,313 @@
+"""kafka-topics and kafka-configs with --zookeeper, and znodes written by hand: the controller acts on what it sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import click.testing
+import pytest
+from kazoo.client import KazooClient
+
+from barnabas.cli.main import cli
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import Cluster
+from barnabas.client.view import TopicView
+from barnabas.zookeeper_server import ZooKeeperServers
+from tests.broker_process import QUIET, eventually
+from tests.cluster_process import ClusterProcesses
+
+NUMBERS = count()
+DEADLINE_S = 30.0
+KEYS_WARNING = (
+    "WARNING: If partitions are increased for a topic that has a key, the partition logic or"
+    " ordering of the messages will be affected"
+)
+
+
+@pytest.fixture(scope="module")
+def connect(shared_zookeeper: ZooKeeperServers) -> str:
+    return f"{shared_zookeeper.connect_string}/commands-{uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def cluster(connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    data = tmp_path_factory.mktemp("commands")
+    with ClusterProcesses(data, connect, brokers=3, settings=QUIET) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kazoo(connect: str, cluster: ClusterProcesses) -> Iterator[KazooClient]:
+    client = KazooClient(hosts=connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"topic-{next(NUMBERS)}"
+
+
+@pytest.fixture
+def run(connect: str, cluster: ClusterProcesses) -> Callable[..., click.testing.Result]:
+    def run(line: str, *, name: str = "kafka-topics") -> click.testing.Result:
+        arguments = [name, "--zookeeper", connect, *line.split()]
+        return click.testing.CliRunner().invoke(cli, arguments)
+
+    return run
+
+
+Run = Callable[..., click.testing.Result]
+
+
+def done(result: click.testing.Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    return result.stdout.splitlines()
+
+
+def view(cluster: ClusterProcesses, name: str) -> TopicView | None:
+    with Cluster(cluster.bootstrap_servers) as client:
+        return client.refresh(None).topics.get(name)
+
+
+def has_leaders(cluster: ClusterProcesses, name: str, partitions: int) -> bool:
+    found = view(cluster, name)
+    return (
+        found is not None
+        and len(found.partitions) == partitions
+        and not any(each.is_offline for each in found.partitions)
+    )
+
+
+def wait_for_leaders(cluster: ClusterProcesses, name: str, partitions: int) -> TopicView:
+    eventually(lambda: has_leaders(cluster, name, partitions), f"leaders of {name}", DEADLINE_S)
+    found = view(cluster, name)
+    assert found is not None
+    return found
+
+
+def content(kazoo: KazooClient, path: str) -> Any:
+    return json.loads(kazoo.get(path)[0])
+
+
+# ---- the commands
+
+
+def test_a_topic_written_by_the_command_gets_leaders_and_is_described_from_the_znodes(
+    run: Run, cluster: ClusterProcesses, kazoo: KazooClient, topic: str
+) -> None:
+    line = f"--create --topic {topic} --partitions 3 --replication-factor 2 --config flush.ms=5"
+    assert done(run(line)) == [f"Created topic {topic}."]
+    found = wait_for_leaders(cluster, topic, 3)
+    assert content(kazoo, f"/config/topics/{topic}") == {"version": 1, "config": {"flush.ms": "5"}}
+    written = content(kazoo, f"/brokers/topics/{topic}")
+    assert [tuple(each) for each in written["partitions"].values()] == [
+        each.replicas for each in found.partitions
+    ]
+    head, first, *_ = done(run(f"--describe --topic {topic}"))
+    assert head == (
+        f"Topic: {topic}\tTopicId: {written['topic_id']}\tPartitionCount: 3\tReplicationFactor: 2"
+        "\tConfigs: flush.ms=5"
+    )
+    replicas = ",".join(map(str, found.partitions[0].replicas))
+    leader = found.partitions[0].leader
+    assert first == (
+        f"\tTopic: {topic}\tPartition: 0\tLeader: {leader}\tReplicas: {replicas}\tIsr: {replicas}"
+    )
+    assert topic in done(run("--list"))
+
+
+def test_an_expansion_written_by_the_command_gets_leaders_and_drops_what_is_there_from_the_list(
+    run: Run, cluster: ClusterProcesses, topic: str
+) -> None:
+    done(run(f"--create --topic {topic} --replica-assignment 3:1,1:2"))
+    before = wait_for_leaders(cluster, topic, 2)
+    told = run(f"--alter --topic {topic} --replica-assignment 9:9,9:8,2:3 --partitions 3")
+    assert told.exit_code == 1  # two of one broker are refused even where they are dropped
+    line = f"--alter --topic {topic} --replica-assignment 9:8,9:8,2:3 --partitions 3"
+    assert done(run(line)) == [KEYS_WARNING, "Adding partitions succeeded!"]
+    grown = wait_for_leaders(cluster, topic, 3)
+    assert grown.id == before.id
+    assert [each.replicas for each in grown.partitions] == [(3, 1), (1, 2), (2, 3)]
+    assert done(run(f"--alter --topic {topic} --partitions 5")) == [
+        KEYS_WARNING,
+        "Adding partitions succeeded!",
+    ]
+    placed = [each.replicas for each in wait_for_leaders(cluster, topic, 5).partitions]
+    assert all(len(set(each)) == 2 for each in placed)
+
+
+def test_a_deletion_is_a_mark_that_the_controller_acts_on(
+    run: Run, cluster: ClusterProcesses, kazoo: KazooClient, topic: str
+) -> None:
+    done(run(f"--create --topic {topic} --replica-assignment 1:2"))
+    wait_for_leaders(cluster, topic, 1)
+    assert done(run(f"--delete --topic {topic}")) == [
+        f"Topic {topic} is marked for deletion.",
+        "Note: This will have no impact if delete.topic.enable is not set to true.",
+    ]
+    eventually(lambda: not kazoo.exists(f"/brokers/topics/{topic}"), "gone", DEADLINE_S)
+    eventually(lambda: view(cluster, topic) is None, "nobody knows it", DEADLINE_S)
+    gone = run(f"--delete --topic {topic}")
+    assert gone.exit_code == 1
+    words = f"Topic '{topic}' does not exist as expected"
+    assert gone.stdout == f"Error while executing topic command : {words}\n"
+    assert done(run(f"--delete --topic {topic} --if-exists")) == []
+
+
+def test_settings_are_changed_with_a_note_for_the_brokers(
+    run: Run, cluster: ClusterProcesses, kazoo: KazooClient, topic: str
+) -> None:
+    done(run(f"--create --topic {topic} --replica-assignment 1 --config flush.ms=5"))
+    wait_for_leaders(cluster, topic, 1)
+    before = set(kazoo.get_children("/config/changes"))
+    warning, line, updated = done(
+        run(f"--alter --topic {topic} --config retention.ms=7 --delete-config flush.ms")
+    )
+    assert warning.startswith("WARNING: Altering topic configuration from this script has been")
+    assert line.strip().startswith("Going forward, please use kafka-configs.sh")
+    assert updated == f"Updated config for topic {topic}."
+    assert content(kazoo, f"/config/topics/{topic}")["config"] == {"retention.ms": "7"}
+    (note,) = set(kazoo.get_children("/config/changes")) - before
+    assert content(kazoo, f"/config/changes/{note}") == {
+        "version": 2,
+        "entity_path": f"topics/{topic}",
+    }
+    entity = f"--entity-type topics --entity-name {topic}"
+    *_, completed = done(
+        run(f"--alter {entity} --add-config cleanup.policy=[compact,delete]", name="kafka-configs")
+    )
+    assert completed == f"Completed updating config for entity: topic '{topic}'."
+    *_, described = done(run(f"--describe {entity}", name="kafka-configs"))
+    assert (
+        described == f"Configs for topic '{topic}' are cleanup.policy=compact,delete,retention.ms=7"
+    )
+    with Cluster(cluster.bootstrap_servers) as client:
+        entries = Admin(client).describe_topic_configs([topic])[topic]
+    assert {entry.name: entry.value for entry in entries}["retention.ms"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("--create --topic {taken} --replica-assignment 1", "Topic '{taken}' already exists."),
+        (
+            "--create --topic wide --partitions 1 --replication-factor 4",
+            "Replication factor: 4 larger than available brokers: 3.",
+        ),
+        ("--create --topic a/b --replica-assignment 1", "'a/b' may contain only letters, digits"),
+        ("--create --topic new --replica-assignment 1:9", "there is no broker 9"),
+        ("--create --topic new --partitions 0 --replication-factor 1", "The partitions must be gr"),
+        (
+            "--alter --topic {taken} --partitions 1",
+            "The number of partitions for a topic can only be increased. Topic {taken} currently"
+            " has 1 partitions, 1 would not be an increase.",
+        ),
+        ("--alter --topic {taken} --partitions 2 --replica-assignment 1,9", "there is no broker 9"),
+        (
+            "--alter --topic {taken} --config retention.ms=-7",
+            "Invalid value -7 for configuration retention.ms: Value must be at least -1",
+        ),
+        ("--describe --topic nowhere", "Topic 'nowhere' does not exist as expected"),
+    ],
+)
+def test_what_the_command_refuses_is_not_written(
+    run: Run, kazoo: KazooClient, line: str, why: str
+) -> None:
+    taken = "taken"
+    run(f"--create --topic {taken} --replica-assignment 1 --if-not-exists")
+    before = kazoo.get_children("/brokers/topics"), kazoo.get(f"/brokers/topics/{taken}")[0]
+    told = run(line.format(taken=taken))
+    assert told.exit_code == 1
+    last = told.stdout.splitlines()[-1]
+    assert last.startswith(f"Error while executing topic command : {why.format(taken=taken)}")
+    assert before == (
+        kazoo.get_children("/brokers/topics"),
+        kazoo.get(f"/brokers/topics/{taken}")[0],
+    )
+
+
+def test_settings_of_a_topic_that_is_missing_are_not_written(run: Run, kazoo: KazooClient) -> None:
+    told = run("--alter --topic nowhere --add-config flush.ms=1", name="kafka-configs")
+    assert told.exit_code == 1
+    assert "kafka.admin.AdminOperationException: Topic 'nowhere' does not exist." in told.stderr
+    assert not kazoo.exists("/config/topics/nowhere")
+
+
+def test_a_place_without_a_cluster_is_named(connect: str) -> None:
+    arguments = ["kafka-topics", "--zookeeper", f"{connect}/elsewhere", "--list"]
+    told = click.testing.CliRunner().invoke(cli, arguments)
+    assert told.exit_code == 1
+    assert f"no cluster has its state at {connect}/elsewhere" in told.stdout
+
+
+# ---- by hand
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"version": 1, "partitions": {"0": [1, 2], "1": [2, 3]}},
+        {
+            "version": 3,
+            "topic_id": "v7CDn_RiRbmrvGPXyO6kdQ",
+            "partitions": {"0": [1, 2], "1": [2, 3]},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        },
+    ],
+    ids=["of-version-1", "of-version-3"],
+)
+def test_a_topic_written_by_hand_lives_grows_and_dies(
+    cluster: ClusterProcesses, kazoo: KazooClient, topic: str, written: dict[str, Any]
+) -> None:
+    path = f"/brokers/topics/{topic}"
+    kazoo.create(path, json.dumps(written).encode())
+    found = wait_for_leaders(cluster, topic, 2)
+    assert [each.replicas for each in found.partitions] == [(1, 2), (2, 3)]
+    stored = content(kazoo, path)
+    assert stored["topic_id"] == written.get("topic_id", stored["topic_id"])
+
+    stored["partitions"]["2"] = [3, 1]
+    kazoo.set(path, json.dumps(stored).encode())
+    grown = wait_for_leaders(cluster, topic, 3)
+    assert grown.id == found.id
+    assert grown.partitions[2].replicas == (3, 1)
+
+    kazoo.create(f"/admin/delete_topics/{topic}")
+    eventually(lambda: not kazoo.exists(path), "its znodes are gone", DEADLINE_S)
+    eventually(lambda: not kazoo.exists(f"/admin/delete_topics/{topic}"), "done", DEADLINE_S)
+    eventually(lambda: view(cluster, topic) is None, "nobody knows it", DEADLINE_S)
+
+
+def test_a_topic_that_waits_for_its_deletion_is_listed_as_such(
+    run: Run, kazoo: KazooClient, topic: str, cluster: ClusterProcesses
+) -> None:
+    done(run(f"--create --topic {topic} --replica-assignment 3:1"))
+    wait_for_leaders(cluster, topic, 1)
+    stopped = cluster.brokers[3] if cluster.controller_id != 3 else cluster.brokers[1]
+    stopped.stop()
+    try:
+        done(run(f"--delete --topic {topic}"))
+        assert f"{topic} - marked for deletion" in done(run("--list"))
+        head, partition = done(run(f"--describe --topic {topic}"))
+        assert head.endswith("\tMarkedForDeletion: true")
+        assert partition.endswith("\tMarkedForDeletion: true")
+        assert done(run(f"--delete --topic {topic}")) == [
+            f"Topic {topic} is already marked for deletion."
+        ]
+        grown = run(f"--alter --topic {topic} --partitions 2")
+        assert grown.exit_code == 1
+        assert f"The topic {topic} is queued for deletion." in grown.stdout
+        again = run(f"--create --topic {topic} --replica-assignment 1")
+        assert again.exit_code == 1
+    finally:
+        stopped.start()
+    eventually(lambda: not kazoo.exists(f"/brokers/topics/{topic}"), "gone", DEADLINE_S)
