@@ -338,13 +338,12 @@ def test_with_fewer_brokers_than_replicas_partitions_go_nowhere_by_themselves() 
         assert grow(raw, topic, 2, [[1, 2]]).error_code == REFUSED
 
 
-def test_brokers_of_which_some_have_a_rack_are_given_partitions_by_hand_only() -> None:
+def test_brokers_of_which_some_have_a_rack_are_given_no_partitions_not_even_by_hand() -> None:
     cluster = LocalCluster(brokers=2, settings=QUICK_END)
     racked = cluster.brokers[1]
     racked.config = replace(racked.config, broker_rack="a")
     with cluster, at_controller(cluster) as raw:
         topic = create(raw, [1, 2])
-        refused = grow(raw, topic, 2)
-        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert "rack" in (refused.error_message or "")
-        assert grow(raw, topic, 2, [[2, 1]]).error_code == ErrorCode.NONE
+        for refused in (grow(raw, topic, 2), grow(raw, topic, 2, [[2, 1]]), grow(raw, "nobody", 2)):
+            assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert "rack" in (refused.error_message or "")

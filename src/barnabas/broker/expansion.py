@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from barnabas.broker.topics import IN_FLIGHT_MAX, Topics, another_is_in_charge, at_most
+from barnabas.controller.assignment import check_racks
 from barnabas.controller.topic_checks import check_added_partitions
 from barnabas.errors import (
     ApiError,
@@ -56,6 +57,9 @@ async def expand(
     validate_only: bool = False,
 ) -> dict[str, ApiError | None]:
     """What became of each; no two wishes are for the same topic. RegistryError if the registry cannot be asked."""
+    check_racks(
+        tuple(topics.metadata.brokers.values())
+    )  # in Kafka before all else, also where the brokers are named
     marked, controller_version = await asyncio.gather(
         topics.registry.children(znodes.DELETE_TOPICS), topics.controller_version()
     )

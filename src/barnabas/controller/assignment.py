@@ -39,24 +39,28 @@ def assign_replicas(
     first_partition: int = 0,
 ) -> tuple[Replicas, ...]:
     """The replicas of `partitions` partitions numbered from `first_partition`. Counts must have been checked."""
-    racks = {broker.id: broker.rack for broker in brokers}
-    ids = sorted(racks)
-    known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    if not known:
+    check_racks(brokers)
+    racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
+    if racks:
+        placed = assign_with_racks(
+            racks, partitions, replication_factor, start, shift, first_partition
+        )
+    else:
+        ids = sorted(broker.id for broker in brokers)
         placed = assign_without_racks(
             ids, partitions, replication_factor, start, shift, first_partition
         )
-    elif len(known) == len(racks):
-        placed = assign_with_racks(
-            known, partitions, replication_factor, start, shift, first_partition
-        )
-    else:
-        without = [broker for broker in ids if broker not in known]
+    return tuple(placed)
+
+
+def check_racks(brokers: Sequence[Broker]) -> None:
+    """Nothing can be placed where only some brokers tell their rack."""
+    without = sorted(broker.id for broker in brokers if broker.rack is None)
+    if without and len(without) < len(brokers):
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"not all brokers have a rack: {', '.join(map(str, without))} have none",
         )
-    return tuple(placed)
 
 
 def assign_at_random(
