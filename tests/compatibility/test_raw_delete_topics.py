@@ -1,0 +1,109 @@
+"""DeleteTopics where it is not a plain success: marked already, asked for twice, internal, by hand and forbidden.
+
+The other rows of what may be refused are in test_raw_topics.py and test_raw_topics_of_three_brokers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.errors import ErrorCode
+from barnabas.metadata import znodes
+from barnabas.wire.messages.topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as running:
+        yield running
+
+
+def delete(raw: Raw, *names: str, timeout_ms: int = 10_000) -> tuple[DeletableTopicResult, ...]:
+    return raw.ask(wish(*names, timeout_ms=timeout_ms), DeleteTopicsResponse).responses
+
+
+def wish(*names: str, timeout_ms: int = 10_000) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topics=tuple(map(DeleteTopicState, names)), timeout_ms=timeout_ms)
+
+
+def mark_by_hand(cluster: LocalCluster, topic: str) -> None:
+    registry, keeper = cluster.cluster.open_registry()
+
+    async def mark() -> None:
+        session = await registry.connect(30_000)
+        await session.create(znodes.delete_topic_path(topic))
+        await session.close()
+
+    keeper.run(mark())
+
+
+def is_marked(cluster: LocalCluster, topic: str) -> bool:
+    registry, keeper = cluster.cluster.open_registry()
+
+    async def look() -> bool:
+        session = await registry.connect(30_000)
+        found = await session.exists(znodes.delete_topic_path(topic))
+        await session.close()
+        return found is not None
+
+    return keeper.run(look())
+
+
+def test_who_comes_second_waits_like_the_first(cluster: LocalCluster, raw: Raw, topic: str) -> None:
+    """The broker stands still while the marker is set, and has the request before it has dealt with the marker."""
+    broker = cluster.brokers[1]
+    broker.pause()
+    try:
+        mark_by_hand(cluster, topic)
+        asked = raw.begin(wish(topic))
+    finally:
+        broker.resume()
+    (result,) = raw.answer(DeleteTopicsResponse, *asked).responses
+    assert result == (topic, result.topic_id, ErrorCode.NONE, None)
+    assert delete(raw, topic)[0].error_code == UNKNOWN
+
+
+def test_a_topic_named_twice_is_deleted_once(raw: Raw, topic: str) -> None:
+    assert {each.error_code for each in delete(raw, topic, topic)} == {ErrorCode.NONE}
+
+
+def test_who_gives_a_time_below_0_does_not_wait_either(raw: Raw, topic: str) -> None:
+    assert delete(raw, topic, timeout_ms=-1)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    eventually(lambda: raw.fetch(topic, 0).error_code == UNKNOWN, "it goes all the same")
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_may_be_deleted(raw: Raw, name: str) -> None:
+    raw.create_topic(name)
+    assert delete(raw, name)[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", ["", "bad name", "a/b", "x" * 300])
+def test_what_can_be_no_topic_is_unknown(raw: Raw, name: str) -> None:
+    assert delete(raw, name)[0].error_code == UNKNOWN
+
+
+def test_a_marker_without_a_topic_is_removed(cluster: LocalCluster, raw: Raw) -> None:
+    mark_by_hand(cluster, "never-was")
+    eventually(lambda: not is_marked(cluster, "never-was"), "it is removed")
+
+
+def test_where_deletion_is_disabled_a_marker_set_by_hand_is_removed() -> None:
+    settings = {"delete.topic.enable": False}
+    with LocalCluster(settings=settings) as cluster, Raw(cluster.bootstrap_servers) as raw:
+        raw.create_topic("kept")
+        mark_by_hand(cluster, "kept")
+        eventually(lambda: not is_marked(cluster, "kept"), "it is removed")
+        assert raw.fetch("kept", 0).error_code == ErrorCode.NONE
