@@ -1,40 +1,39 @@
-"""A letter is not lost when the messenger falls: produce, kill -9, restart, consume, compare; then the same on Spark,
-and with three brokers whose controller is killed.
+"""The life of a topic: it is born on one broker, grows onto three, feeds a pipeline, outlives its controller, and dies.
 
-Nothing here is ours but the broker: librdkafka writes, kafka-python reads, and the broker is a process of its own that
-is really killed.
+Nothing here is ours but the brokers and the Spark source: librdkafka writes, kafka-python reads, ZooKeeper is
+ZooKeeper, and every broker is a process of its own that is really killed. Lines with a bar are the controller's own
+words, as it takes partitions from state to state.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer, TopicPartition
-from kafka.consumer.fetcher import ConsumerRecord
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from demo import pipeline, three
+from barnabas import spark as barnabas_spark
+from demo import pipeline
+from demo.letters import Letters, read_all
+from demo.processes import COMMAND, Stage, wait_until
 from demo.quiet import QUIET
+from demo.transitions import Transitions
 
-TOPIC = "letters"
-PARTITIONS = 3
-RECORDS = 60_000
-KILL_AT = (20_000, 40_000)
-DEADLINE_SECONDS = 60
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC, COUNTS = "letters", "letters_per_minute"
+BORN_WITH, GROWN_TO = 2, 6
+LETTERS = 30_000  # in each half of the story
+REPORT = Path("lifecycle-report.html")
 
 LAST_WORDS = """
-Every acknowledged record survived, once, and every count is right. To try it yourself:
+Every acknowledged letter survived, once, and every count is right. To try it yourself:
 
    .venv/bin/barnabas up --brokers 3 --topic orders:6:3    # a cluster, and lines to paste for your client
    seq 1000 | .venv/bin/barnabas produce orders      # in another shell
@@ -42,150 +41,133 @@ Every acknowledged record survived, once, and every count is right. To try it yo
 """
 
 
-class Messenger:
-    """One broker process and the acknowledgements its clients got."""
-
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        self.port = free_port()
-        self.servers = f"127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> float:
-        """Seconds until it answers."""
-        began = time.monotonic()
-        command = [str(Path(sys.executable).with_name("barnabas")), "up", "--port", str(self.port)]
-        self.process = subprocess.Popen(
-            [*command, "--data", str(self.data)], stdout=subprocess.DEVNULL
-        )
-        while True:
-            if self.process.poll() is not None:
-                sys.exit(f"the broker ended with exit code {self.process.returncode}")
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-                return time.monotonic() - began
-            if time.monotonic() - began > DEADLINE_SECONDS:
-                sys.exit("the broker did not come up")
-            time.sleep(0.01)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def fall(self) -> float:
-        """Die and come back: seconds until it answers again."""
-        self.kill()
-        return self.start()
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait()
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as directory:
-        messenger = Messenger(Path(directory) / "data")
+        stage = Stage(Path(directory))
+        transitions = Transitions(stage.directory, (TOPIC,), say)
+        transitions.start()
         try:
-            play(messenger)
-            if not pipeline.play(messenger.servers, messenger.fall, say, Path(directory)):
-                sys.exit("The counts are wrong, which must not happen. Please report it.")
-            if not three.play(say):
-                sys.exit("Records were lost, which must not happen. Please report it.")
-            say(LAST_WORDS)
+            Story(stage, transitions).play()
         finally:
-            messenger.stop()
+            transitions.stop()
+            stage.close()
 
 
-def play(messenger: Messenger) -> None:
-    seconds = messenger.start()
-    say(f"1  A broker is up at {messenger.servers} after {seconds:.2f} s. Its data: one directory.")
+class Story:
+    def __init__(self, stage: Stage, transitions: Transitions) -> None:
+        self.stage = stage
+        self.transitions = transitions
 
-    admin = AdminClient({"bootstrap.servers": messenger.servers}, logger=QUIET)
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result()
-    say(f"2  Topic '{TOPIC}' with {PARTITIONS} partitions, created by confluent-kafka's admin.")
+    def play(self) -> None:
+        self.first_broker()
+        self.birth()
+        self.others_join()
+        self.growth()
+        letters = Letters(self.stage.bootstrap_servers, TOPIC)
+        self.say(5, "Spark starts (the first time it also prepares quicker starts) ...")
+        began = time.monotonic()
+        utc = {"spark.sql.session.timeZone": "UTC"}
+        spark = barnabas_spark.session("local[2]", config=utc, progress=False, short=True)
+        try:
+            self.tell(f"up after {time.monotonic() - began:.1f} s")
+            self.pipeline(spark, letters)
+        finally:
+            spark.stop()
+        letters.close()
+        self.comparison(letters)
+        self.death()
+        self.report()
+        say(LAST_WORDS)
 
-    say(
-        f"3  librdkafka writes {RECORDS:,} records; the broker is killed twice (kill -9) meanwhile:"
-    )
-    began = time.monotonic()
-    acknowledged = write(messenger)
-    seconds = time.monotonic() - began
-    say(f"   {len(acknowledged):,} acknowledged in {seconds:.1f} s, both deaths included.")
+    def first_broker(self) -> None:
+        self.stage.zookeeper.start()
+        self.say(1, "A ZooKeeper is up. The first broker starts, and as nobody else is there:")
+        seconds = self.stage.enter(1)
+        self.tell(f"broker {self.stage.wait_for_controller()} is controller, after {seconds:.2f} s")
 
-    found = read(messenger)
-    say(f"4  kafka-python reads the topic from its beginning: {sum(found.values()):,} records.")
+    def birth(self) -> None:
+        self.say(2, f"Topic '{TOPIC}' with {BORN_WITH} partitions, by confluent-kafka's admin:")
+        admin = self.admin()  # which must outlive the answer
+        admin.create_topics([NewTopic(TOPIC, BORN_WITH, 1)])[TOPIC].result()
+        self.transitions.catch_up()
 
-    lost = [value for value in acknowledged if value not in found]
-    twice = [value for value, count in found.items() if count > 1]
-    say(f"5  Lost: {len(lost)}.  Twice: {len(twice)}.")
-    if lost or twice:
-        sys.exit("That must not happen. Please report it.")
+    def others_join(self) -> None:
+        self.say(3, "Brokers 2 and 3 join. Nothing moves to them by itself:")
+        for number in (2, 3):
+            self.tell(f"broker {number} is there after {self.stage.enter(number):.2f} s")
 
+    def growth(self) -> None:
+        self.say(4, f"The topic is expanded to {GROWN_TO} partitions, onto all three:")
+        admin = self.admin()  # which must outlive the answer
+        admin.create_partitions([NewPartitions(TOPIC, GROWN_TO)])[TOPIC].result()
+        self.transitions.catch_up()
 
-def write(messenger: Messenger) -> list[str]:
-    """Write all records; whoever gets an acknowledgement is in the list."""
-    acknowledged: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": messenger.servers,
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "reconnect.backoff.max.ms": 200,
-        },
-        logger=QUIET,
-    )
+    def pipeline(self, spark: SparkSession, letters: Letters) -> None:
+        servers = self.stage.bootstrap_servers
+        admin = self.admin()  # which must outlive the answer
+        admin.create_topics([NewTopic(COUNTS, 1, 3)])[COUNTS].result()
+        query = pipeline.start_counting(spark, servers, TOPIC, COUNTS, self.stage.directory)
+        letters.write(LETTERS)
+        pipeline.wait_for_counts(servers, COUNTS, letters.counts, query)
+        self.say(6, f"{LETTERS:,} letters came with librdkafka and were counted live.")
+        self.tell(f"{LETTERS:,} more follow, and in their midst the controller is killed (-9):")
+        letters.write(LETTERS, meanwhile=self.kill_the_controller)
+        counts = pipeline.wait_for_counts(servers, COUNTS, letters.counts, query)
+        query.stop()
+        self.say(7, "Letters by person and minute, as Spark counted them through all of it:\n")
+        say("\n".join(pipeline.chart(counts)) + "\n")
 
-    def delivered(error: object, message: object) -> None:
-        if error is None:
-            acknowledged.append(message.value().decode())  # type: ignore[attr-defined]
-
-    for number in range(RECORDS):
-        while True:
-            try:
-                producer.produce(
-                    TOPIC, f"letter {number}", key=str(number % 100), on_delivery=delivered
-                )
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
-        if number in KILL_AT:
-            producer.poll(0.05)  # let some of them be under way
-            seconds = messenger.fall()
-            say(f"   killed after {number:,} were sent; back after {seconds:.2f} s")
-    producer.flush(DEADLINE_SECONDS)
-    return acknowledged
-
-
-def read(messenger: Messenger) -> Counter[str]:
-    consumer = KafkaConsumer(bootstrap_servers=messenger.servers, auto_offset_reset="earliest")
-    with contextlib.closing(consumer):
-        partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(*partitions)
-        ends = consumer.end_offsets(partitions)
-        return Counter(
-            record.value.decode() for record in records_until(consumer, partitions, ends)
+    def kill_the_controller(self) -> None:
+        first = self.stage.wait_for_controller()
+        began = time.monotonic()
+        self.stage.brokers[first].kill()
+        wait_until(lambda: self.stage.controller() not in (None, first), "another takes over")
+        second = self.stage.controller()
+        self.transitions.catch_up()
+        self.tell(
+            f"broker {second} is controller {time.monotonic() - began:.1f} s after the death;"
         )
+        self.tell(f"what lies on broker {first} alone waits for it:")
+        seconds = self.stage.brokers[first].start()
+        self.transitions.catch_up()
+        self.tell(f"broker {first} is back after {seconds:.2f} s")
 
+    def comparison(self, letters: Letters) -> None:
+        found = Counter(read_all(self.stage.bootstrap_servers, TOPIC))
+        self.say(8, f"kafka-python reads the topic from its beginning: {found.total():,} letters.")
+        lost = [value for value in letters.acknowledged if value not in found]
+        twice = [value for value, count in found.items() if count > 1]
+        self.tell(
+            f"acknowledged: {len(letters.acknowledged):,}, lost: {len(lost)}, twice: {len(twice)}"
+        )
+        if lost or twice:
+            sys.exit("That must not happen. Please report it.")
 
-def records_until(
-    consumer: KafkaConsumer, partitions: list[TopicPartition], ends: dict[TopicPartition, int]
-) -> Iterator[ConsumerRecord]:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while any(consumer.position(partition) < ends[partition] for partition in partitions):
-        if time.monotonic() > deadline:
-            sys.exit("reading took too long")
-        for batch in consumer.poll(timeout_ms=500).values():
-            yield from batch
+    def death(self) -> None:
+        self.say(9, "The topic is deleted, on every broker:")
+        admin = self.admin()  # which must outlive the answer
+        admin.delete_topics([TOPIC])[TOPIC].result()
+        wait_until(lambda: not self.is_left(), f"no directory of {TOPIC} is left")
+        self.transitions.catch_up()
 
+    def is_left(self) -> bool:
+        found = self.stage.directory.glob(f"broker-*/{TOPIC}-*")
+        return any(not path.name.endswith("-delete") for path in found)
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    def report(self) -> None:
+        self.say(10, "What happened to the topics, as a Spark job sees it in the history:\n")
+        command = [COMMAND, "lifecycle", "report", "-b", self.stage.bootstrap_servers]
+        subprocess.run([*command, "--html", str(REPORT)], check=True)
+        self.tell(f"the same as a page: {REPORT}")
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.stage.bootstrap_servers}, logger=QUIET)
+
+    def say(self, number: int, text: str) -> None:
+        say(f"{number:<2} {text}")
+
+    def tell(self, text: str) -> None:
+        say(f"   {text}")
 
 
 def say(text: str) -> None:

@@ -34,6 +34,9 @@ from barnabas.model import TopicPartition
 SETTING = "barnabas.history.topic.enable"
 NOT_FOUND_HINT = "see `barnabas topics list`; what happened more than seven days ago is forgotten"
 
+LOSSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "RequestAnswered")
+"""Causes for which a partition loses its leader."""
+
 Event = dict[str, Any]
 
 
@@ -253,8 +256,10 @@ class Narrator:
             state = "online, " if before != "online" else ""
             return f"{name}: {state}{leader(event, known)}, {in_sync(event, known)}"
         if after == "offline":
-            gone = "" if known is None else f", its leader {known['leader']} is gone"
-            return f"{name}: offline{gone}"
+            # A topic that is to be deleted goes offline with its leaders alive.
+            if known is None or not str(event.get("cause")).startswith(LOSSES):
+                return f"{name}: offline"
+            return f"{name}: offline, its leader {known['leader']} is gone"
         self.known.pop(partition, None)
         return f"{name}: gone"
 

@@ -165,6 +165,15 @@ def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
     assert lines[5].endswith("partition 0: online, leader 3 in epoch 2 after 2, ISR 3,1")
 
 
+def test_a_partition_that_is_deleted_has_not_lost_its_leader() -> None:
+    by = history()
+    online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
+    lines = told(
+        *by.moved([ONLINE]), *by.moved([partition(online, offline, cause="TopicsMarked#9")])
+    )
+    assert lines[-1].endswith("partition 0: offline")
+
+
 def test_failures_are_told_with_their_reason() -> None:
     by = history()
     sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
