@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Turns:
             self.done = 0
 
 
-async def in_turns(things: Sequence[T], at_once: int) -> AsyncIterator[Sequence[T]]:
+async def in_turns(things: tuple[T, ...], at_once: int) -> AsyncIterator[tuple[T, ...]]:
     """All of them, so many at a time, with a turn for everybody else in between."""
     for start in range(0, len(things), at_once):
         if start:

@@ -13,13 +13,16 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.broker import connection as broker_connection
+from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import RawClient, fetch_frame, produce_frame
-from tests.raw_connection import with_size
+from tests.raw_connection import frame, with_size
 
 TOPIC = "orders"
 MB = 1 << 20
 BUDGET = {"socket_request_max_bytes": str(8 * MB), "queued_max_request_bytes": str(8 * MB)}
+MANY = 20_000
+WAIT_SECONDS_MAX = 1.0
 API_VERSIONS = with_size(struct.pack(">hhih", 18, 0, 7, -1))
 
 
@@ -271,3 +274,25 @@ def test_who_announces_much_and_sends_nothing_must_go_when_others_wait(
             assert is_served(client)
             assert client.produce(TOPIC, 0, b"x" * (3 * MB)).error_code == 0
             assert hoarder.is_hung_up()
+
+
+# ---- the time of everybody ----------------------------------------------------------------------------------
+
+
+def test_a_topic_of_many_partitions_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Its creation takes many seconds of the one loop that serves all."""
+    with broker(tmp_path) as running, RawClient(running.address) as client:
+        assert client.create_topic(TOPIC) == 0
+        with RawClient(running.address) as other:
+            wish = CreatableTopic(name="many", num_partitions=MANY, replication_factor=1)
+            other.send(frame(CreateTopicsRequest(topics=(wish,), timeout_ms=1), 5))
+            waits: list[float] = []
+            deadline = time.monotonic() + 100
+            while client.produce("many", MANY - 1, b"last").error_code:
+                began = time.monotonic()
+                assert client.produce(TOPIC, 0, b"value").error_code == 0
+                assert client.fetch(TOPIC, 0, len(waits))
+                waits.append(time.monotonic() - began)
+                assert waits[-1] < WAIT_SECONDS_MAX
+                assert began < deadline
+            assert len(waits) > 10

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.tasks import Tasks
+from barnabas.storage.log_manager import LogManager
+from barnabas.tasks import Tasks, Turns
 from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.maintenance")
@@ -32,17 +34,22 @@ def start(tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: C
     every(tasks, "retention", delay, period, lambda: retain(replicas, clock))
     period = config.producer_id_expiration_check_interval_ms / 1000
     every(tasks, "expire", delay, period, lambda: expire_producers(replicas, clock))
-    every(tasks, "purge", 1.0, 1.0, lambda: logs.purge(clock.now_ms()))
+    every(tasks, "purge", 1.0, 1.0, lambda: purge(logs, clock))
 
 
 def every(
-    tasks: Tasks, name: str, delay_seconds: float, period_seconds: float, work: Callable[[], object]
+    tasks: Tasks,
+    name: str,
+    delay_seconds: float,
+    period_seconds: float,
+    work: Callable[[], Coroutine[Any, Any, None] | None],
 ) -> None:
     async def repeat() -> None:
         await asyncio.sleep(min(delay_seconds, DAY_SECONDS))
         while True:
             try:
-                work()
+                if (rest := work()) is not None:
+                    await rest
             except StorageError as error:
                 logger.error("%s failed error=%s", name, error)
             except Exception:
@@ -52,18 +59,32 @@ def every(
     tasks.start(name, repeat())
 
 
-def flush_due(replicas: ReplicaManager) -> None:
+async def flush_due(replicas: ReplicaManager) -> None:
     """Logs whose settings or whose last roll ask for an fsync get one, off the loop."""
     now_ms = replicas.clock.now_ms()
+    turns = Turns()
     for partition in list(replicas.partitions.values()):
-        if not partition.is_offline and partition.log.flush_due(now_ms):
+        await turns.leave()
+        if (
+            replicas.holds(partition)
+            and not partition.is_offline
+            and partition.log.flush_due(now_ms)
+        ):
             replicas.flush(partition)
 
 
-def retain(replicas: ReplicaManager, clock: Clock) -> None:
+async def purge(logs: LogManager, clock: Clock) -> None:
+    turns = Turns()
+    for _ in logs.purge(clock.now_ms()):
+        await turns.leave()
+
+
+async def retain(replicas: ReplicaManager, clock: Clock) -> None:
     now_ms = clock.now_ms()
+    turns = Turns()
     for partition in list(replicas.partitions.values()):
-        if partition.is_offline:
+        await turns.leave()
+        if partition.is_offline or not replicas.holds(partition):
             continue
         try:
             removed = partition.log.delete_old_segments(now_ms)
@@ -75,7 +96,9 @@ def retain(replicas: ReplicaManager, clock: Clock) -> None:
             partition.notify()
 
 
-def expire_producers(replicas: ReplicaManager, clock: Clock) -> None:
+async def expire_producers(replicas: ReplicaManager, clock: Clock) -> None:
     now_ms = clock.now_ms()
+    turns = Turns()
     for partition in list(replicas.partitions.values()):
+        await turns.leave()
         partition.log.expire_producers(now_ms)

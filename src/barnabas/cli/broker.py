@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.broker.broker import Broker
+from barnabas.cli.garbage import look_less_often
 from barnabas.cli.stopping import Stopping
 from barnabas.cli.up import log_to_stderr, parse_settings
 from barnabas.cluster import close_doors, real_world
@@ -39,6 +40,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     """Run one broker with the settings of a server.properties file."""
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
+    look_less_often()
     settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)

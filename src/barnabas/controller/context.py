@@ -13,7 +13,7 @@ without values stands where a set would: it keeps its order, so that the same hi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
@@ -134,14 +134,7 @@ class ControllerContext:
 
     def remove_topic(self, topic: str) -> None:
         """Forget all about it, its states too: a topic of the same name starts from nothing."""
-        for partition in self.partitions_of(topic):
-            self.set_partition_state(partition, PartitionState.NON_EXISTENT)
-            self.remove_leadership(partition)
-            self.set_assignment(partition, NOBODY)
-            self.replica_states.pop(partition, None)
-            self.partitions_being_reassigned.pop(partition, None)
-            for broker in tuple(self.replicas_on_offline_dirs):
-                self.set_replica_dir_offline(Replica(partition, broker), offline=False)
+        self.remove_partitions(self.partitions_of(topic))
         self.assignments.pop(topic, None)
         self.all_topics.pop(topic, None)
         topic_id = self.topic_ids.pop(topic, None)
@@ -150,6 +143,18 @@ class ControllerContext:
         self.topics_to_be_deleted.pop(topic, None)
         self.topics_with_deletion_started.pop(topic, None)
         self.topics_ineligible_for_deletion.pop(topic, None)
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget all about them, for all that is left of their topic."""
+        for partition in partitions:
+            self.set_partition_state(partition, PartitionState.NON_EXISTENT)
+            self.remove_leadership(partition)
+            self.set_assignment(partition, NOBODY)
+            del self.assignments[partition.topic][partition]
+            self.replica_states.pop(partition, None)
+            self.partitions_being_reassigned.pop(partition, None)
+            for broker in tuple(self.replicas_on_offline_dirs):
+                self.set_replica_dir_offline(Replica(partition, broker), offline=False)
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         of_topic = self.assignments.setdefault(partition.topic, {})
@@ -180,10 +185,11 @@ class ControllerContext:
         return tuple(self.assignments.get(topic, ()))
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> Replicas:
+        assignments, nothing = self.assignments, dict[TopicPartition, ReplicaAssignment]()
         return tuple(
             Replica(partition, broker)
             for partition in partitions
-            for broker in self.replicas(partition)
+            for broker in assignments.get(partition[0], nothing).get(partition, NOBODY).replicas
         )
 
     def partitions_on_broker(self, broker: BrokerId) -> Partitions:
@@ -297,19 +303,26 @@ class ControllerContext:
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> Replicas:
         return tuple(
-            replica
-            for replica in self.replicas_of(self.partitions_of(topic))
-            if self.replica_state(replica) is state
+            Replica(partition, broker)
+            for partition, broker, found in self.replica_states_of(topic)
+            if found is state
         )
 
     def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
         """True for a topic that has no partitions."""
-        replicas = self.replicas_of(self.partitions_of(topic))
-        return all(self.replica_state(replica) is state for replica in replicas)
+        return all(found is state for _, _, found in self.replica_states_of(topic))
 
     def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
-        replicas = self.replicas_of(self.partitions_of(topic))
-        return any(self.replica_state(replica) is state for replica in replicas)
+        return any(found is state for _, _, found in self.replica_states_of(topic))
+
+    def replica_states_of(
+        self, topic: str
+    ) -> Iterator[tuple[TopicPartition, BrokerId, ReplicaState]]:
+        nowhere: dict[BrokerId, ReplicaState] = {}
+        for partition, assignment in self.assignments.get(topic, {}).items():
+            states = self.replica_states.get(partition, nowhere)
+            for broker in assignment.replicas:
+                yield partition, broker, states.get(broker, ReplicaState.NON_EXISTENT)
 
     # ---- deletion
 

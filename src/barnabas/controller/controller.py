@@ -142,6 +142,8 @@ class Controller:
         if path == znodes.CONTROLLER:
             gone = event.kind is WatchKind.DELETED
             self.queue.put(events.ControllerGone() if gone else events.ControllerChanged())
+        elif path == znodes.CONTROLLER_EPOCH:
+            self.queue.put(events.ControllerGone())  # nobody could be elected; now perhaps
         elif path == znodes.BROKER_IDS:
             self.queue.put(events.BrokersChanged())
         elif path == znodes.TOPICS:
@@ -277,7 +279,7 @@ class Controller:
         if self.controller_id is not None:
             return
         try:
-            won = await self.store.elect(self.clock.now_ms())
+            won = await self.store.elect(self.clock.now_ms(), self.on_watch)
         except ControllerMoved:
             await self.look_who_is_in_charge()
             return
@@ -465,7 +467,7 @@ class Controller:
         """Those not known yet. Others are left alone, whatever the znode says of them."""
         added = []
         known = self.context.assignments.get(name, {})
-        async for some in in_turns(sorted(topic.partitions.items()), ADDED_AT_ONCE):
+        async for some in in_turns(tuple(sorted(topic.partitions.items())), ADDED_AT_ONCE):
             for index, replicas in some:
                 partition = TopicPartition(name, index)
                 if partition not in known:

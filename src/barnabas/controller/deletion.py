@@ -33,6 +33,7 @@ from barnabas.controller.steps import (
     MovePartitions,
     Plan,
     UnwatchTopics,
+    in_turns,
     replicas_to,
 )
 from barnabas.errors import ErrorCode
@@ -142,10 +143,14 @@ def start(context: ControllerContext, topics: list[str]) -> Plan:
     )
     alive: list[Replica] = []
     dead: list[Replica] = []
-    for replica in context.replicas_of(chain.from_iterable(map(context.partitions_of, topics))):
-        if context.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
-            online = context.is_replica_online(replica.broker, replica.partition)
-            (alive if online else dead).append(replica)
+
+    def tell_apart(some: tuple[TopicPartition, ...]) -> None:
+        for replica in context.replicas_of(some):
+            if context.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                online = context.is_replica_online(replica.broker, replica.partition)
+                (alive if online else dead).append(replica)
+
+    yield from in_turns(tell_apart, tuple(chain.from_iterable(map(context.partitions_of, topics))))
     yield from those_that_may(context, dead, ReplicaState.DELETION_INELIGIBLE)
     yield from replicas_to(tuple(alive), ReplicaState.OFFLINE)
     yield from replicas_to(tuple(alive), ReplicaState.DELETION_STARTED)
@@ -160,6 +165,7 @@ def complete(context: ControllerContext, topics: list[str]) -> Plan:
     )
     yield DeleteTopicZnodes(topics=tuple(topics))
     for topic in topics:
+        yield from in_turns(context.remove_partitions, context.partitions_of(topic))
         context.remove_topic(topic)
 
 

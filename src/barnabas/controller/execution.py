@@ -15,6 +15,7 @@ metadata, when the step is done: nobody is shown half a topic.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import assert_never
@@ -36,6 +37,7 @@ from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
+    LeaveTurn,
     MovePartitions,
     MoveReplicas,
     Plan,
@@ -59,7 +61,7 @@ logger = logging.getLogger("barnabas.controller")
 
 UNCLEAN = "unclean.leader.election.enable"
 FAILURES_LOGGED_MAX = 20
-MOVED_AT_ONCE = 500
+MOVED_AT_ONCE = 250
 NOBODY_CAN_LEAD = (FailureReason.NO_LIVE_REPLICA, FailureReason.NO_ELIGIBLE_LEADER)
 
 
@@ -115,6 +117,8 @@ class Execution:
                     await self.store.read_broker(broker, self.watch)
             case DeleteTopicZnodes():
                 await self.store.delete_topics(step.topics)
+            case LeaveTurn():
+                await asyncio.sleep(0)
             case ResumeReassignments():
                 logger.warning("not resumed reassignments=%d", len(step.partitions))
             case UnwatchBrokers() | UnwatchTopics():
@@ -133,8 +137,8 @@ class Execution:
         """How many elections were won."""
         self.batch.new_batch()
         elected = 0
-        async for some in in_turns(sorted(set(partitions)), MOVED_AT_ONCE):
-            elected += await self.move_some_partitions(tuple(some), target, cause, strategy)
+        async for some in in_turns(partitions, MOVED_AT_ONCE):
+            elected += await self.move_some_partitions(some, target, cause, strategy)
         await self.announce(cause)
         return elected
 
@@ -177,9 +181,8 @@ class Execution:
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
         self.batch.new_batch()
-        in_order = sorted(set(replicas), key=lambda each: (each.broker, each.partition))
-        async for some in in_turns(in_order, MOVED_AT_ONCE):
-            await self.move_some_replicas(tuple(some), target, cause)
+        async for some in in_turns(replicas, MOVED_AT_ONCE):
+            await self.move_some_replicas(some, target, cause)
         await self.announce(cause)
 
     async def move_some_replicas(

@@ -10,13 +10,23 @@ asks for the next, which is decided on the context as it is by then:
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.model import BrokerId, TopicPartition
+
+T = TypeVar("T")
+
+THINGS_AT_ONCE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveTurn:
+    """Nothing: others have their turn, where a plan has much to do by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,7 @@ Step = (
     | UnwatchBrokers
     | UnwatchTopics
     | DeleteTopicZnodes
+    | LeaveTurn
 )
 Plan = Generator[Step, int | None, None]
 
@@ -102,3 +113,13 @@ def next_step(plan: Plan, elected: int | None) -> Step | None:
 def replicas_to(replicas: tuple[Replica, ...], target: ReplicaState) -> Plan:
     if replicas:
         yield MoveReplicas(replicas=replicas, target=target)
+
+
+def in_turns(
+    work: Callable[[tuple[T, ...]], object], things: tuple[T, ...], at_once: int = THINGS_AT_ONCE
+) -> Plan:
+    """Do it with all of them, some at a time."""
+    for start in range(0, len(things), at_once):
+        if start:
+            yield LeaveTurn()
+        work(things[start : start + at_once])

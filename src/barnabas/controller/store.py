@@ -57,7 +57,7 @@ BATCH_BYTES_MAX = (
     400 * 1024
 )  # ZooKeeper takes no packet above 1 MB, and a state may be longer than its estimate
 OP_OVERHEAD_BYTES = 64
-READS_AT_ONCE = 2000
+READS_AT_ONCE = 500
 BYTES_PER_PARTITION = 10  # in the znode of a topic, at least
 SOMEBODY = BrokerId(-1)
 
@@ -105,9 +105,10 @@ class ControllerStore:
             self.report("cannot understand who is in charge", error)
             return self.broker_id if stat.ephemeral_owner == self.registry.id else SOMEBODY
 
-    async def elect(self, now_ms: int) -> Won:
-        """Become the controller, or ControllerMoved: somebody else was quicker."""
-        epoch, version = await self.read_epoch()
+    async def elect(self, now_ms: int, watch: Watch | None = None) -> Won:
+        """Become the controller. ControllerMoved: somebody else was quicker, or nobody can be elected, and `watch`
+        tells when that has changed."""
+        epoch, version = await self.read_epoch(watch)
         following = ControllerEpoch(epoch + 1)
         ops: list[Op] = [
             Create(
@@ -141,11 +142,22 @@ class ControllerStore:
             return Won(epoch=epoch, version=ZnodeVersion(version + 1))
         raise ControllerMoved(znodes.CONTROLLER, "another broker was quicker")
 
-    async def read_epoch(self) -> tuple[ControllerEpoch, int]:
+    async def read_epoch(self, watch: Watch | None = None) -> tuple[ControllerEpoch, int]:
+        """`watch` is set only where somebody wrote what is no epoch: until that is mended there is no controller."""
+        unreadable = None
         while True:
             try:
-                data, stat = await self.registry.get(znodes.CONTROLLER_EPOCH)
-                return znodes.decode_controller_epoch(data), stat.version
+                data, stat = await self.registry.get(
+                    znodes.CONTROLLER_EPOCH, watch if unreadable is not None else None
+                )
+                try:
+                    return znodes.decode_controller_epoch(data), stat.version
+                except RegistryError as error:
+                    if data == unreadable:
+                        hint = "write a number that is larger than every epoch before"
+                        logger.error("nobody can be elected: %s; %s", error, hint)
+                        raise ControllerMoved(znodes.CONTROLLER_EPOCH, str(error)) from None
+                    unreadable = data
             except NoNode:
                 first = znodes.encode_controller_epoch(0)
                 try:
@@ -397,17 +409,31 @@ class ControllerStore:
 
     async def delete_topic(self, topic: str) -> None:
         """All of it: children first, the marker last, so that whoever comes after a crash knows what to finish."""
-        doomed = await self.descendants(znodes.topic_path(topic))
-        config = znodes.topic_config_path(topic)
+        doomed = await self.usual_znodes(topic)
         for batch in batched(doomed, lambda path: [Delete(path=path)]):
             try:
                 await self.fenced([op for _, ops in batch for op in ops])
             except MultiFailed:
+                # Some are gone already, or somebody has put more below them.
                 for path, _ in batch:
-                    await self.delete_if_there(path)
-        await self.delete_if_there(config)
+                    for each in await self.descendants(path):
+                        await self.delete_if_there(each)
+        await self.delete_if_there(znodes.topic_config_path(topic))
         await self.delete_if_there(znodes.delete_topic_path(topic))
         self.parents.discard(topic)
+
+    async def usual_znodes(self, topic: str) -> list[str]:
+        """What stands of a topic, children first, if nobody has put anything else there: to ask every partition what is
+        below it would take longer than to delete it."""
+        above = znodes.partitions_path(topic)
+        try:
+            partitions = await self.registry.children(above)
+        except NoNode:
+            return [znodes.topic_path(topic)]
+        below = (
+            path for name in partitions for path in (f"{above}/{name}/state", f"{above}/{name}")
+        )
+        return [*below, above, znodes.topic_path(topic)]
 
     async def descendants(self, path: str) -> list[str]:
         try:

@@ -233,11 +233,26 @@ class MetadataCache:
             by_version[version, listener] = data
         return data
 
+    async def prepare(self, name: str, version: int, encode: Encode, listener: str | None) -> None:
+        """Have a large topic encoded in a thread, for `encoded_topic` to find it. Unless it changes meanwhile."""
+        topic, brokers = self.topics[name], self.brokers
+        if (version, listener) in self.encoded.get(name, {}):
+            return
+        data = await asyncio.to_thread(
+            lambda: encode(version, self.described(topic, version, listener))
+        )
+        if self.topics.get(name) is topic and self.brokers is brokers:
+            self.encoded.setdefault(name, {})[version, listener] = data
+
     def describe(
         self, name: str, version: int, listener: str | None = None
     ) -> MetadataResponseTopic:
         """The topic as a client that came in through `listener` is told of it; None: through any."""
-        topic = self.topics[name]
+        return self.described(self.topics[name], version, listener)
+
+    def described(
+        self, topic: TopicState, version: int, listener: str | None
+    ) -> MetadataResponseTopic:
         reachable = frozenset(
             broker.id
             for broker in self.brokers.values()
@@ -245,9 +260,9 @@ class MetadataCache:
         )
         return MetadataResponseTopic(
             error_code=0,
-            name=name,
+            name=topic.name,
             topic_id=topic.topic_id,
-            is_internal=name in INTERNAL_TOPICS,
+            is_internal=topic.name in INTERNAL_TOPICS,
             partitions=tuple(
                 self.describe_partition(index, state, version, reachable)
                 for index, state in sorted(topic.partitions.items())

@@ -274,16 +274,18 @@ class LogManager:
             log.expire_producers(now_ms)
         return removed
 
-    def purge(self, now_ms: int) -> None:
-        """Remove from the disk what was deleted long enough ago."""
-        for log in [log for log in self.logs.values() if log.deleted]:
-            with self.guarding(parent(log.directory)):
-                log.purge(now_ms)
-        due = [path for due_ms, path in self.doomed if due_ms <= now_ms]
-        self.doomed = [(due_ms, path) for due_ms, path in self.doomed if due_ms > now_ms]
-        for path in due:
-            with self.guarding(parent(path)):
-                self.disk.remove_tree(path)
+    def purge(self, now_ms: int) -> Iterator[None]:
+        """Remove from the disk what was deleted long enough ago. A pause may be made after each."""
+        for tp, log in [(tp, log) for tp, log in self.logs.items() if log.deleted]:
+            if self.logs.get(tp) is log:
+                with self.guarding(parent(log.directory)):
+                    log.purge(now_ms)
+                yield
+        for due in [each for each in self.doomed if each[0] <= now_ms]:
+            self.doomed.remove(due)
+            with self.guarding(parent(due[1])):
+                self.disk.remove_tree(due[1])
+            yield
 
     def checkpoint_recovery_points(
         self, directories: Collection[str] | None = None, *, sync: bool = False

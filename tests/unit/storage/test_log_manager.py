@@ -103,17 +103,17 @@ def test_a_deleted_log_is_out_of_sight_at_once_and_off_the_disk_later(disk: Forg
     assert name.startswith("orders-0.")
     assert name.endswith("-delete")
     assert len(name) == len("orders-0.") + 32 + len("-delete")
-    manager.purge(NOW_MS + 59_999)
+    list(manager.purge(NOW_MS + 59_999))
     assert disk.exists(f"{A}/{name}")
     again = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
     assert again.log_end_offset == 0, "the name is free"
-    manager.purge(NOW_MS + 60_000)
+    list(manager.purge(NOW_MS + 60_000))
     assert not disk.exists(f"{A}/{name}")
     manager.delete_log(ORDERS, NOW_MS)
     manager.release()
     restarted = start(disk)
     assert restarted.logs == {}
-    restarted.purge(NOW_MS)
+    list(restarted.purge(NOW_MS))
     assert not any(name.endswith("-delete") for name in disk.list(A))
 
 
@@ -259,7 +259,7 @@ def test_retention_runs_over_all_logs(disk: ForgetfulDisk) -> None:
         log.high_watermark = 10
     assert manager.run_retention(NOW_MS) == 0
     assert manager.run_retention(NOW_MS + 2000) > 10
-    manager.purge(NOW_MS + 2000)
+    list(manager.purge(NOW_MS + 2000))
     assert sum(size for info in manager.describe() for size in info.sizes.values()) == 0
     assert all(len(log.producers) == 1 for log in manager.logs.values())
     manager.run_retention(NOW_MS + 90_000_000)

@@ -14,6 +14,7 @@ from barnabas.errors import ErrorCode
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import ZERO_ID
+from barnabas.tasks import SMALL
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.metadata import (
@@ -64,7 +65,7 @@ def handle(
     if may_create and any(is_unknown(parts, topic) for topic in topics):
         asker = asker_of(header, connection)._replace(via=parts.config.broker_id)
         return create_missing(parts, topics, asked, asker)
-    if len(topics) > TOPICS_PER_TURN:
+    if len(topics) > TOPICS_PER_TURN or any(is_large(parts, topic) for topic in topics):
         return encode_slowly(parts, topics, {}, asked)
     return respond(parts, encode_topics(parts, topics, {}, asked), asked)
 
@@ -92,6 +93,11 @@ def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
     return is_named and topic.name not in parts.metadata.topics
 
 
+def is_large(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
+    found = parts.metadata.topics.get(topic.name or "")
+    return found is not None and len(found.partitions) > SMALL
+
+
 async def create_missing(
     parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked, asker: Asker
 ) -> bytes:
@@ -110,6 +116,11 @@ async def encode_slowly(
 ) -> bytes:
     """With turns for others in between."""
     encoded: list[bytes] = []
+    for topic in topics:
+        if topic.name is not None and is_large(parts, topic) and not asked.topic_operations:
+            await parts.metadata.prepare(
+                topic.name, asked.version, encode_metadata_topic, asked.listener
+            )
     for start in range(0, len(topics), TOPICS_PER_TURN):
         encoded += encode_topics(parts, topics[start : start + TOPICS_PER_TURN], errors, asked)
         await asyncio.sleep(0)
