@@ -242,6 +242,25 @@ def test_a_controller_that_finds_bad_znodes_takes_over_all_the_same(cluster: Wat
     check_complaints(cluster, found)
 
 
+def test_where_the_epoch_is_no_number_nobody_is_elected_until_it_is_mended(
+    cluster: Watched,
+) -> None:
+    epoch = cluster.observer.controller_epoch()
+    first = cluster.controller()
+    mend(cluster, znodes.CONTROLLER_EPOCH, b"seven")
+    cluster.brokers.kill([first])
+    survivors = sorted(cluster.brokers.alive())
+    wait_for_complaint(cluster, znodes.CONTROLLER_EPOCH)
+    assert cluster.observer.controller() not in survivors
+    mend(cluster, znodes.CONTROLLER_EPOCH, b"%d" % (epoch + 10))
+    eventually(
+        lambda: cluster.observer.controller() in survivors, lambda: "a controller", DEADLINE_S
+    )
+    assert cluster.observer.controller_epoch() == epoch + 11
+    cluster.brokers.restart([first])
+    wait_until_all_is_well(cluster, ("after",))
+
+
 def test_bad_znodes_do_not_keep_a_cluster_from_losing_its_controller(cluster: Watched) -> None:
     plant(cluster, OLD)
     for each in BAD.values():
