@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.offsets import latest_offsets
-from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
 from barnabas.spark import session
-from barnabas.world.clock import SystemClock
-from barnabas.world.ports import SetData
-from barnabas.world.registry.store import Store
 from tests.broker_process import BrokerProcess, eventually
 from tests.spark.following import following
 from tests.spark.topics import Topics, numbered
@@ -39,23 +34,14 @@ def mine(spark: SparkSession, broker: BrokerProcess) -> Topics:
     return Topics(spark, broker.bootstrap_servers)
 
 
-def add_partitions(data: Path, topic: str, count: int) -> None:
-    """As a controller would write it; the broker is down and takes the partitions up when it starts."""
-    store = Store(str(data / "registry"))
-    try:
-        tree = store.load()
-        path = znodes.topic_path(topic)
-        before = znodes.decode_topic(topic, tree.node(path).data)
-        replicas = before.partitions[0]
-        after = replace(before, partitions=dict.fromkeys(range(count), replicas))
-        change = SetData(path=path, data=znodes.encode_topic(after))
-        store.commit([tree.apply([change], session=0, now_ms=SystemClock().now_ms())])
-    finally:
-        store.close()
+def add_partitions(topics: Topics, topic: str, count: int) -> None:
+    with topics.client() as cluster:
+        (outcome,) = Admin(cluster).create_partitions([NewPartitions(name=topic, count=count)])
+    assert outcome.error is None, outcome.error
 
 
 def test_partitions_that_come_to_a_topic_are_read_from_their_beginning(
-    broker: BrokerProcess, mine: Topics, checkpoint: str
+    mine: Topics, checkpoint: str
 ) -> None:
     topic = mine.create(partitions=1)
     mine.write(topic, ["before"])
@@ -63,9 +49,7 @@ def test_partitions_that_come_to_a_topic_are_read_from_their_beginning(
         eventually(lambda: bool(stream.query.recentProgress), "the stream has begun", 60)
         mine.write(topic, numbered(5, "old"))
         assert stream.wait_for(5) == numbered(5, "old")
-        broker.stop(signal.SIGTERM)
-        add_partitions(broker.data, topic, 3)
-        broker.start()
+        add_partitions(mine, topic, 3)
         for partition in range(3):
             mine.write(topic, numbered(50, f"p{partition}-"), partition=partition)
         expected = [*numbered(5, "old"), *(v for p in range(3) for v in numbered(50, f"p{p}-"))]
