@@ -1,0 +1,195 @@
+"""Our kafka-topics and kafka-configs beside Kafka's of 3.9, on one cluster of ours: the same line, the same answer.
+
+Compared are standard output and the exit code; of standard error the first line, where it is the answer, or the name of
+the exception, where it is a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import click.testing
+import pytest
+
+from barnabas.cli.main import cli
+from barnabas.local_cluster import LocalCluster
+from barnabas.spark.java import Java
+from interop.harness.jars import KAFKA_3_9, Jars
+from interop.harness.tools import Outcome, Tools
+
+EXCEPTION = re.compile(r"ERROR ([\w.$]+)")
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def servers(cluster: LocalCluster) -> str:
+    """The controller: who answers a change has seen it."""
+    assert cluster.controller_id is not None
+    return cluster.brokers[cluster.controller_id].address
+
+
+@pytest.fixture(scope="module")
+def theirs(
+    tmp_path_factory: pytest.TempPathFactory, java: Java, kafka_jars: Jars, servers: str
+) -> Command:
+    scratch = tmp_path_factory.mktemp("commands")
+    tools = Tools(release=KAFKA_3_9, java=java, jars=kafka_jars, scratch=scratch)
+    tools.lay_classes_ready(servers)
+    return tools.run
+
+
+def ours(name: str, *arguments: str) -> Outcome:
+    ended = click.testing.CliRunner().invoke(cli, [name, *arguments])
+    return Outcome(exit_code=ended.exit_code, stdout=ended.stdout, stderr=ended.stderr)
+
+
+def named(line: str, name: str, servers: str) -> list[str]:
+    """The words of a line; T is the topic."""
+    words = [name if word == "T" else word for word in line.split()]
+    return ["--bootstrap-server", servers, *words]
+
+
+def told(outcome: Outcome, name: str) -> tuple[str, int]:
+    """What scripts see, without what differs by chance."""
+    text = re.sub(r"TopicId: \S{22}", "TopicId: ID", outcome.stdout)
+    return text.replace(name, "T"), outcome.exit_code
+
+
+LIFE = """
+--create --topic T --replica-assignment 1:2:3,2:3:1 --config retention.ms=1000 --config flush.ms=5
+--create --topic T
+--create --topic T --if-not-exists
+--list --topic T
+--list --topic T --exclude-internal
+--describe --topic T
+--describe --topic T --topics-with-overrides
+--describe --topic T --under-replicated-partitions
+--describe --topic T --at-min-isr-partitions --unavailable-partitions
+--alter --topic T --partitions 2
+--alter --topic T --partitions 1
+--alter --topic T --partitions 4 --replica-assignment 1:2:3,2:3:1,3:1:2
+--alter --topic T --partitions 3 --replica-assignment 1:2:3,2:3:1,3:1:2
+--alter --topic T --partitions 5
+--describe --topic T
+--delete --topic T
+--list --topic T
+--delete --topic T
+--describe --topic T
+--delete --topic T --if-exists
+""".strip().splitlines()
+
+
+def test_the_life_of_a_topic_reads_the_same(theirs: Command, servers: str) -> None:
+    for line in LIFE:
+        of_theirs = theirs("kafka-topics", *named(line, "life.of-theirs", servers))
+        of_ours = ours("kafka-topics", *named(line, "life.of-ours", servers))
+        assert told(of_ours, "life.of-ours") == told(of_theirs, "life.of-theirs"), line
+        assert EXCEPTION.findall(of_ours.stderr) == EXCEPTION.findall(of_theirs.stderr), line
+
+
+REFUSED = """
+--create --topic new --partitions x
+--create --topic new --partitions 0
+--create --topic new --replication-factor 0
+--create --topic new --replication-factor 4
+--create --topic new --config nosuch=1
+--create --topic new --config retention.ms
+--create --topic new --config retention.ms=abc
+--create --topic new --config retention.ms=-5
+--create --topic new --config cleanup.policy=none
+--create --topic new --config min.cleanable.dirty.ratio=3
+--create --topic new --replica-assignment 1:1
+--create --topic new --replica-assignment 1:2,3
+--create --topic new --replica-assignment 1:x
+--create --topic new --topic twice
+--create --topic a/b
+--describe --topic a(
+--describe --topic-id zz
+--describe --topic-id abcdefghijklmnopqrstug
+--delete --topic nowhere
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_is_refused_is_refused_in_the_same_words(
+    theirs: Command, servers: str, line: str
+) -> None:
+    arguments = named(line, "", servers)
+    of_theirs, of_ours = theirs("kafka-topics", *arguments), ours("kafka-topics", *arguments)
+    assert of_theirs.stdout.startswith("Error while executing topic command : ")
+    assert told(of_ours, "T") == told(of_theirs, "T")
+    assert EXCEPTION.findall(of_ours.stderr) == EXCEPTION.findall(of_theirs.stderr)
+
+
+WRONG = """
+kafka-topics
+kafka-topics --help
+kafka-topics --list
+kafka-topics --bootstrap-server HERE
+kafka-topics --bootstrap-server HERE --list --create
+kafka-topics --bootstrap-server HERE --nosuch
+kafka-topics --bootstrap-server HERE --lis
+kafka-topics --bootstrap-server HERE -x
+kafka-topics --bootstrap-server HERE --create --topic
+kafka-topics --bootstrap-server HERE --create
+kafka-topics --bootstrap-server HERE --alter --topic t
+kafka-topics --bootstrap-server HERE --alter --topic t --config x=y
+kafka-topics --bootstrap-server HERE --alter --topic t --partitions 3 --delete-config x
+kafka-topics --bootstrap-server HERE --create --topic t --replica-assignment 1 --partitions 1
+kafka-topics --bootstrap-server HERE --describe --unavailable-partitions --topics-with-overrides
+kafka-topics --bootstrap-server HERE --describe --if-exists
+kafka-topics --bootstrap-server HERE --delete --topic t --exclude-internal
+kafka-configs
+kafka-configs --bootstrap-server HERE
+kafka-configs --bootstrap-server HERE --describe
+kafka-configs --bootstrap-server HERE --describe --entity-type nosuch
+kafka-configs --bootstrap-server HERE --describe --broker x
+kafka-configs --bootstrap-server HERE --describe --topic a --entity-type topics
+kafka-configs --bootstrap-server HERE --describe --topic a --add-config b=c
+kafka-configs --bootstrap-server HERE --alter --topic a
+kafka-configs --bootstrap-server HERE --alter --topic a --add-config b
+kafka-configs --bootstrap-server HERE --alter --entity-type topics --add-config a=b
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_line_is_told_so_in_the_same_words(
+    theirs: Command, servers: str, line: str
+) -> None:
+    name, *words = line.replace("HERE", servers).split()
+    of_theirs, of_ours = theirs(name, *words), ours(name, *words)
+    assert of_theirs.exit_code == of_ours.exit_code == 1
+    assert of_theirs.stdout == of_ours.stdout == ""
+    assert of_ours.stderr.splitlines()[0] == of_theirs.stderr.splitlines()[0]
+
+
+SHOWN = """
+--describe --topic configured
+--describe --topic configured --all
+--describe --entity-type topics --entity-name configured
+--describe --entity-type brokers
+--describe --broker 1
+--describe --broker 1 --all
+--describe --broker-defaults
+""".strip().splitlines()
+
+
+def test_settings_read_the_same(theirs: Command, servers: str) -> None:
+    line = "--create --topic configured --config cleanup.policy=compact,delete --config flush.ms=5"
+    assert ours("kafka-topics", *named(line, "", servers)).exit_code == 0
+    for line in SHOWN:
+        arguments = named(line, "", servers)
+        of_theirs, of_ours = theirs("kafka-configs", *arguments), ours("kafka-configs", *arguments)
+        assert of_theirs.exit_code == of_ours.exit_code == 0, line
+        assert of_ours.stdout == of_theirs.stdout, line
+    line = "--alter --topic configured --delete-config retention.ms"
+    arguments = named(line, "", servers)
+    of_theirs, of_ours = theirs("kafka-configs", *arguments), ours("kafka-configs", *arguments)
+    assert (of_ours.exit_code, of_ours.stderr) == (of_theirs.exit_code, of_theirs.stderr)
