@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from random import Random
 
 import pytest
 
 from barnabas.broker.control_plane import ControlPlane
-from barnabas.errors import ErrorCode
+from barnabas.broker.topics import Topics
+from barnabas.config import TopicConfig
+from barnabas.controller.topic_checks import TopicDefaults
+from barnabas.errors import ErrorCode, NoNode
 from barnabas.metadata import registration, znodes
+from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker, BrokerEpoch, BrokerId, Endpoint
 from barnabas.world.clock import SystemClock
@@ -35,10 +40,17 @@ class LaggingSession(TrappedSession):
         super().__init__(session, trap)
         self.seen: dict[str, tuple[bytes, ZnodeStat]] = {}
         self.stats: dict[str, ZnodeStat | None] = {}
+        self.missing: set[str] = set()
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
+        if path in self.missing:
+            raise NoNode(path)
         if path not in self.seen:
-            self.seen[path] = await super().get(path, watch)
+            try:
+                self.seen[path] = await super().get(path, watch)
+            except NoNode:
+                self.missing.add(path)
+                raise
         return self.seen[path]
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
@@ -52,6 +64,7 @@ class LaggingSession(TrappedSession):
         finally:
             self.seen.clear()
             self.stats.clear()
+            self.missing.clear()
 
 
 @pytest.fixture
@@ -116,3 +129,24 @@ async def test_a_registration_the_controller_hears_of_first_is_ours(
     assert await control.broker_error("LeaderAndIsr", 2, epoch) is ErrorCode.NONE
     later = await control.broker_error("LeaderAndIsr", 2, epoch + 1)
     assert later is ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_the_settings_of_a_topic_created_since_are_found(
+    registry: EmbeddedRegistry, behind: RegistryClient
+) -> None:
+    topics = Topics(
+        behind,
+        MetadataCache("cluster"),
+        defaults=TopicConfig(),
+        new_topics=TopicDefaults(partitions=1, replication_factor=1),
+        random=Random(1),
+    )
+    await topics.learn(["orders"])
+    assert topics.config_of("orders").retention_ms == TopicConfig().retention_ms
+    ahead = await registry.connect(SESSION_TIMEOUT_MS)
+    settings = znodes.encode_config({"retention.ms": "1234"})
+    await ahead.create(znodes.topic_config_path("orders"), settings)
+    with pytest.raises(NoNode):
+        await behind.get(znodes.topic_config_path("orders"))
+    await topics.learn(["orders"])
+    assert topics.config_of("orders").retention_ms == 1234

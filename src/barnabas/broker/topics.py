@@ -20,6 +20,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
+from barnabas.broker.control_plane import catch_up
 from barnabas.config import TopicConfig
 from barnabas.controller.assignment import Replicas
 from barnabas.controller.topic_checks import (
@@ -104,20 +105,30 @@ class Topics:
 
     async def learn(self, names: Iterable[str]) -> None:
         """Read what these topics set for themselves, anew: the name may have belonged to another topic before."""
-        await at_most(IN_FLIGHT_MAX, self.learn_one, tuple(names))
+        missing = await self.read_settings(tuple(names))
+        if missing:
+            # A topic is created together with its settings: our server of the registry may be behind.
+            await catch_up(self.registry)
+            for name in await self.read_settings(missing):
+                self.overrides.pop(name, None)
 
-    async def learn_one(self, name: str) -> None:
+    async def read_settings(self, names: Sequence[str]) -> list[str]:
+        """Those that have none are the answer."""
+        found = await at_most(IN_FLIGHT_MAX, self.read_settings_of, names)
+        return [name for name, is_there in zip(names, found, strict=True) if not is_there]
+
+    async def read_settings_of(self, name: str) -> bool:
         path = znodes.topic_config_path(name)
         try:
             data, _ = await self.registry.get(path)
         except NoNode:
-            self.overrides.pop(name, None)
-            return
+            return False
         try:
             self.overrides[name] = znodes.decode_config(path, data)
         except RegistryError as error:
             # Its bytes make no sense. The topic goes on with what is known of it, or with the defaults.
             logger.error("ignoring the settings of topic=%s error=%s", name, error)
+        return True
 
     def config_of(self, name: str) -> TopicConfig:
         """A setting that was legal when it was written must not keep a broker from starting."""
