@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 
 from barnabas import LocalCluster
-from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import (
     Beginning,
@@ -246,3 +246,66 @@ def test_the_next_broker_is_asked_when_the_one_spoken_to_has_died() -> None:
             broker.kill()
         with pytest.raises(ApiError, match="NETWORK_EXCEPTION"):
             cluster.refresh()
+
+
+# ---- topics that grow
+
+
+def expand(cluster: Cluster, topic: str, count: int) -> ErrorCode:
+    (outcome,) = Admin(cluster).create_partitions([NewPartitions(name=topic, count=count)])
+    return ErrorCode.NONE if outcome.error is None else outcome.error.code
+
+
+def test_a_topic_grows_and_says_why_it_does_not(cluster: Cluster) -> None:
+    create(cluster, "grows")
+    admin = Admin(cluster)
+    placed = NewPartitions(name="grows", count=3, assignment=[[1], [1]])
+    (checked,) = admin.create_partitions([placed], validate_only=True)
+    assert checked.error is None
+    assert len(admin.describe_topics(["grows"])[0].partitions) == 1
+    (outcome,) = admin.create_partitions([placed])
+    assert (outcome.name, outcome.error) == ("grows", None)
+    assert len(admin.describe_topics(["grows"])[0].partitions) == 3
+    missing, small = admin.create_partitions(
+        [NewPartitions(name="nowhere", count=2), NewPartitions(name="grows", count=3)]
+    )
+    assert missing.error is not None
+    assert missing.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert small.error is not None
+    assert small.error.code is ErrorCode.INVALID_PARTITIONS
+    assert "3 partitions already" in small.error.message
+
+
+def test_a_producer_finds_partitions_that_came_later(servers: str, cluster: Cluster) -> None:
+    create(cluster, "found")
+    with Cluster(servers) as own:
+        producer = Producer(own, metadata_max_age_s=0)
+        producer.send("found", b"first", key=b"k")
+        producer.flush()
+        assert expand(cluster, "found", 4) is ErrorCode.NONE
+        assert producer.send("found", b"told", partition=3).partition == 3
+        with pytest.raises(ApiError, match="no partition 4"):
+            producer.send("found", b"told", partition=4)
+        producer.flush()
+        keyed = {producer.send("found", b"x", key=b"%d" % n).partition for n in range(40)}
+        assert keyed == {0, 1, 2, 3}
+        producer.flush()
+
+
+def test_a_consumer_of_a_whole_topic_reads_partitions_that_came_later(
+    servers: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.client.consumer.NEW_PARTITIONS_S", 0.05)
+    first = create(cluster, "whole")
+    with Cluster(servers) as own:
+        whole = Consumer(own, {first: Beginning()}, whole=["whole"], fetch_wait_ms=50)
+        assert whole.poll(0.1) == []
+        assert expand(cluster, "whole", 3) is ErrorCode.NONE
+        with Producer(cluster) as producer:
+            for partition in range(3):
+                producer.send("whole", b"%d" % partition, partition=partition)
+        found: set[bytes | None] = set()
+        deadline = time.monotonic() + 10
+        while len(found) < 3:
+            assert time.monotonic() < deadline, found
+            found |= {record.value for record in whole.poll(0.2)}

@@ -102,7 +102,8 @@ def consume(
         assigned = assignment(cluster, topic, partitions)
         starts = within_range(cluster, dict.fromkeys(assigned, start))
         # Should retention overtake us later on, what is left is read from its beginning.
-        consumer = Consumer(cluster, starts, reset=Beginning())
+        whole = () if partitions or stop_at_end else (topic,)
+        consumer = Consumer(cluster, starts, reset=Beginning(), whole=whole)
         if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
             note(f"waiting for new records of {topic}; -O beginning reads what is there already")
         for batch in batches(consumer, stop_at_end, count, wanted):

@@ -3,6 +3,8 @@
     consumer = Consumer(cluster, {TopicPartition("orders", 0): Beginning()})
     for record in consumer.records(): ...
 
+Of topics that are to be read as a whole, partitions that are added later are taken up too, from their beginning.
+
 One Fetch per leader is under way; whichever answers first is read first, so a quiet leader holds nobody up. A partition
 without a leader does not stop the others. There are no fetch sessions and no groups here, and records of aborted
 transactions are not told apart from others (read_uncommitted).
@@ -10,7 +12,7 @@ transactions are not told apart from others (read_uncommitted).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,6 +37,8 @@ FETCH_BY_NAME = 12
 FETCH_BYTES = 50 << 20
 PARTITION_BYTES = 1 << 20
 FETCH_WAIT_MS = 500
+NEW_PARTITIONS_S = 5.0
+"""How often topics that are read as a whole are asked whether they have grown."""
 
 
 class ConsumedRecord(NamedTuple):
@@ -125,7 +129,8 @@ class UnderWay:
 
 
 class Consumer:
-    """`reset` says where to go on when a position is gone or not yet there; None raises OFFSET_OUT_OF_RANGE instead."""
+    """`reset` says where to go on when a position is gone or not yet there; None raises OFFSET_OUT_OF_RANGE instead.
+    `whole` are the topics of which partitions that are added later are read as well."""
 
     def __init__(
         self,
@@ -133,11 +138,14 @@ class Consumer:
         starts: Mapping[TopicPartition, Start],
         *,
         reset: Start | None = None,
+        whole: Collection[str] = (),
         fetch_wait_ms: int = FETCH_WAIT_MS,
         partition_bytes: int = PARTITION_BYTES,
     ) -> None:
         self.cluster = cluster
         self.reset = reset
+        self.whole = whole
+        self.next_count = Deadline(NEW_PARTITIONS_S)
         self.fetch_wait_ms = fetch_wait_ms
         self.partition_bytes = partition_bytes
         for topic in {partition.topic for partition in starts}:
@@ -167,6 +175,8 @@ class Consumer:
 
         ApiError when the trouble is of the lasting kind, or has lasted for the cluster's timeout.
         """
+        if self.whole and self.next_count.passed:
+            self.take_up_new_partitions()
         try:
             found = self.fetch(Deadline(timeout_s))
         except ApiError as error:
@@ -189,6 +199,14 @@ class Consumer:
         except ApiError as error:
             if not error.code.retriable:
                 raise
+
+    def take_up_new_partitions(self) -> None:
+        self.next_count = Deadline(NEW_PARTITIONS_S)
+        self.look_again()
+        known = self.cluster.view.topics
+        for topic in self.whole:
+            for found in known[topic].partitions if topic in known else ():
+                self.positions.setdefault(TopicPartition(topic, found.partition), 0)
 
     def fetch(self, deadline: Deadline) -> list[ConsumedRecord]:
         failed = self.ask_idle_leaders()

@@ -3,6 +3,9 @@
 One request per partition is under way at a time, so retries keep the order of records. With idempotence (the default
 for acks=all where the cluster offers it) a retry cannot write twice either: the broker knows the batch by its sequence.
 
+Partitions that are added to a topic are noticed when its metadata is looked at anew, which is done now and then. A key
+may then go to another partition than before, as with every producer of Kafka's.
+
 After an error nothing is known of the batches that were under way, and what was gathered is dropped: the caller knows
 which records it sent since the last successful `flush`.
 """
@@ -10,12 +13,13 @@ which records it sent since the last successful `flush`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import NamedTuple, Self
 
-from barnabas.client.blocking import Connection, now_ms
+from barnabas.client.blocking import Connection, Deadline, now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.partitioner import Sticky, partition_of_key
@@ -38,6 +42,7 @@ BATCH_BYTES = 512 << 10
 """Well below message.max.bytes, and large enough that a round trip per batch does not matter."""
 BUFFER_BYTES = 8 << 20
 RECORD_OVERHEAD = 24
+METADATA_MAX_AGE_S = 300.0
 SEQUENCE_MAX = 0x7FFF_FFFF
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -90,6 +95,7 @@ class Producer:
         compression: Compression = Compression.NONE,
         idempotent: bool | None = None,
         random: Random | None = None,
+        metadata_max_age_s: float = METADATA_MAX_AGE_S,
     ) -> None:
         if acks not in (ACKS_ALL, 0, 1):
             raise ConfigError("acks", f"{acks} is not one of all, 1, 0")
@@ -105,6 +111,8 @@ class Producer:
         self.sent: list[Sent] = []
         self.identity: tuple[int, int] | None = None
         self.sequences: dict[TopicPartition, int] = {}
+        self.metadata_max_age_s = metadata_max_age_s
+        self.next_look = Deadline(metadata_max_age_s)
 
     def __enter__(self) -> Self:
         return self
@@ -143,8 +151,10 @@ class Producer:
     def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
         view = self.cluster.topic(topic)
         if partition is not None:
-            self.cluster.view.partition(TopicPartition(topic, partition))
-            return TopicPartition(topic, partition)
+            wanted = TopicPartition(topic, partition)
+            if all(found.partition != partition for found in view.partitions):
+                self.cluster.refresh([topic]).partition(wanted)  # it may have been added since
+            return wanted
         if key is not None:
             return TopicPartition(topic, partition_of_key(key, len(view.partitions)))
         return TopicPartition(topic, self.sticky.choose(topic, lambda: available(view)))
@@ -157,12 +167,21 @@ class Producer:
 
     def send_gathered(self) -> None:
         gathered, self.gathered, self.gathered_bytes = self.gathered, {}, 0
-        for topic in sorted({partition.topic for partition in gathered}):
+        topics = sorted({partition.topic for partition in gathered})
+        if topics and self.next_look.passed:
+            self.look_again(topics)
+        for topic in topics:
             self.sticky.move_on(topic, available(self.cluster.topic(topic)))
         queues = {partition: list(waiting.batches) for partition, waiting in gathered.items()}
         while queues:
             self.send_round({partition: queue.pop(0) for partition, queue in queues.items()})
             queues = {partition: queue for partition, queue in queues.items() if queue}
+
+    def look_again(self, topics: list[str]) -> None:
+        """Who cannot be asked now is asked again when the records are sent, and then it is an error."""
+        self.next_look = Deadline(self.metadata_max_age_s)
+        with suppress(ApiError):
+            self.cluster.refresh(topics)
 
     def send_round(self, batches: dict[TopicPartition, list[Record]]) -> None:
         """One batch for each partition."""
