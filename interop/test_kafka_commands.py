@@ -16,6 +16,7 @@ from barnabas.cli.main import cli
 from barnabas.local_cluster import LocalCluster
 from barnabas.spark.java import Java
 from interop.harness.jars import KAFKA_3_9, Jars
+from interop.harness.kafka import KafkaCluster
 from interop.harness.tools import Outcome, Tools
 
 EXCEPTION = re.compile(r"ERROR ([\w.$]+)")
@@ -193,3 +194,58 @@ def test_settings_read_the_same(theirs: Command, servers: str) -> None:
     arguments = named(line, "", servers)
     of_theirs, of_ours = theirs("kafka-configs", *arguments), ours("kafka-configs", *arguments)
     assert (of_ours.exit_code, of_ours.stderr) == (of_theirs.exit_code, of_theirs.stderr)
+
+
+def test_ours_works_on_a_cluster_of_kafkas_and_both_see_what_it_changed(
+    theirs: Command, kafka_cluster: KafkaCluster
+) -> None:
+    servers = kafka_cluster.bootstrap_servers
+
+    def both(name: str, line: str) -> Outcome:
+        arguments = named(line, "", servers)
+        of_theirs, of_ours = theirs(name, *arguments), ours(name, *arguments)
+        assert told(of_ours, "T") == told(of_theirs, "T"), line
+        return of_ours
+
+    def succeed(name: str, line: str) -> list[str]:
+        done = ours(name, *named(line, "", servers))
+        assert done.exit_code == 0, done
+        return done.lines
+
+    settings = "--config retention.ms=5 --config flush.ms=6"
+    create = f"--create --topic on.kafka --partitions 2 --replication-factor 3 {settings}"
+    assert succeed("kafka-topics", create)[-1] == "Created topic on.kafka."
+    assert both("kafka-topics", "--create --topic on.kafka").exit_code == 1
+    assert both("kafka-topics", "--create --topic wide --replication-factor 9").exit_code == 1
+    assert both("kafka-topics", r"--describe --topic on\.kafka").exit_code == 0
+    succeed("kafka-topics", "--alter --topic on.kafka --partitions 3")
+    assert both("kafka-topics", "--alter --topic on.kafka --partitions 2").exit_code == 1
+
+    changed = "--add-config retention.ms=7,cleanup.policy=[compact,delete] --delete-config flush.ms"
+    alter = "--alter --entity-type topics --entity-name on.kafka"
+    assert succeed("kafka-configs", f"{alter} {changed}") == [
+        "Completed updating config for topic on.kafka."
+    ]
+    shown = both("kafka-configs", "--describe --topic on.kafka")
+    assert [line.split()[0] for line in shown.lines[1:]] == [
+        "cleanup.policy=compact,delete",
+        "retention.ms=7",
+    ]
+    (broker, *_) = (
+        str(number) for number in sorted(found.broker_id for found in kafka_cluster.brokers)
+    )
+    assert succeed(
+        "kafka-configs", f"--alter --broker {broker} --add-config log.cleaner.threads=2"
+    ) == [f"Completed updating config for broker {broker}."]
+    assert "log.cleaner.threads=2 " in both("kafka-configs", f"--describe --broker {broker}").stdout
+    assert succeed(
+        "kafka-configs", "--alter --broker-defaults --add-config log.cleaner.threads=3"
+    ) == ["Completed updating default config for brokers in the cluster."]
+    assert both("kafka-configs", "--describe --entity-type brokers").exit_code == 0
+    assert (
+        ours(
+            "kafka-configs", *named("--alter --topic on.kafka --add-config x=y", "", servers)
+        ).exit_code
+        == 1
+    )
+    succeed("kafka-topics", r"--delete --topic on\.kafka")
