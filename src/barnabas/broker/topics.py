@@ -130,6 +130,11 @@ class Topics:
             logger.error("ignoring the settings of topic=%s error=%s", name, error)
         return True
 
+    def forget(self, names: Iterable[str]) -> None:
+        """They are deleted."""
+        for name in names:
+            self.overrides.pop(name, None)
+
     def config_of(self, name: str) -> TopicConfig:
         """A setting that was legal when it was written must not keep a broker from starting."""
         config = self.defaults

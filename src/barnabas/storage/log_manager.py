@@ -230,11 +230,6 @@ class LogManager:
         logger.info("moved log away from=%s to=%s", log.directory, path)
         return path
 
-    def use_config(self, topic: str, config: TopicConfig) -> None:
-        for partition, log in self.logs.items():
-            if partition.topic == topic:
-                log.use_config(config)
-
     def describe(self) -> list[LogDirInfo]:
         infos = []
         for path in self.directories:

@@ -108,6 +108,9 @@ class Topics:
     async def learn(self, names: list[str]) -> None:
         self.learnt += names
 
+    def forget(self, names: set[str]) -> None:
+        pass
+
     def config_of(self, name: str) -> TopicConfig:
         return self.config
 

@@ -128,6 +128,7 @@ async def update_metadata(
         size = sum(len(topic.partition_states) for topic in request.topic_states)
         removed = metadata.take_over(request, await aside(size, metadata.merged, request))
         if removed:
+            parts.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
     return UpdateMetadataResponse()
 
