@@ -1,0 +1,229 @@
+"""What kafka-topics decides by itself when it has nobody to ask, and how it writes beside others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from barnabas.cli.kafka.failures import Refused
+from barnabas.cli.kafka.topic_options import Wished
+from barnabas.cli.kafka.topics_by_zookeeper import (
+    RACKS_HINT,
+    in_words_of_then,
+    place,
+    with_changes,
+)
+from barnabas.cli.kafka.znodes import (
+    change_settings,
+    create_topic,
+    grow_topic,
+    read_settings,
+    read_topic,
+    registered_brokers,
+)
+from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode
+from barnabas.metadata import znodes
+from barnabas.metadata.topic_names import TakenNames
+from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
+from barnabas.model import Broker, BrokerId, Endpoint
+from barnabas.world.clock import SystemClock
+from barnabas.world.ports import RegistrySession
+from barnabas.world.registry.embedded import EmbeddedRegistry
+
+TOPIC = znodes.topic_path("t")
+SETTINGS = znodes.topic_config_path("t")
+
+
+def brokers(*racks: str | None) -> list[Broker]:
+    return [
+        Broker(
+            id=BrokerId(number),
+            endpoints=(Endpoint(listener="PLAINTEXT", host="h", port=9092),),
+            rack=rack,
+        )
+        for number, rack in enumerate(racks)
+    ]
+
+
+def wish(name: str = "t", **given: Any) -> Wished:
+    known: dict[str, Any] = {
+        "partitions": None,
+        "replication_factor": None,
+        "assignment": (),
+        "configs": {},
+    }
+    return Wished(name=name, **{**known, **given})
+
+
+def refusal(wished: Wished, among: Sequence[Broker], names: Sequence[str] = ()) -> str:
+    taken = TakenNames(names)
+    with pytest.raises(ApiError) as caught:
+        place(wished, among, taken, marked=())
+    return in_words_of_then(caught.value, wished, among, taken).message
+
+
+# ---- decisions
+
+
+def test_replicas_are_placed_by_numbers_or_by_the_list() -> None:
+    placed = place(
+        wish(partitions=4, replication_factor=2), brokers(None, None, None), TakenNames(), []
+    )
+    assert len(placed) == 4
+    assert all(len(set(replicas)) == 2 for replicas in placed)
+    assert place(
+        wish(assignment=((0, 1), (1, 0))), brokers(None, None), TakenNames(), marked=()
+    ) == ((0, 1), (1, 0))
+
+
+def test_refusals_are_in_the_words_scripts_of_then_look_for() -> None:
+    three = brokers(None, None, None)
+    one = wish(partitions=1, replication_factor=1)
+    assert refusal(one, three, ["t"]) == "Topic 't' already exists."
+    wide = wish(partitions=1, replication_factor=4)
+    assert refusal(wide, three) == "Replication factor: 4 larger than available brokers: 3."
+    alike = wish("a.b", partitions=1, replication_factor=1)
+    assert refusal(alike, three, ["a_b"]) == "Topic 'a.b' collides with existing topics: a_b"
+    assert refusal(one, brokers("r", None)) == RACKS_HINT
+    assert refusal(one, []) == "Replication factor: 1 larger than available brokers: 0."
+
+
+def test_a_change_of_settings_is_checked_as_a_whole() -> None:
+    before = {"min.compaction.lag.ms": "5", "flush.ms": "1"}
+    after = with_changes(before, added={"retention.ms": "7"}, deleted=["flush.ms"])
+    assert after == {"min.compaction.lag.ms": "5", "retention.ms": "7"}
+    with pytest.raises(Refused, match="conflict topic config setting"):
+        with_changes(before, added={"max.compaction.lag.ms": "4"}, deleted=[])
+    with pytest.raises(ApiError, match=r"remote\.storage\.enable"):
+        with_changes(before, added={"remote.storage.enable": "true"}, deleted=[])
+
+
+# ---- beside others
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[EmbeddedRegistry]:
+    registry = EmbeddedRegistry(None, SystemClock())
+    session = await registry.connect(6000)
+    for path in znodes.PERSISTENT_PATHS:
+        await session.create(path)
+    yield registry
+    await registry.close()
+
+
+class Overtaken:
+    """A session for whose first write somebody else is faster."""
+
+    def __init__(self, session: RegistrySession, path: str, data: bytes, *, is_new: bool) -> None:
+        self.session = session
+        self.path, self.data, self.is_new = path, data, is_new
+        self.times = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    async def multi(self, ops: Sequence[Any]) -> Any:
+        await self.overtake()
+        return await self.session.multi(ops)
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> Any:
+        await self.overtake()
+        return await self.session.set(path, data, version)
+
+    async def overtake(self) -> None:
+        self.times += 1
+        if self.times > 1:
+            return
+        if self.is_new:
+            await self.session.create(self.path, self.data)
+        else:
+            await self.session.set(self.path, self.data)
+
+
+def overtaken(session: RegistrySession, path: str, data: bytes, *, is_new: bool) -> Any:
+    return Overtaken(session, path, data, is_new=is_new)
+
+
+async def test_a_change_of_settings_is_made_to_what_another_wrote_meanwhile(
+    registry: EmbeddedRegistry,
+) -> None:
+    session = await registry.connect(6000)
+    await session.create(SETTINGS, znodes.encode_config({"flush.ms": "1"}))
+    theirs = znodes.encode_config({"flush.ms": "2"})
+    beside = overtaken(session, SETTINGS, theirs, is_new=False)
+    await change_settings(beside, "t", lambda before: {**before, "retention.ms": "7"})
+    assert (await read_settings(session, "t"))[0] == {"flush.ms": "2", "retention.ms": "7"}
+    (note,) = await session.children(znodes.CONFIG_CHANGES)
+    data, _ = await session.get(f"{znodes.CONFIG_CHANGES}/{note}")
+    assert znodes.decode_config_change(note, data) == ("topics", "t")
+
+
+async def test_settings_left_behind_by_another_do_not_keep_a_topic_from_being_created(
+    registry: EmbeddedRegistry,
+) -> None:
+    session = await registry.connect(6000)
+    beside = overtaken(session, SETTINGS, b"not JSON", is_new=True)
+    await create_topic(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+    assert (await read_settings(session, "t"))[0] == {"flush.ms": "1"}
+    found = await read_topic(session, "t")
+    assert found is not None
+    assert found[0].topic_id is not None
+
+
+async def test_of_two_who_create_a_topic_one_is_told_that_it_exists(
+    registry: EmbeddedRegistry,
+) -> None:
+    session = await registry.connect(6000)
+    beside = overtaken(session, TOPIC, b"{}", is_new=True)
+    with pytest.raises(NodeExists):
+        await create_topic(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+    assert await session.exists(SETTINGS) is None
+
+
+async def test_a_topic_grows_from_what_another_made_of_it_meanwhile(
+    registry: EmbeddedRegistry,
+) -> None:
+    def topic(*placed: int) -> TopicAssignment:
+        return TopicAssignment(
+            topic_id=None,
+            partitions={
+                number: ReplicaAssignment(replicas=(BrokerId(broker),))
+                for number, broker in enumerate(placed)
+            },
+        )
+
+    session = await registry.connect(6000)
+    await session.create(TOPIC, znodes.encode_topic(topic(1)))
+    beside = overtaken(session, TOPIC, znodes.encode_topic(topic(1, 2)), is_new=False)
+    await grow_topic(beside, "t", lambda found: [(BrokerId(3),)] * (4 - len(found.partitions)))
+    found = await read_topic(session, "t")
+    assert found is not None
+    assert found[0] == topic(1, 2, 3, 3)
+    with pytest.raises(NoNode):
+        await grow_topic(session, "gone", lambda _: [])
+
+
+async def test_brokers_are_those_that_are_registered(registry: EmbeddedRegistry) -> None:
+    session = await registry.connect(6000)
+    for broker in reversed(brokers(None, "r")):
+        data = znodes.encode_broker(broker, timestamp_ms=0)
+        await session.create(znodes.broker_path(broker.id), data)
+    assert [(each.id, each.rack) for each in await registered_brokers(session)] == [
+        (0, None),
+        (1, "r"),
+    ]
+
+
+def test_a_code_is_kept_whatever_the_words() -> None:
+    error = in_words_of_then(
+        ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there is no broker 9"),
+        wish(),
+        [],
+        TakenNames(),
+    )
+    assert (error.code, error.message) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "there is no broker 9",
+    )
