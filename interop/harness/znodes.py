@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from typing import Self
 
 GET_DATA, GET_CHILDREN, CLOSE = 4, 8, -11
@@ -30,40 +31,41 @@ class Znodes:
         """Every node below `root`, by its path without it: its data, and how often that was changed. LookupError if
         one goes while it is read."""
         found: dict[str, tuple[bytes, int]] = {}
-        left = [""]
-        while left:
-            path = left.pop()
-            if path:
-                found[path] = self.data(root + path)
-            left += [f"{path}/{child}" for child in self.children(root + path)]
+        level = [""]
+        while level:
+            whole = [root + path for path in level]
+            if level != [""]:
+                found |= zip(level, map(read_data, self.ask_all(GET_DATA, whole)), strict=True)
+            below = map(read_children, self.ask_all(GET_CHILDREN, whole))
+            level = [
+                f"{path}/{child}"
+                for path, children in zip(level, below, strict=True)
+                for child in children
+            ]
         return found
 
     def data(self, path: str) -> tuple[bytes, int]:
-        answer = self.ask(GET_DATA, path)
-        size = max(INT.unpack_from(answer)[0], 0)
-        return answer[4 : 4 + size], INT.unpack_from(answer, 4 + size + VERSION_AT)[0]
+        (answer,) = self.ask_all(GET_DATA, [path])
+        return read_data(answer)
 
     def children(self, path: str) -> list[str]:
-        answer = self.ask(GET_CHILDREN, path)
-        count, at = INT.unpack_from(answer)[0], 4
-        names = []
-        for _ in range(count):
-            size = INT.unpack_from(answer, at)[0]
-            names.append(answer[at + 4 : at + 4 + size].decode())
-            at += 4 + size
-        return names
+        (answer,) = self.ask_all(GET_CHILDREN, [path])
+        return read_children(answer)
 
-    def ask(self, operation: int, path: str) -> bytes:
-        self.xid += 1
-        name = path.encode()
-        head = struct.pack(">iii", self.xid, operation, len(name))
-        self.send(head + name + b"\0")
-        answer = self.receive()
-        xid, _, error = REPLY.unpack_from(answer)
-        if error == NO_NODE:
-            raise LookupError(path)
-        assert (xid, error) == (self.xid, 0), f"ZooKeeper answers {error} for {path}"
-        return answer[REPLY.size :]
+    def ask_all(self, operation: int, paths: Sequence[str]) -> list[bytes]:
+        """All at once: to wait for each would take longer than to read it."""
+        first = self.xid + 1
+        for path in paths:
+            self.xid += 1
+            name = path.encode()
+            self.send(struct.pack(">iii", self.xid, operation, len(name)) + name + b"\0")
+        answers = [self.receive() for _ in paths]
+        for expected, (path, answer) in enumerate(zip(paths, answers, strict=True), first):
+            xid, _, error = REPLY.unpack_from(answer)
+            if error == NO_NODE:
+                raise LookupError(path)
+            assert (xid, error) == (expected, 0), f"ZooKeeper answers {error} for {path}"
+        return [answer[REPLY.size :] for answer in answers]
 
     def send(self, payload: bytes) -> None:
         self.socket.sendall(INT.pack(len(payload)) + payload)
@@ -86,3 +88,18 @@ class Znodes:
     def __exit__(self, *_: object) -> None:
         self.send(struct.pack(">ii", 0, CLOSE))
         self.socket.close()
+
+
+def read_data(answer: bytes) -> tuple[bytes, int]:
+    size = max(INT.unpack_from(answer)[0], 0)
+    return answer[4 : 4 + size], INT.unpack_from(answer, 4 + size + VERSION_AT)[0]
+
+
+def read_children(answer: bytes) -> list[str]:
+    count, at = INT.unpack_from(answer)[0], 4
+    names = []
+    for _ in range(count):
+        size = INT.unpack_from(answer, at)[0]
+        names.append(answer[at + 4 : at + 4 + size].decode())
+        at += 4 + size
+    return names

@@ -11,6 +11,11 @@ from crc32c import crc32c
 
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.offsets import (
     DeleteRecordsPartition,
@@ -79,6 +84,20 @@ def delete(*topics: str, version: int = 6) -> DeleteTopicsRequest:
         return DeleteTopicsRequest(topic_names=topics, timeout_ms=30_000)
     return DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name) for name in topics), timeout_ms=30_000
+    )
+
+
+def grown(name: str, count: int, *replicas: tuple[int, ...]) -> CreatePartitionsTopic:
+    """To so many partitions, the new ones perhaps on these brokers."""
+    lists = tuple(CreatePartitionsAssignment(brokers) for brokers in replicas)
+    return CreatePartitionsTopic(name=name, count=count, assignments=lists or None)
+
+
+def grow(
+    *topics: CreatePartitionsTopic, timeout_ms: int = 30_000, validate_only: bool = False
+) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(
+        topics=topics, timeout_ms=timeout_ms, validate_only=validate_only
     )
 
 

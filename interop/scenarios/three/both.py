@@ -1,11 +1,13 @@
 """The script for three brokers, played to three of Kafka's and to three of ours around one ZooKeeper.
 
-Step by step to both: what takes time, a session that runs out or a broker that starts, passes for both at once.
+Step by step to both, side by side: what takes time, a session that runs out or a broker that starts, passes for both at
+once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from barnabas.spark.java import Java
@@ -39,13 +41,10 @@ def play_to_three(
     with ZooKeeper(directory / "zookeeper", java) as zookeeper:
         kafka, ours = sides(directory, java, jars, zookeeper)
         try:
-            for side in (kafka, ours):
-                side.start()
-            for step in script:
-                for side in (kafka, ours):
-                    side.play(step)
-                for side in (kafka, ours):
-                    side.look(step)
+            with ThreadPoolExecutor(max_workers=2) as each:
+                list(each.map(Side.start, (kafka, ours)))
+                for step in script:
+                    list(each.map(lambda side, step=step: side.take(step), (kafka, ours)))
         finally:
             kafka.kill()
             ours.kill()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from interop.scenarios.three import creating, stopping
+from interop.scenarios.three import asking, creating, deleting, growing, stopping
 from interop.scenarios.three.step import Step
 
-SCRIPT: tuple[Step, ...] = (*creating.STEPS, *creating.CLEARED, *stopping.STEPS)
+SCRIPT: tuple[Step, ...] = (
+    *creating.STEPS,
+    *asking.STEPS,
+    *creating.CLEARED,
+    *growing.STEPS,
+    *deleting.STEPS,
+    *stopping.STEPS,
+)

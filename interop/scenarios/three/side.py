@@ -32,6 +32,8 @@ from tests.compatibility.raw import Raw
 
 REST_SECONDS = 60.0
 UNTIL_SECONDS = 20.0
+STILL_SECONDS = 0.7
+TO_BE_REMOVED = "-delete"
 POLL_SECONDS = 0.1
 
 
@@ -61,6 +63,10 @@ class Side:
 
     # ---- a step
 
+    def take(self, step: Step) -> None:
+        self.play(step)
+        self.look(step)
+
     def play(self, step: Step) -> None:
         assert step.name not in self.transcript.answers, f"two steps: {step.name}"
         self.normaliser.now_ms = int(time.time() * 1000)
@@ -88,6 +94,7 @@ class Side:
 
     def look(self, step: Step) -> None:
         deadline = time.monotonic() + REST_SECONDS
+        before, since = None, 0.0
         while True:
             for broker in self.alive:
                 self.brokers[broker].running.must_run()
@@ -95,6 +102,14 @@ class Side:
             with contextlib.suppress(OSError, LookupError):
                 view = self.view()
                 why = unrest(view, self.alive) or ""
+            if view is not None and view.going and not why:
+                # How far a deletion gets that has to wait, nothing tells but that it does not go on.
+                if before is None or (before.znodes, before.directories) != (
+                    view.znodes,
+                    view.directories,
+                ):
+                    before, since = view, time.monotonic()
+                why = "" if time.monotonic() > since + STILL_SECONDS else "a deletion goes on"
             if not why or time.monotonic() > deadline:
                 break
             time.sleep(POLL_SECONDS)
@@ -112,7 +127,17 @@ class Side:
                 metadata[broker] = raw.ask(everything, MetadataResponse)
         address, _, chroot = self.brokers[1].settings["zookeeper.connect"].partition("/")
         with Znodes(int(address.rpartition(":")[2])) as znodes:
-            return View(znodes.tree(f"/{chroot}"), metadata)
+            return View(znodes.tree(f"/{chroot}"), metadata, self.directories())
+
+    def directories(self) -> dict[int, frozenset[str]]:
+        return {
+            number: frozenset(
+                path.name
+                for path in broker.log_dir.glob("*-*")
+                if path.is_dir() and not path.name.endswith(TO_BE_REMOVED)
+            )
+            for number, broker in self.brokers.items()
+        }
 
     # ---- the wire, and the disk
 

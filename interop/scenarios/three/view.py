@@ -1,7 +1,8 @@
-"""A whole cluster at one moment: its znodes, and what each broker says of it; and whether it has come to rest.
+"""A whole cluster at one moment: its znodes, what each broker says and has on its disk; and whether it is at rest.
 
 A cluster is at rest when nothing more will happen by itself: the brokers that run are registered, every partition that
-can have a leader has one, its ISR is all of its replicas that run, and every broker tells exactly what the znodes say.
+can have a leader has one, its ISR is all of its replicas that run, every broker tells exactly what the znodes say and
+has the directories that it should have.
 Only then is there something to compare; on the way there the two are as fast as they are.
 """
 
@@ -20,8 +21,8 @@ from interop.scenarios.registry import Nodes, shown_znodes
 
 TOPICS = "/brokers/topics/"
 CONFIGS = "/config/topics/"
-PLACED = "any-"
-"""Topics of such a name were placed by the cluster, by chance: who has them is not compared, but how they lie is."""
+PLACED = ("any-", "__")
+"""Topics of such names were placed by the cluster, by chance: who has them is not compared, but how they lie is."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class State:
 class View:
     znodes: Nodes
     metadata: Mapping[int, MetadataResponse]
+    directories: Mapping[int, frozenset[str]]
+    """Of partitions, also on brokers that are away; those that are to be removed do not count."""
 
     @property
     def controller(self) -> int | None:
@@ -110,6 +113,14 @@ def everything_to_come(view: View, alive: set[int]) -> Iterator[str]:
     topics = {path.removeprefix(TOPICS) for path in view.below(TOPICS)}
     if topics != {path.removeprefix(CONFIGS) for path in view.below(CONFIGS)}:
         yield "a topic has no settings, or settings no topic"
+    yield from unsettled(view, alive)
+    for broker, told in view.metadata.items():
+        yield from (f"broker {broker}: {why}" for why in untold(view, told))
+    for broker in sorted(alive):
+        yield from (f"broker {broker}: {why}" for why in not_on_disk(view, broker, topics))
+
+
+def unsettled(view: View, alive: set[int]) -> Iterator[str]:
     for (topic, partition), replicas in view.assignments.items():
         running = alive.intersection(replicas)
         state = view.states.get((topic, partition))
@@ -123,8 +134,16 @@ def everything_to_come(view: View, alive: set[int]) -> Iterator[str]:
                 yield f"{topic}-{partition} has no leader"
         elif state.leader not in alive or set(state.isr) != running:
             yield f"{topic}-{partition} has {state}"
-    for broker, told in view.metadata.items():
-        yield from (f"broker {broker}: {why}" for why in untold(view, told))
+
+
+def not_on_disk(view: View, broker: int, topics: set[str]) -> Iterator[str]:
+    there = view.directories[broker]
+    for (topic, partition), replicas in view.assignments.items():
+        if broker in replicas and topic not in view.going and f"{topic}-{partition}" not in there:
+            yield f"has no directory of {topic}-{partition}"
+    for directory in there:
+        if directory.rpartition("-")[0] not in topics:
+            yield f"still has {directory}"
 
 
 def untold(view: View, told: MetadataResponse) -> Iterator[str]:
@@ -159,6 +178,10 @@ def shown(view: View, normaliser: Normaliser) -> Flat:
     if view.controller in view.registered:
         found["/controller brokerid"] = "<one that runs>"
     by_role(found, view)
+    for broker, there in view.directories.items():
+        for directory in there:
+            if not directory.startswith(PLACED):
+                found[f"disk of broker {broker}: {directory}"] = "there"
     return found
 
 
