@@ -15,7 +15,7 @@ from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from tests.lifecycle.client import create, eventually
 from tests.lifecycle.operations import OPERATIONS, Run
-from tests.lifecycle.scenarios import TOPIC_WRITTEN, Progress, Role, Scenario
+from tests.lifecycle.scenarios import WISH_WRITTEN, Progress, Role, Scenario
 from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, Watched
 
@@ -40,15 +40,16 @@ class Row:
 
 def undisturbed(cluster: Watched, scenario: Scenario, topic: str) -> list[tuple[Kind, str]]:
     """Nobody dies, or in a takeover nobody else does: what went out."""
-    run = begin(cluster, scenario, topic, Progress.NOTHING)
+    reached = Progress.WISHED if scenario.in_takeover else Progress.NOTHING
+    run = begin(cluster, scenario, topic, reached)
     operation = OPERATIONS[scenario.does]
     controller = run.roles[Role.CONTROLLER]
     operation.prepare(cluster, run)
     if scenario.in_takeover:
         let_die(cluster, run, None)
-        survivors = sorted(cluster.brokers.alive())
-        cluster.wait_until_missed(survivors)
-        cluster.wait_until_led(topic, len(run.assignment), survivors)
+        run.survivors = sorted(cluster.brokers.alive())
+        cluster.wait_until_missed(run.survivors)
+        operation.survive(cluster, run)
         labels = cluster.brokers.labels(cluster.controller())
         cluster.brokers.restart([controller])
         operation.recover(cluster, run)
@@ -85,7 +86,7 @@ def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> tuple[str, 
         have_an_earlier_topic(cluster, run.assignment)
         for heir in heirs:
             brokers.arm(heir, point, [heir], from_election=True)
-    brokers.arm(controller, TOPIC_WRITTEN if scenario.in_takeover else point, victims)
+    brokers.arm(controller, WISH_WRITTEN if scenario.in_takeover else point, victims)
     answer = OPERATIONS[scenario.does].wish(brokers.address(controller), run)
     brokers.wait_for_death(victims)
     if scenario.in_takeover and point is not None:

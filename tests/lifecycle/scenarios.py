@@ -45,7 +45,7 @@ class Scenario:
     """Of each partition, the leader first. A topic that grows has only the first one before."""
     victims: tuple[Role, ...]
     in_takeover: bool = False
-    """The controller dies when the topic is written and nothing else; the points are those of whoever takes over, and
+    """The controller dies when the wish is written and nothing else; the points are those of whoever takes over, and
     dies as well."""
 
 
@@ -81,9 +81,26 @@ SCENARIOS = (
     Scenario(name="delete, controller", does=Does.DELETE, assignment=((C, R, O),), victims=(C,)),
     Scenario(name="delete, replica", does=Does.DELETE, assignment=((R, O, C),), victims=(R,)),
 )
+MORE_SCENARIOS = (
+    Scenario(
+        name="expand 1→2, both",
+        does=Does.EXPAND,
+        assignment=((R, O, C), (C, R, O)),
+        victims=(C, R),
+    ),
+    Scenario(name="delete, both", does=Does.DELETE, assignment=((C, R, O),), victims=(C, R)),
+    Scenario(
+        name="delete, successor",
+        does=Does.DELETE,
+        assignment=((C, R, O),),
+        victims=(C,),
+        in_takeover=True,
+    ),
+)
+"""On the registry with the shorter sessions alone, where a point costs a third of a second."""
 
 
-TOPIC_WRITTEN = CrashPoint(When.AFTER, Kind.WRITE, 1)
+WISH_WRITTEN = CrashPoint(When.AFTER, Kind.WRITE, 1)
 ELECTED = CrashPoint(When.AFTER, Kind.WRITE, 0)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.lifecycle.conftest import NewBrokers
 from tests.lifecycle.crash import Row, crash, undisturbed
-from tests.lifecycle.scenarios import SCENARIOS, Scenario, crash_points, progress
+from tests.lifecycle.scenarios import MORE_SCENARIOS, SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.watched import Watched
 
@@ -34,6 +34,20 @@ def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_whoever_dies_at_whichever_point_what_was_begun_comes_to_its_end(
+    new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
+) -> None:
+    crash_everywhere(new_brokers, scenario, rows, notes)
+
+
+@pytest.mark.parametrize("new_brokers", ["embedded"], indirect=True)
+@pytest.mark.parametrize("scenario", MORE_SCENARIOS, ids=lambda scenario: scenario.name)
+def test_more_of_them_may_die_at_whichever_point(
+    new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
+) -> None:
+    crash_everywhere(new_brokers, scenario, rows, notes)
+
+
+def crash_everywhere(
     new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
 ) -> None:
     began = time.monotonic()
