@@ -234,6 +234,24 @@ def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -
         assert f"its leader {old} is gone" in words or f"after {old}, ISR" in words
 
 
+def test_a_request_to_a_broker_that_dies_before_it_answers_has_that_for_its_result(
+    tmp_path: Path,
+) -> None:
+    with LocalCluster(brokers=3, data=tmp_path) as cluster:
+        silent = next(each for each in cluster.brokers if each != cluster.controller_id)
+        cluster.brokers[silent].pause()
+        create(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=2)
+
+        def failures() -> set[str]:
+            events = [e for e in written(tmp_path).values() if "answers" in e]
+            return {e["why"] for e in events if e["to"] == silent and e["result"] == "failed"}
+
+        assert not failures()
+        cluster.brokers[silent].kill()
+        eventually(lambda: bool(failures()), "the result")
+        assert failures() == {f"broker {silent} is gone"}
+
+
 def test_what_is_published_twice_is_told_once(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path, settings=ON) as cluster:
         create(cluster.bootstrap_servers, "orders")

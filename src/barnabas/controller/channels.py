@@ -132,18 +132,19 @@ class Channels:
                 tasks.start(f"sender-{broker.id}", sender.run())
                 self.senders[broker.id] = (sender, tasks)
 
-    async def stop(self, brokers: Iterable[BrokerId]) -> None:
-        """What they had not been told yet is dropped."""
+    async def stop(self, brokers: Iterable[BrokerId]) -> list[Sent]:
+        """What they have not answered is dropped: it is returned."""
+        dropped: list[Sent] = []
         for broker in brokers:
             found = self.senders.pop(broker, None)
             if found is not None:
                 await found[1].stop()
+                dropped += found[0].requests
+        return dropped
 
     async def move(self, broker: Broker) -> None:
         """It listens elsewhere now. What it was still to hear it hears there."""
-        found = self.senders.get(broker.id)
-        waiting = list(found[0].requests) if found is not None else []
-        await self.stop((broker.id,))
+        waiting = await self.stop((broker.id,))
         self.start((broker,))
         for sent in waiting:
             self.send(sent)
@@ -151,13 +152,15 @@ class Channels:
     async def stop_all(self) -> None:
         await self.stop(tuple(self.senders))
 
-    def send(self, sent: Sent) -> None:
+    def send(self, sent: Sent) -> bool:
+        """False if there is no such broker any more."""
         found = self.senders.get(sent.broker)
         if found is None:
             name = type(sent.request).__name__
             logger.warning("not sent, the broker is gone broker=%d request=%s", sent.broker, name)
-            return
+            return False
         found[0].send(sent)
+        return True
 
     def owes(self, broker: BrokerId) -> bool:
         """Whether something is still on its way to this broker."""

@@ -28,7 +28,6 @@ from barnabas.model import (
     LeaderAndIsr,
     LeaderEpoch,
     TopicPartition,
-    ZnodeVersion,
 )
 
 LEADER_DURING_DELETE = BrokerId(-2)
@@ -46,7 +45,6 @@ class ControllerContext:
     def reset(self) -> None:
         """As after resignation: nothing is known."""
         self.epoch = ControllerEpoch(0)
-        self.epoch_zk_version = ZnodeVersion(0)
         self.brokers: dict[BrokerId, Broker] = {}
         self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
         self.shutting_down_broker_ids: set[BrokerId] = set()
@@ -224,10 +222,6 @@ class ControllerContext:
         before = self.leadership.pop(partition, None)
         if before is not None:
             discard(self.led_by, before.leader, partition)
-
-    def clear_leadership(self) -> None:
-        self.leadership.clear()
-        self.led_by.clear()
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
         """As StopReplica carries it: -2 for a topic queued for deletion, -1 where there is no leader yet."""

@@ -300,7 +300,7 @@ class Controller:
         """The order is Kafka's: watches before what they watch, metadata before leaders, replicas before elections."""
         context, store = self.context, self.store
         context.reset()
-        context.epoch, context.epoch_zk_version = won.epoch, won.version
+        context.epoch = won.epoch
         store.take_over(won)
         history = History(self.broker_id, won.epoch, self.clock)
         self.execution = execution = Execution(

@@ -31,7 +31,7 @@ from barnabas.controller.decision import (
     StateRead,
 )
 from barnabas.controller.elections import Strategy
-from barnabas.controller.history import History, StateChangeLog
+from barnabas.controller.history import History, Sent, StateChangeLog
 from barnabas.controller.plans import Registration
 from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
@@ -111,7 +111,7 @@ class Execution:
             case StartSenders():
                 self.channels.start(self.registered[each].broker for each in step.brokers)
             case StopSenders():
-                await self.channels.stop(step.brokers)
+                self.give_up(await self.channels.stop(step.brokers))
             case WatchBrokers():
                 for broker in step.brokers:
                     await self.store.read_broker(broker, self.watch)
@@ -237,7 +237,13 @@ class Execution:
         for broker, request in requests:
             sent = self.history.sent(broker, request, cause=cause)
             self.log.record(sent.changes)
-            self.channels.send(sent)
+            if not self.channels.send(sent):
+                self.give_up([sent])
+
+    def give_up(self, dropped: Iterable[Sent]) -> None:
+        """Of a request that nobody will answer, that is the result."""
+        for sent in dropped:
+            self.log.record(self.history.unanswered(sent, f"broker {sent.broker} is gone"))
 
     async def unclean(self, topics: tuple[str, ...]) -> dict[str, bool]:
         """Whether each allows the election of a replica that is not in sync."""

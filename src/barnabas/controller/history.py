@@ -244,7 +244,7 @@ class History:
         return [self.answer(sent, rest)]
 
     def unanswered(self, sent: Sent, why: str) -> list[StateChange]:
-        """The connection was lost, or nobody answered in time."""
+        """The broker left before it answered."""
         return [self.answer(sent, f'"result":"failed","why":{json.dumps(why)}')]
 
     def answer(self, sent: Sent, rest: str) -> StateChange:
