@@ -5,11 +5,11 @@ Written is /config/topics/<t>, with a note in /config/changes by which brokers h
 
 from __future__ import annotations
 
-from barnabas.cli.kafka.command import properties_of, say
+from barnabas.cli.kafka.command import complain, properties_of, say
 from barnabas.cli.kafka.config_options import Entities, settings_to_add, settings_to_delete
 from barnabas.cli.kafka.failures import Refused
 from barnabas.cli.kafka.options import Given
-from barnabas.cli.kafka.topics_by_zookeeper import OPERATION, with_changes
+from barnabas.cli.kafka.topics_by_zookeeper import OPERATION, TAKEN_UP_LATER, with_changes
 from barnabas.cli.kafka.znodes import (
     change_settings,
     children,
@@ -47,3 +47,4 @@ async def alter(session: RegistrySession, given: Given, entities: Entities) -> N
         raise Refused(f"Topic '{name}' does not exist.", OPERATION)
     await change_settings(session, name, changed)
     say(f"Completed updating config for entity: topic '{name}'.")
+    complain(TAKEN_UP_LATER)

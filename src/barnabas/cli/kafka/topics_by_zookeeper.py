@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from barnabas.cli.kafka.command import say
+from barnabas.cli.kafka.command import complain, say
 from barnabas.cli.kafka.describing import PartitionShown, TopicShown, report_of
 from barnabas.cli.kafka.failures import Refused
 from barnabas.cli.kafka.options import Given
@@ -76,6 +76,7 @@ KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or"
     " ordering of the messages will be affected"
 )
+TAKEN_UP_LATER = "note: written down; brokers of Barnabas take it up when they next start"
 RACKS_HINT = (
     "Not all brokers have rack information. Add --disable-rack-aware in command line to make"
     " replica assignment without rack information."
@@ -154,6 +155,7 @@ class TopicsOfZnodes:
                 changed = partial(with_changes, added=wish.configs, deleted=deleted)
                 await change_settings(self.session, name, changed)
                 say(f"Updated config for topic {name}.")
+                complain(TAKEN_UP_LATER)
             if wish.partitions is not None:
                 await self.grow(name, wish, wish.partitions)
 
