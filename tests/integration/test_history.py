@@ -15,7 +15,7 @@ from kafka import KafkaConsumer
 from barnabas import LocalCluster, model
 from barnabas.cli.failure import explain
 from barnabas.cli.main import cli
-from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.errors import BarnabasError
@@ -211,6 +211,26 @@ def test_the_command_line_tells_it_in_words_and_as_a_document(cluster: LocalClus
     nowhere = refusal(servers, "topics", "history", "zzzzzz")
     assert "barnabas topics list" in nowhere
     assert "topics create" not in nowhere
+
+
+def test_a_topic_that_grows_says_who_wanted_it_and_what_became_of_it() -> None:
+    with LocalCluster(settings=ON) as cluster:
+        servers = cluster.bootstrap_servers
+        create(servers, "grows")
+        with Cluster(servers, client_id="gardener") as client:
+            wishes = [NewPartitions(name="grows", count=3), NewPartitions(name="absent", count=3)]
+            Admin(client).create_partitions(wishes, validate_only=True)
+            Admin(client).create_partitions(wishes)
+
+        def asked() -> list[Event]:
+            return [event for event in read(servers) if event["cause"] == "CreatePartitions"]
+
+        eventually(lambda: bool(asked()), "the wish is told")
+        (wish,) = asked()
+        assert (wish["topic"], wish["by"], wish["partitions"]) == ("grows", "gardener", 3)
+        words = run(servers, "topics", "history", "grows").output
+        assert "grown to 3 partitions, as gardener at 127.0.0.1 asked" in words
+        assert "partition 2: online, leader 1" in words
 
 
 def test_a_failover_leaves_no_gap_once_the_dead_broker_is_back(tmp_path: Path) -> None:
