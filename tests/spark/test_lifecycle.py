@@ -113,6 +113,20 @@ def test_an_outage_that_lasts_is_counted_until_now(document: Document) -> None:
     assert document["summary"]["partitions_offline"] == 1
 
 
+def test_outages_of_one_cause_are_one_incident(document: Document) -> None:
+    assert [
+        (
+            *(row["epoch"], row["cause"], ms(row["from"]), ms(row["until"])),
+            *(row["topics"], row["partitions"], row["longest_ms"], row["offline_now"]),
+        )
+        for row in document["incidents"]
+    ] == [
+        (3, "TopicsChanged#5", 8001, None, 1, 1, 1999, 1),  # what lasts stands first
+        (2, "ControllerGone#1", 5000, 6000, 1, 2, 1000, 0),
+        (1, "BrokersChanged#9", 1000, 6000, 3, 3, 5000, 0),
+    ]
+
+
 def test_to_be_deleted_is_no_outage(document: Document) -> None:
     assert rows(document, "outages", "doomed", "from") == []
     assert rows(document, "outages", "reborn", "from") == []
@@ -202,6 +216,7 @@ def test_the_whole_is_summed_up_in_one_place(document: Document) -> None:
         "failovers": 2,
         "longest_takeover_ms": 25,
         "partitions_offline": 1,
+        "incidents": 3,
         "outages": 6,
         "unavailable_ms": 10 + 40 + 1000 + 5000 + 4000 + 1999,
         "longest_outage_ms": 5000,

@@ -153,6 +153,7 @@ def text_of(document: Document) -> str:
     parts = [
         summary_text(document),
         elections_text(document["elections"]),
+        incidents_text(document["incidents"]),
         deletions_text(document["deletions"]),
         topics_text(document["topics"]),
         steps_text(document["slowest_steps"]),
@@ -197,6 +198,23 @@ def elections_text(elections: list[Row]) -> str:
         for row in elections[-ROWS:]
     ]
     return shortened("controllers", heads, rows, len(elections), "last")
+
+
+def incidents_text(incidents: list[Row]) -> str:
+    if not incidents:
+        return ""
+    heads = ["from (UTC)", "cause", "partitions", "topics", "without a leader"]
+    rows = [
+        [
+            moment(row["from"]),
+            cause_name(row["cause"]),
+            row["partitions"],
+            row["topics"],
+            f"up to {span(row['longest_ms'])}" + ("" if row["until"] is not None else ", still"),
+        ]
+        for row in incidents[:ROWS]
+    ]
+    return shortened("incidents", heads, rows, len(incidents), "last")
 
 
 def deletions_text(deletions: list[Row]) -> str:

@@ -2,6 +2,7 @@
 
     elections      each controller: whom it followed, how long nobody was in charge, how long it took to take over
     outages        from when to when a partition had no leader
+    incidents      outages that have one cause: a broker takes many partitions with it
     leader_moves   each time another broker became leader
     steps          what was waited for: the controller, an election, the answer of a broker, a broker that was away
     creations      from a client's wish until every partition had a leader
@@ -42,6 +43,7 @@ class Analysis:
     creations: DataFrame
     deletions: DataFrame
     outages: DataFrame
+    incidents: DataFrame
     leader_moves: DataFrame
     steps: DataFrame
 
@@ -67,6 +69,7 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
         creations=born,
         deletions=gone,
         outages=down,
+        incidents=incidents(down),
         leader_moves=moved,
         steps=waited,
     )
@@ -137,7 +140,29 @@ def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
         changes.join(silence, list(PARTITION), "left")
         .withColumn("until", f.coalesce("ended_at", "silent_from"))
         .withColumn("ms", millis(f.col("at"), f.coalesce("until", now)))
-        .select(*PARTITION, f.col("at").alias("from"), "until", "ms", "cause", "ended_by", "why")
+        .select(
+            *PARTITION,
+            f.col("at").alias("from"),
+            "until",
+            "ms",
+            "epoch",
+            "cause",
+            "ended_by",
+            "why",
+        )
+    )
+
+
+def incidents(outages: DataFrame) -> DataFrame:
+    """One row per cause of outages; `until` is null while one of them lasts."""
+    return outages.groupBy("epoch", "cause").agg(
+        f.min("from").alias("from"),
+        f.when(f.count("until") == f.count("*"), f.max("until")).alias("until"),
+        f.max("ms").alias("longest_ms"),
+        f.countDistinct("topic", "life").alias("topics"),
+        f.count("*").alias("partitions"),
+        f.sum(f.col("until").isNull().cast("int")).alias("offline_now"),
+        f.max("why").alias("why"),
     )
 
 

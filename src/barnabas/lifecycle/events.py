@@ -26,7 +26,7 @@ SCHEMA = """
     at timestamp, broker int, epoch int, sequence long, cause string, what string, id string, result string, why string,
     topic string, partition int, replica int, before string, after string,
     by string, host string, asked_at timestamp, automatic boolean,
-    leader int, leader_epoch int, isr array<int>, replicas array<int>,
+    leader int, leader_epoch int, replicas array<int>,
     to int, topics map<string, string>, part int, answers long
 """
 """What the report needs of an event. The controller's `before` and `after` are broker ids, here as text."""

@@ -66,6 +66,7 @@ def parts(document: Document) -> list[str]:
         alerts(document),
         timeline_section(document),
         f'<div class="two">{elections(document)}{creations(document)}</div>',
+        incidents(document),
         outages(document),
         deletions(document),
         steps(document),
@@ -97,7 +98,9 @@ def cards(document: Document) -> str:
         card(
             "failovers", told["failovers"], took("taken over within", told["longest_takeover_ms"])
         ),
-        card("outages", told["outages"], took("the longest", told["longest_outage_ms"])),
+        card(
+            "incidents", told["incidents"], took("no leader for up to", told["longest_outage_ms"])
+        ),
         card("leader moves", told["leader_moves"], "to another broker"),
         card("topics", told["topics"], f"{told['created']:,} created, {told['deleted']:,} deleted"),
         card(
@@ -206,12 +209,10 @@ def elections(document: Document) -> str:
             Cell(after(row), row["controller"]),
             duration(row["takeover_ms"]),
             duration(row["vacant_ms"], "not known" if is_failover(row) else ""),
-            number(row["epoch"]),
         ]
         for row in reversed(document["elections"])
     ]
     heads = [("elected", ""), ("broker", "n"), ("taken over in", "n"), ("vacant", "n wide")]
-    heads += [("epoch", "n wide")]
     return section("Controllers", "elections, the last one first", table(heads, rows))
 
 
@@ -267,10 +268,31 @@ def by(row: Row) -> str:
     return f"{name}, automatically" if row.get("automatic") else name
 
 
+def incidents(document: Document) -> str:
+    found = document["incidents"]
+    if not found:
+        return section("Incidents", "", '<p class="dim">No partition was without a leader.</p>')
+    rows: list[list[Cell | str]] = [
+        [
+            instant(row["from"]),
+            cause_name(row["cause"]),
+            number(row["partitions"]),
+            number(row["topics"]),
+            Cell("lasts" if row["until"] is None else span(row["longest_ms"]), row["longest_ms"]),
+            Cell(zoom(row["from"], row["until"] or document["made_at"]), markup=True),
+        ]
+        for row in found[:TOPICS]
+    ]
+    heads = [("from", ""), ("cause", ""), ("partitions", "n"), ("topics", "n wide")]
+    heads += [("without a leader", "n"), ("", "wide")]
+    shown = table(heads, rows, bad=[row["until"] is None for row in found])
+    return section("Incidents", "what took leaders away, the last first", shown)
+
+
 def outages(document: Document) -> str:
     found = document["outages"]
     if not found:
-        return section("Outages", "", '<p class="dim">No partition was without a leader.</p>')
+        return ""
     rows: list[list[Cell | str]] = [
         [
             topic_name(row),
@@ -284,7 +306,7 @@ def outages(document: Document) -> str:
         for row in found[:OUTAGES]
     ]
     heads = [("topic", ""), ("partition", "n"), ("lasted", "n"), ("from", "n")]
-    heads += [("cause", "wide"), ("why", "wrap wide"), ("", "")]
+    heads += [("cause", "wide"), ("why", "wrap wide"), ("", "wide")]
     shown = table(heads, rows, bad=[row["until"] is None for row in found[:OUTAGES]])
     return section("Outages", of_all(OUTAGES, len(found), "longest"), shown)
 

@@ -59,6 +59,8 @@ def timeline(document: Document) -> str:
     scale = scale_of(document)
     shown = document["topics"][:LANES]
     lanes = [controllers_lane(document, scale)]
+    if document["incidents"]:
+        lanes.append(incidents_lane(document, scale))
     lanes += [topic_lane(topic, document, scale) for topic in shown]
     rows = "\n".join(lanes)
     return (
@@ -89,6 +91,31 @@ def controllers_lane(document: Document, scale: Scale) -> str:
         marks.append(bar(scale, begin, row["resigned_at"] or end, kind, title, y=3, height=16))
         marks.append(text(scale, begin, str(row["controller"])))
     return lane("controllers", [*marks, *failover_lines(document, scale)], "top")
+
+
+def incidents_lane(document: Document, scale: Scale) -> str:
+    """Those of all topics, of which only some have a lane."""
+    marks = [
+        bar(
+            scale,
+            row["from"],
+            row["until"] or scale.end,
+            "outage",
+            told_incident(row),
+            y=3,
+            height=16,
+        )
+        for row in document["incidents"]
+    ]
+    return lane("incidents", [*failover_lines(document, scale), *marks], "top")
+
+
+def told_incident(row: Row) -> str:
+    lasted = "not ended" if row["until"] is None else f"up to {span(row['longest_ms'])}"
+    return (
+        f"{cause_name(row['cause'])}, {moment(row['from'])}: {row['partitions']:,} partitions of "
+        f"{row['topics']:,} topics without a leader, {lasted}"
+    )
 
 
 def topic_lane(topic: Row, document: Document, scale: Scale) -> str:
