@@ -23,6 +23,7 @@ VERSION_AT = 32  # in a stat, behind two transactions and two times
 class Znodes:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self.incoming = self.socket.makefile("rb")
         self.xid = 0
         self.send(CONNECT.pack(0, 0, 10_000, 0, 16, bytes(16), False))
         self.receive()
@@ -55,10 +56,13 @@ class Znodes:
     def ask_all(self, operation: int, paths: Sequence[str]) -> list[bytes]:
         """All at once: to wait for each would take longer than to read it."""
         first = self.xid + 1
+        frames = []
         for path in paths:
             self.xid += 1
             name = path.encode()
-            self.send(struct.pack(">iii", self.xid, operation, len(name)) + name + b"\0")
+            payload = struct.pack(">iii", self.xid, operation, len(name)) + name + b"\0"
+            frames.append(INT.pack(len(payload)) + payload)
+        self.socket.sendall(b"".join(frames))
         answers = [self.receive() for _ in paths]
         for expected, (path, answer) in enumerate(zip(paths, answers, strict=True), first):
             xid, _, error = REPLY.unpack_from(answer)
@@ -74,12 +78,9 @@ class Znodes:
         return self.exactly(INT.unpack(self.exactly(4))[0])
 
     def exactly(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            chunk = self.socket.recv(size - len(found))
-            if not chunk:
-                raise ConnectionError("closed by ZooKeeper")
-            found += chunk
+        found = self.incoming.read(size)
+        if len(found) < size:
+            raise ConnectionError("closed by ZooKeeper")
         return found
 
     def __enter__(self) -> Self:
@@ -87,6 +88,7 @@ class Znodes:
 
     def __exit__(self, *_: object) -> None:
         self.send(struct.pack(">ii", 0, CLOSE))
+        self.incoming.close()
         self.socket.close()
 
 
