@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -19,7 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.zookeeper_server import ZooKeeperServers
 from tests.broker_process import QUIET, eventually
-from tests.cluster_process import ClusterProcesses
+from tests.cluster_process import ClusterProcesses, MemberProcess
 
 NUMBERS = count()
 DEADLINE_S = 30.0
@@ -37,7 +38,9 @@ def connect(shared_zookeeper: ZooKeeperServers) -> str:
 @pytest.fixture(scope="module")
 def cluster(connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     data = tmp_path_factory.mktemp("commands")
-    with ClusterProcesses(data, connect, brokers=3, settings=QUIET) as running:
+    running = ClusterProcesses(data, connect, brokers=3, settings=QUIET)
+    running.brokers[0] = MemberProcess(data, connect, 0, QUIET)  # people count from there
+    with running:
         yield running
 
 
@@ -99,6 +102,29 @@ def content(kazoo: KazooClient, path: str) -> Any:
 
 
 # ---- the commands
+
+LINES_PEOPLE_LEARN_FROM = """
+kafka-topics.sh --create --topic test --zookeeper XXXX --partitions 3 --replication-factor 2
+kafka-topics.sh --create --bootstrap-server localhost:9092  --topic my-topic-name  --replication-factor 3 --partitions 3   --config max.message.bytes=64000
+kafka-topics.sh --bootstrap-server broker_host:port --alter --topic my-topic-name --partitions 4
+kafka-topics.sh --bootstrap-server broker_host:port --delete --topic my-topic-name
+kafka-topics.sh --create --bootstrap-server localhost:9092  --topic my-topic-name  --replica-assignment 0:1:2,0:1:2,0:1:2 --config max.message.bytes=64000
+kafka-topics.sh --bootstrap-server broker_host:port --alter  --topic my-topic-name     --replica-assignment 0:1:2,0:1:2,0:1:2,2:1:0  --partitions 4
+"""  # noqa: E501 - as they are written
+
+
+def test_the_lines_people_learn_from_work_as_they_are(
+    connect: str, cluster: ClusterProcesses
+) -> None:
+    servers = cluster.brokers[cluster.controller_id].bootstrap_servers
+    lines = re.sub("localhost:9092|broker_host:port", servers, LINES_PEOPLE_LEARN_FROM)
+    for line in lines.replace("XXXX", connect).strip().splitlines():
+        name, *words = line.split()
+        done(click.testing.CliRunner().invoke(cli, [name.removesuffix(".sh"), *words]))
+    wait_for_leaders(cluster, "test", 3)
+    found = wait_for_leaders(cluster, "my-topic-name", 4)
+    placed = [each.replicas for each in found.partitions]
+    assert placed == [(0, 1, 2), (0, 1, 2), (0, 1, 2), (2, 1, 0)]
 
 
 def test_a_topic_written_by_the_command_gets_leaders_and_is_described_from_the_znodes(
@@ -202,8 +228,8 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
     [
         ("--create --topic {taken} --replica-assignment 1", "Topic '{taken}' already exists."),
         (
-            "--create --topic wide --partitions 1 --replication-factor 4",
-            "Replication factor: 4 larger than available brokers: 3.",
+            "--create --topic wide --partitions 1 --replication-factor 5",
+            "Replication factor: 5 larger than available brokers: 4.",
         ),
         ("--create --topic a/b --replica-assignment 1", "'a/b' may contain only letters, digits"),
         ("--create --topic new --replica-assignment 1:9", "there is no broker 9"),

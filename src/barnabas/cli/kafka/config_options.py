@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from barnabas.cli.kafka.failures import Refused, WrongUsage
-from barnabas.cli.kafka.options import Given, Option, forbid
+from barnabas.cli.kafka.options import Given, Option, forbid, is_int32
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 
 ABOUT = (
@@ -168,7 +168,7 @@ def check_connections(given: Given) -> None:
 
 def check_broker_ids(entities: Entities) -> None:
     for name in entities.names:
-        if name and not re.fullmatch(r"[+-]?\d+", name, re.ASCII):
+        if name and not is_int32(name):
             raise Refused(
                 f"The entity name for {entities.type} must be a valid integer broker id, but it is:"
                 f" {name}"

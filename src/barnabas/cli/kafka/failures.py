@@ -14,8 +14,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from barnabas.cli.failure import NEXT_STEPS, Hinted
+from barnabas.cli.output import printable
 from barnabas.client.cluster import Unreachable
-from barnabas.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable
 
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 API_ERRORS = "org.apache.kafka.common.errors"
@@ -88,7 +89,8 @@ def exception_of(error: BarnabasError) -> str:
 def logged(error: BarnabasError, logger: str, at: datetime) -> str:
     """As the tools' log has it: `[2026-11-15 11:36:47,887] ERROR <exception>: <message>` and who logged it."""
     moment = at.strftime("%Y-%m-%d %H:%M:%S,") + f"{at.microsecond // 1000:03}"
-    return f"[{moment}] ERROR {exception_of(error)}: {message_of(error)}\n ({logger})"
+    message = printable(message_of(error))
+    return f"[{moment}] ERROR {exception_of(error)}: {message}\n ({logger})"
 
 
 def hint_of(error: BarnabasError) -> str | None:
@@ -97,4 +99,6 @@ def hint_of(error: BarnabasError) -> str | None:
         return error.hint
     if isinstance(error, Unreachable):
         return "start a cluster with `barnabas up`, or correct --bootstrap-server"
+    if isinstance(error, RegistryUnreachable):
+        return "brokers of `barnabas up` without a ZooKeeper are asked with --bootstrap-server"
     return NEXT_STEPS.get(error.code) if isinstance(error, ApiError) else None

@@ -56,13 +56,17 @@ class Given:
 
     def number(self, name: str) -> int | None:
         for value in self.values(name):
-            if not re.fullmatch(r"[+-]?\d+", value, re.ASCII) or int(value) not in INT32:
+            if not is_int32(value):
                 raise Refused(
                     f"Cannot parse argument '{value}' of option {name}",
                     "joptsimple.OptionArgumentConversionException",
                 )
         text = self.value(name)
         return None if text is None else int(text)
+
+
+def is_int32(text: str) -> bool:
+    return re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) is not None and int(text) in INT32
 
 
 def read(options: Sequence[Option], arguments: Sequence[str]) -> Given:

@@ -6,12 +6,13 @@ Values are read when they are needed, in Kafka's order, because a script sees wh
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Given, Option, forbid, require
+from barnabas.cli.kafka.options import Given, Option, forbid, is_int32, require
 from barnabas.cli.kafka.topic_settings import check_topic_settings
 
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
@@ -197,7 +198,7 @@ def parse_assignment(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def parse_broker(text: str) -> int:
-    if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+    if not is_int32(text):
         raise Refused(f'For input string: "{text}"', "java.lang.NumberFormatException")
     return int(text)
 
@@ -246,6 +247,7 @@ class TopicFilter:
     def pattern(self, text: str) -> re.Pattern[str]:
         cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
-            return re.compile(cleaned)
-        except re.error:
+            with warnings.catch_warnings(action="ignore"):  # of what it will mean in a later Python
+                return re.compile(cleaned)
+        except (re.error, OverflowError, RecursionError):
             raise Refused(f"{cleaned} is an invalid regex.", "java.lang.RuntimeException") from None

@@ -32,6 +32,7 @@ from barnabas.wire.messages.reassignments import (
 )
 
 NOBODY_CAN_TELL = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+STRING_BYTES_MAX = 32_767
 ID_LENGTH_MAX = 24
 ID_BYTES = 16
 ID_CHARACTERS = {*ascii_letters, *digits, *"-_="}
@@ -63,10 +64,10 @@ class TopicsOfBrokers:
         if self.given.has("disable-rack-aware"):
             complain("note: --disable-rack-aware has no effect here: the brokers assign replicas")
         check_counts(wish)
-        if not wish.name:
+        if not is_representable(wish.name):
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                "The given topic name '' cannot be represented in a request.",
+                f"The given topic name '{wish.name}' cannot be represented in a request.",
             )
         topic = NewTopic(
             name=wish.name,
@@ -179,6 +180,14 @@ class TopicsOfBrokers:
             for topic in answer.topics
             for each in topic.partitions
         }
+
+
+def is_representable(name: str) -> bool:
+    """Arguments that are not UTF-8 reach us as characters that no bytes stand for."""
+    try:
+        return 0 < len(name.encode()) <= STRING_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 def existed(outcome: TopicOutcome) -> bool:

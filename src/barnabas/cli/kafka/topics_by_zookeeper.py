@@ -34,6 +34,7 @@ from barnabas.cli.kafka.topic_settings import (
     format_version_warning,
 )
 from barnabas.cli.kafka.znodes import (
+    broker_ids,
     change_settings,
     children,
     create_topic,
@@ -230,8 +231,7 @@ class TopicsOfZnodes:
 
     async def describe(self) -> None:
         names = await self.existing_names()
-        alive = await children(self.session, znodes.BROKER_IDS)
-        report = report_of(self.given, {int(name) for name in alive if name.isdigit()})
+        report = report_of(self.given, await broker_ids(self.session))
         for name in names:
             topic = await self.shown(name)
             if topic is None:

@@ -13,7 +13,6 @@ from uuid import uuid4
 
 from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from barnabas.metadata import znodes
-from barnabas.metadata.topic_names import TakenNames
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import Broker, BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.world.ports import Create, RegistrySession, SetData, ZnodeStat
@@ -52,13 +51,17 @@ async def children(session: RegistrySession, path: str) -> list[str]:
 
 
 async def registered_brokers(session: RegistrySession) -> list[Broker]:
-    async def one(name: str) -> Broker | None:
-        found = await get(session, znodes.broker_path(int(name)))
-        return None if found is None else znodes.decode_broker(int(name), found[0])
+    async def one(number: int) -> Broker | None:
+        found = await get(session, znodes.broker_path(number))
+        return None if found is None else znodes.decode_broker(number, found[0])
 
-    names = [name for name in await children(session, znodes.BROKER_IDS) if name.isdigit()]
-    found = await asyncio.gather(*(one(name) for name in names))
-    return sorted((broker for broker in found if broker is not None), key=lambda each: each.id)
+    found = await asyncio.gather(*(one(number) for number in await broker_ids(session)))
+    return [broker for broker in found if broker is not None]
+
+
+async def broker_ids(session: RegistrySession) -> list[int]:
+    names = await children(session, znodes.BROKER_IDS)
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 async def read_topic(
@@ -89,10 +92,6 @@ async def get(session: RegistrySession, path: str) -> tuple[bytes, ZnodeStat] | 
         return await session.get(path)
     except NoNode:
         return None
-
-
-async def taken_names(session: RegistrySession) -> TakenNames:
-    return TakenNames(await children(session, znodes.TOPICS))
 
 
 async def is_marked_for_deletion(session: RegistrySession, name: str) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.cli.kafka.failures import Refused, exception_of, hint_of, logged, message_of
 from barnabas.client.cluster import Unreachable
-from barnabas.errors import ApiError, ErrorCode, NoNode
+from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryUnreachable
 
 AT = datetime(2026, 11, 15, 11, 36, 47, 887_123, tzinfo=UTC)
 
@@ -31,7 +31,8 @@ def test_the_log_line_is_that_of_kafkas_tools() -> None:
         "[2026-11-15 11:36:47,887] ERROR org.apache.kafka.common.errors.TopicExistsException:"
         " topic 'a' already exists\n (org.apache.kafka.tools.TopicCommand)"
     )
-    assert "ERROR java.lang.IllegalArgumentException: no" in logged(Refused("no"), "x", AT)
+    refused = Refused("a\x1b[31m")
+    assert "ERROR java.lang.IllegalArgumentException: a\\x1b[31m\n" in logged(refused, "x", AT)
 
 
 def test_a_code_without_a_message_has_kafkas() -> None:
@@ -47,3 +48,6 @@ def test_who_cannot_be_reached_is_named_with_the_reason_and_the_next_step() -> N
     assert hint is not None
     assert "barnabas up" in hint
     assert hint_of(Refused("no")) is None
+    hint = hint_of(RegistryUnreachable("", "no ZooKeeper answers"))
+    assert hint is not None
+    assert "--bootstrap-server" in hint

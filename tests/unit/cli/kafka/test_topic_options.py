@@ -140,6 +140,7 @@ def test_an_assignment_is_a_list_of_brokers_for_each_partition() -> None:
         ("1:2,3", "Partition 1 has different replication factor: [3]"),
         ("1:x", 'For input string: "x"'),
         (",1", 'For input string: ""'),
+        ("99999999999", 'For input string: "99999999999"'),
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(text: str, why: str) -> None:
@@ -193,7 +194,8 @@ def test_topics_are_chosen_by_whole_names_expressions_and_lists(
     assert TopicFilter(text, excluding).of(topics) == expected
 
 
-def test_an_expression_that_is_none_is_refused() -> None:
+@pytest.mark.parametrize("text", ["a(", "[[a", "a{99999999999}", "(" * 5000])
+def test_an_expression_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Refused) as caught:
-        TopicFilter("a(", False).of([])
-    assert caught.value.message == "a( is an invalid regex."
+        TopicFilter(text, False).of([])
+    assert caught.value.message == f"{text} is an invalid regex."
