@@ -2,7 +2,7 @@
 
     python -m tests.tools
 
-kcat comes from Debian's packages, kafkajs from npm. Where CI is set, nothing may be missing.
+kcat and chromium come from Debian's packages, kafkajs from npm. Where CI is set, nothing may be missing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from tests import browser
 
 KAFKAJS = Path(__file__).parent / "compatibility" / "kafkajs"
 KAFKAJS_VERSION = "2.2.4"
@@ -25,10 +27,22 @@ def have_kafkajs() -> bool:
     return shutil.which("node") is not None and (KAFKAJS / "node_modules" / "kafkajs").is_dir()
 
 
+def have_chromium() -> bool:
+    return browser.executable() is not None
+
+
 def install_kcat() -> None:
+    install_from_debian("kcat")
+
+
+def install_chromium() -> None:
+    install_from_debian("chromium")
+
+
+def install_from_debian(package: str) -> None:
     if shutil.which("apt-get") and os.geteuid() == 0:
         attempt("apt-get", "update", "-qq")
-        attempt("apt-get", "install", "-y", "-qq", "kcat")
+        attempt("apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
 
 
 def install_kafkajs() -> None:
@@ -48,6 +62,7 @@ def main() -> None:
     missing = []
     for name, have, install, hint in (
         ("kcat", have_kcat, install_kcat, "apt-get install kcat"),
+        ("chromium", have_chromium, install_chromium, "apt-get install chromium"),
         ("kafkajs", have_kafkajs, install_kafkajs, "install node and npm"),
     ):
         if not have():

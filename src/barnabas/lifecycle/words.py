@@ -48,7 +48,7 @@ def topic_name(row: Mapping[str, Any]) -> str:
     life = row["life"]
     if life == 1:
         return str(row["topic"])
-    ending = {2: "nd", 3: "rd"}.get(life % 10 if life // 10 % 10 != 1 else 0, "th")
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(life % 10 if life // 10 % 10 != 1 else 0, "th")
     return f"{row['topic']} ({life}{ending})"
 
 

@@ -1,0 +1,62 @@
+"""The page as text; how a browser takes it is tested in tests/integration/test_lifecycle_page.py."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from barnabas.lifecycle.page import page
+from barnabas.lifecycle.timeline import LANES, together
+from tests.lifecycle_document import HOSTILE, at, outage, sample
+
+
+def test_nothing_from_the_cluster_becomes_markup() -> None:
+    shown = page(sample())
+    assert HOSTILE not in shown
+    assert escape(HOSTILE) in shown
+    assert shown.count("<script>") == 1
+
+
+def test_the_page_refers_to_nothing_outside_of_itself() -> None:
+    shown = page(sample())
+    assert re.findall(r"https?:|//[a-z]|@import|url\(", re.sub(r"\s//.*", "", shown)) == []
+    assert re.findall(r'(?:src|href)="([^"]*)"', shown) == ["data:,"]
+
+
+def test_what_needs_somebody_stands_before_everything_else() -> None:
+    shown = page(sample())
+    alert = shown.index("Needs somebody now")
+    assert alert < shown.index("<h2>Timeline")
+    assert "start broker 2 again" in shown[alert:]
+    assert "barnabas topics describe late" in shown[alert:]
+
+
+def test_without_trouble_there_is_no_alarm() -> None:
+    document = sample()
+    calm = {
+        **document,
+        "topics": [{**row, "offline_now": 0} for row in document["topics"]],
+        "deletions": [row for row in document["deletions"] if row["state"] == "done"],
+        "incidents": [],
+        "outages": [],
+    }
+    shown = page(calm)
+    assert "Needs somebody now" not in shown
+    assert "No partition was without a leader." in shown
+
+
+def test_the_timeline_shows_those_that_have_most_to_tell() -> None:
+    shown = page(sample())
+    assert (
+        shown.count('<div class="lane') == 2 + LANES + 1
+    )  # controllers, incidents, topics, the axis
+    assert f"the {LANES} topics with most to tell, of 66" in shown
+
+
+def test_outages_that_overlap_are_one_mark() -> None:
+    rows = [outage("a", 0, 100, 200), outage("a", 1, 150, 300), outage("a", 2, 400, None)]
+    first, second = together(rows, at(10_000))
+    assert (first.start, first.until, first.partitions) == (at(100), at(300), {0, 1})
+    assert (second.start, second.until, second.partitions) == (at(400), None, {2})
+    assert "partitions 0, 1" in first.title
+    assert "not ended" in second.title

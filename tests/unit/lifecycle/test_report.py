@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+from barnabas.cli.lifecycle import text_of
+from barnabas.lifecycle.report import plain
+from barnabas.lifecycle.words import cause_name, moment, span, step_name, topic_name
+from tests.lifecycle_document import at, sample
+
+
+def test_the_worst_stands_first() -> None:
+    document = sample()
+    assert [row["topic"] for row in document["topics"]][:3] == ["doomed", "late", "orders"]
+    assert [row["state"] for row in document["deletions"]] == ["stuck", "done"]
+    assert [row["until"] is None for row in document["outages"]] == [True, False, False]
+    assert [row["ms"] for row in document["creations"]] == [None, 60, 30]  # one is not there yet
+
+
+def test_the_document_is_json_with_times_as_the_history_has_them() -> None:
+    document = json.loads(json.dumps(plain(sample())))
+    assert document["history"] == {
+        "from": "2026-05-01T08:00:00.000Z",
+        "until": "2026-05-01T08:00:08.000Z",
+        "events": 90,
+    }
+    assert document["summary"]["failovers"] == 2
+
+
+def test_the_terminal_is_told_what_is_wrong_and_keeps_to_its_width() -> None:
+    text = text_of(sample())
+    assert "1 partition without a leader NOW" in text
+    assert "1 deletion STUCK" in text
+    assert "the return of broker 2" in text
+    assert "topics (the 20 most troubled of 66)" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_durations_are_told_in_two_units_at_most() -> None:
+    told = [span(ms) for ms in (0, 999, 1000, 59_900, 60_000, 3_599_999, 3_600_000, 90_000_000)]
+    assert told == ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min", "59 min 59 s", "1 h", "1 d 1 h"]
+    assert span(None) == ""
+
+
+def test_names_are_told_as_people_say_them() -> None:
+    assert moment(at(123)) == "2026-05-01 08:00:00.123"
+    assert topic_name({"topic": "a", "life": 1}) == "a"
+    assert [topic_name({"topic": "a", "life": life}) for life in (2, 3, 11, 12, 22, 101)] == [
+        *("a (2nd)", "a (3rd)", "a (11th)", "a (12th)", "a (22nd)", "a (101st)"),
+    ]
+    assert step_name("the return of a broker", 3) == "the return of broker 3"
+    assert step_name("LeaderAndIsr", 2) == "broker 2: LeaderAndIsr"
+    assert step_name("an election", None) == "an election"
+    assert cause_name("BrokersChanged#17") == "BrokersChanged"
+    assert cause_name(None) == ""
