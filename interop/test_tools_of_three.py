@@ -19,6 +19,7 @@ from tests.broker_process import eventually
 NUMBERS = count()
 IDS = (1, 2, 3)
 ON_THREE = ("--partitions", "3", "--replication-factor", "3")
+ON_TWO = ("--partitions", "2", "--replication-factor", "2")
 GOES_SECONDS = 30.0
 
 
@@ -102,6 +103,60 @@ def test_kafka_topics_takes_an_assignment(of_release: Tools, cluster: OurCluster
     told = described(topics(of_release, cluster, "--describe", "--topic", name))
     assert [row["Replicas"] for row in told.values()] == ["3,1", "2,3"]
     assert [row["Leader"] for row in told.values()] == ["3", "2"]
+
+
+def test_kafka_topics_lets_a_topic_grow(of_release: Tools, cluster: OurCluster) -> None:
+    name = f"grown-{next(NUMBERS)}"
+    topics(of_release, cluster, "--create", "--topic", name, "--replica-assignment", "3:1,2:3")
+    told = topics(of_release, cluster, "--alter", "--topic", name, "--partitions", "4")
+    assert told.lines == []
+    grown = described(topics(of_release, cluster, "--describe", "--topic", name))
+    assert [row["Replicas"] for row in grown.values()] == ["3,1", "2,3", "2,3", "3,2"]
+    assert [row["Leader"] for row in grown.values()] == ["3", "2", "2", "3"]
+    by_hand = ("--partitions", "5", "--replica-assignment", "3:1,2:3,2:3,3:2,1:3")
+    topics(of_release, cluster, "--alter", "--topic", name, *by_hand)
+    told = topics(of_release, cluster, "--describe", "--topic", name)
+    assert "PartitionCount: 5\tReplicationFactor: 2" in told.lines[0]
+    assert described(told)[4]["Replicas"] == described(told)[4]["Isr"] == "1,3"
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "why"),
+    [
+        ("small", "1", "InvalidPartitionsException"),
+        ("small", "2", "InvalidPartitionsException"),
+        ("nobody", "3", "does not exist"),
+    ],
+)
+def test_kafka_topics_says_why_a_topic_does_not_grow(
+    of_release: Tools, cluster: OurCluster, topic: str, partitions: str, why: str
+) -> None:
+    where = ("--bootstrap-server", cluster.bootstrap_servers)
+    topics(of_release, cluster, "--create", "--if-not-exists", "--topic", "small", *ON_TWO)
+    wanted = ("--alter", "--topic", topic, "--partitions", partitions)
+    refused = of_release.run("kafka-topics", *where, *wanted)
+    assert refused.exit_code == 1
+    assert why in refused.stdout + refused.stderr
+    if topic == "nobody":
+        assert topics(of_release, cluster, *wanted, "--if-exists").lines == []
+
+
+def test_kafka_topics_deletes_what_has_three_copies(of_release: Tools, cluster: OurCluster) -> None:
+    name = f"deleted-{next(NUMBERS)}"
+    topics(of_release, cluster, "--create", "--topic", name, *ON_THREE)
+    topics(of_release, cluster, "--delete", "--topic", name)
+    assert name not in topics(of_release, cluster, "--list").lines
+    eventually(
+        lambda: (
+            not any(
+                path.name.startswith(name) and not path.name.endswith("-delete")
+                for broker in cluster.brokers.values()
+                for path in broker.log_dir.iterdir()
+            )
+        ),
+        "nothing is left but what is to be removed",
+        GOES_SECONDS,
+    )
 
 
 def test_kafka_topics_finds_what_misses_a_copy_and_no_longer_when_it_is_back(
