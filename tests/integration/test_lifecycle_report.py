@@ -1,0 +1,155 @@
+"""`barnabas lifecycle report` on a real cluster: a topic is created, loses its leader, and is deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+import pytest
+from click.testing import CliRunner
+
+from barnabas import LocalCluster
+from barnabas.cli.failure import explain
+from barnabas.cli.main import cli
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, Consumer
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.model import TopicPartition
+from tests.broker_process import eventually
+
+ON = {"barnabas.history.topic.enable": True}
+COMMAND = [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report"]
+TABLES = {
+    *("elections", "topics", "creations", "deletions"),
+    *("outages", "incidents", "leader_moves", "steps"),
+}
+
+
+def create(servers: str, name: str, *, assignment: list[list[int]]) -> None:
+    with Cluster(servers) as client:
+        topic = NewTopic(name=name, assignment=tuple(map(tuple, assignment)))
+        (outcome,) = Admin(client).create_topics([topic])
+        assert outcome.error is None, outcome.error
+
+
+def delete(servers: str, name: str) -> None:
+    with Cluster(servers) as client:
+        (outcome,) = Admin(client).delete_topics([name])
+        assert outcome.error is None, outcome.error
+
+
+def published(servers: str) -> list[dict[str, Any]]:
+    with Cluster(servers) as client:
+        if STATE_CHANGES not in client.refresh(None).topics:
+            return []
+        consumer = Consumer(client, {TopicPartition(STATE_CHANGES, 0): Beginning()})
+        return [json.loads(record.value or b"{}") for record in consumer.records(stop_at_end=True)]
+
+
+def wait_for(servers: str, **wanted: Any) -> None:
+    def is_there() -> bool:
+        return any(wanted.items() <= event.items() for event in published(servers))
+
+    eventually(is_there, f"{wanted} in the history", seconds=60)
+
+
+def test_a_report_tells_of_a_creation_a_lost_leader_and_a_deletion(tmp_path: Path) -> None:
+    with LocalCluster(brokers=3, settings=ON) as cluster:
+        servers = cluster.bootstrap_servers
+        controller = cluster.controller_id
+        assert controller is not None
+        leader, other = (broker for broker in cluster.brokers if broker != controller)
+        create(servers, "orders", assignment=[[leader, other], [other, leader]])
+        create(servers, "stuck", assignment=[[other, leader]])
+        create(servers, "gone", assignment=[[other, controller]])
+        delete(servers, "gone")
+        wait_for(servers, topic="gone", after="NonExistentReplica")
+        cluster.brokers[leader].kill()
+        wait_for(servers, id="orders-0", before="OfflinePartition", after="OnlinePartition")
+        delete(servers, "stuck")
+        wait_for(servers, topic="stuck", after="ReplicaDeletionSuccessful")
+        table, page = tmp_path / "report.parquet", tmp_path / "report.html"
+        done = subprocess.run(
+            [*COMMAND, "-o", "json", "--to", str(table), "--html", str(page)],
+            env={**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": servers},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (election,) = document["elections"]
+    assert (election["controller"], election["previous"]) == (controller, None)
+    (move,) = document["leader_moves"]
+    assert (move["topic"], move["partition"]) == ("orders", 0)
+    assert (move["before"], move["after"]) == (leader, other)
+    (outage,) = document["outages"]
+    assert (outage["topic"], outage["partition"], outage["until"] is None) == ("orders", 0, False)
+    assert outage["cause"].startswith("BrokersChanged")
+    assert 0 <= outage["ms"] < 60_000
+    states = {row["topic"]: (row["state"], row["waits_for"]) for row in document["deletions"]}
+    assert states == {"gone": ("done", []), "stuck": ("stuck", [leader])}
+    creations = {row["topic"]: row for row in document["creations"]}
+    assert set(creations) == {"orders", "gone", "stuck"}
+    assert all(row["ms"] is not None and row["by"] == "barnabas" for row in creations.values())
+    assert creations["orders"]["partitions"] == 2
+    assert {path.name for path in table.iterdir()} == TABLES
+    assert parquet.read_table(table / "topics").num_rows == len(document["topics"]) == 3
+    assert parquet.read_table(table / "leader_moves").to_pylist()[0]["after"] == other
+    assert f"start broker {leader} again" in page.read_text()
+    assert done.stderr == f"written to {table}\nwritten to {page}\n"
+
+
+# ---- what keeps it from being made is told before Spark is started -------------------------------------------------
+
+
+def refusal(servers: str, *arguments: str) -> str:
+    error = CliRunner().invoke(cli, ["lifecycle", "report", *arguments, "-b", servers]).exception
+    assert isinstance(error, BarnabasError)
+    return f"error: {error}" if isinstance(error, ConfigError) else explain(error)
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with LocalCluster(data=tmp_path_factory.mktemp("silent")) as cluster:
+        yield cluster.bootstrap_servers
+
+
+def test_a_history_that_is_turned_off_is_named(silent: str) -> None:
+    assert "the history is turned off (barnabas.history.topic.enable=false)" in refusal(silent)
+
+
+def test_a_history_that_is_empty_or_not_there_yet_is_named() -> None:
+    with LocalCluster(settings=ON) as cluster:
+        servers = cluster.bootstrap_servers
+        assert "it begins when the first topic is created" in refusal(servers)
+    with LocalCluster() as cluster:
+        servers = cluster.bootstrap_servers
+        with Cluster(servers) as client:
+            (outcome,) = Admin(client).create_topics([NewTopic(name=STATE_CHANGES)])
+            assert outcome.error is None, outcome.error
+        assert f"there is nothing to report: {STATE_CHANGES} is empty" in refusal(servers)
+
+
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    told = refusal("127.0.0.1:1", "--timeout", "0.5")
+    assert "no broker answers" in told
+    assert "127.0.0.1:1" in told
+
+
+def test_what_exists_is_not_written_over(silent: str, tmp_path: Path) -> None:
+    assert refusal(silent, "--to", str(tmp_path)) == (
+        f"error: --to: {tmp_path} exists already; choose another, or remove it"
+    )
+    nowhere = tmp_path / "nowhere" / "report.html"
+    assert refusal(silent, "--html", str(nowhere)) == (
+        f"error: --html: there is no directory {nowhere.parent}"
+    )
