@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 
 from barnabas import LocalCluster
-from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ConfigError
@@ -166,6 +166,37 @@ def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None
     writer.write("four")
     assert read_all(cluster.bootstrap_servers, "letters") == ["one", "two", "three", "four"]
     assert writer.acknowledged == ["one", "two", "three", "four"]
+
+
+def test_when_the_controller_dies_another_lets_topics_grow_and_deletes_them(
+    cluster: LocalCluster,
+) -> None:
+    with Cluster(cluster.bootstrap_servers) as client:
+        admin = Admin(client)
+        create(cluster, "grows", replicas=2)
+        for count in (2, 3):
+            in_charge = cluster.controller_id
+            assert in_charge is not None
+            cluster.brokers[in_charge].kill()
+            (outcome,) = admin.create_partitions([NewPartitions(name="grows", count=count)])
+            assert outcome.error is None
+            for broker in cluster.brokers.keys() - {in_charge}:
+                eventually(
+                    lambda broker=broker, count=count: (  # type: ignore[misc]
+                        len(view(cluster, broker).topics["grows"].partitions) == count
+                    ),
+                    "everybody has heard of it",
+                )
+            cluster.brokers[in_charge].start()
+            eventually(lambda: is_whole(cluster, "grows"), "no replica is missing")
+        in_charge = cluster.controller_id
+        assert in_charge is not None
+        cluster.brokers[in_charge].kill()
+        (outcome,) = admin.delete_topics(["grows"])
+        assert outcome.error is None
+        cluster.brokers[in_charge].start()
+        (made,) = admin.create_topics([NewTopic(name="grows", partitions=3, replication_factor=3)])
+        assert made.error is None
 
 
 def test_when_the_controller_dies_another_creates_topics(cluster: LocalCluster) -> None:

@@ -5,11 +5,17 @@ import threading
 
 import pytest
 
-from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.blocking import Connection
 from barnabas.client.cluster import Cluster, Unreachable, parse_addresses
 from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.wire.codec import Message
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.messages.topics import (
     CreatableTopicResult,
@@ -19,7 +25,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.unit.client.scripted_broker import Answer, ScriptedBroker
 
 
 def unused_port() -> int:
@@ -126,17 +132,32 @@ def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -
             responses=tuple(DeletableTopicResult(name=n, error_code=c) for n, c in answer.items())
         )
 
-    with (
-        ScriptedBroker({CreateTopicsRequest: create, DeleteTopicsRequest: delete}) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
-    ):
+    def grow(request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        answer = codes.pop(0)
+        assert {topic.name: topic.count for topic in request.topics} == dict.fromkeys(answer, 3)
+        return CreatePartitionsResponse(
+            results=tuple(CreatePartitionsTopicResult(n, c) for n, c in answer.items())
+        )
+
+    answers: dict[type[Message], Answer] = {
+        CreateTopicsRequest: create,
+        DeleteTopicsRequest: delete,
+        CreatePartitionsRequest: grow,
+    }
+    with ScriptedBroker(answers) as broker, Cluster(broker.address, timeout_s=5) as cluster:
         created = Admin(cluster).create_topics([NewTopic(name=name) for name in "abc"])
         assert not codes
         codes += [{"a": declined, "b": granted}, {"a": granted}]
         deleted = Admin(cluster).delete_topics(["a", "b"])
         assert not codes
+        both = {"a": declined, "b": declined}
+        codes += [both, {"a": granted, "b": declined}, {"b": granted}]
+        wishes = [NewPartitions(name=name, count=3) for name in "ab"]
+        grown = Admin(cluster).create_partitions(wishes)
+        assert not codes
     assert [(each.name, each.error) for each in created] == [("a", None), ("b", None), ("c", None)]
     assert [(each.name, each.error) for each in deleted] == [("a", None), ("b", None)]
+    assert [(each.name, each.error) for each in grown] == [("a", None), ("b", None)]
 
 
 def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever() -> None:
