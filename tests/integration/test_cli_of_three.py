@@ -102,3 +102,66 @@ def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
             "all is well again",
             seconds=20,
         )
+
+
+def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalCluster) -> None:
+    servers = cluster.bootstrap_servers
+    ok(cluster, "topics", "create", "growing", "--partitions", "3", "--replication-factor", "2")
+    grow = ("topics", "alter", "growing", "--partitions")
+    dry = run(*grow, "4", "--dry-run", "-b", servers)
+    assert dry.stdout == "would alter topic growing: 4 partitions, 3 before\n"
+    assert "warning: 75 of 100 keys" in dry.stderr
+    assert document(cluster, "topics", "describe", "growing")["topics"][0]["partitions"] == 3
+    assert document(cluster, *grow, "4", "--assignment", "2:3") == {
+        "topic": "growing",
+        "altered": True,
+        "dry_run": False,
+        "partitions_before": 3,
+        "partitions": 4,
+        "keys_moved_percent": 75,
+    }
+    (topic,) = document(cluster, "topics", "describe", "growing")["topics"]
+    assert topic["partition_list"][3]["replicas"] == [2, 3]
+    assert topic["partition_list"][3]["leader"] == 2
+    fewer = run(*grow, "2", "-b", servers)
+    assert fewer.returncode == 1
+    assert fewer.stderr.startswith("error: INVALID_PARTITIONS: ")
+    assert "hint:  a topic can only grow" in fewer.stderr
+    wrong = run(*grow, "5", "--assignment", "2;3", "-b", servers)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: --assignment: '2;3' is not like")
+    unknown = run("topics", "alter", "growin", "--partitions", "5", "-b", servers)
+    assert "did you mean 'growing'?" in unknown.stderr
+
+
+def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
+    with LocalCluster(brokers=3) as cluster:
+        for name in ("whole", "kept"):
+            ok(cluster, "topics", "create", name, "--replica-assignment", "1:2:3,3:1:2")
+        assert document(cluster, "topics", "delete", "whole", "--yes")["topics"] == [
+            {"topic": "whole", "existed": True, "deleted": True, "left_on": []}
+        ]
+        controller = cluster.controller_id
+        dead = next(broker for broker in cluster.brokers if broker != controller)
+        cluster.brokers[dead].kill()
+        eventually(
+            lambda: (
+                len(document(cluster, "brokers", "list")["brokers"]) < 3
+                or not all(row["alive"] for row in document(cluster, "brokers", "list")["brokers"])
+            ),
+            "its death is known",
+            seconds=20,
+        )
+        dry = ok(cluster, "topics", "delete", "kept", "--dry-run")
+        assert f"broker {dead} is not alive: it would wait for that" in dry
+        told = " ".join(ok(cluster, "topics", "delete", "kept", "--yes").split())
+        assert told == (
+            f"deleted topic kept; broker {dead} still has replicas of it, to be deleted when it is "
+            "back; until then the name is taken"
+        )
+        again = run(
+            *("topics", "create", "kept", "--timeout", "1", "-b", cluster.bootstrap_servers)
+        )
+        assert "marked for deletion" in again.stderr
+        cluster.brokers[dead].start()
+        ok(cluster, "topics", "create", "kept", "--timeout", "20")

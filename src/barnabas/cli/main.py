@@ -22,7 +22,7 @@ import barnabas
 from barnabas.errors import BarnabasError, ConfigError
 
 COMMANDS = {
-    "topics": ("barnabas.cli.topics:topics", "Create, list, describe and delete topics."),
+    "topics": ("barnabas.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "brokers": ("barnabas.cli.brokers:brokers", "See the brokers of the cluster."),
     "controller": (
         "barnabas.cli.controller:controller",

@@ -1,14 +1,14 @@
-"""`barnabas topics`: create, list, describe, delete; and their history."""
+"""`barnabas topics`: create, list, describe; and the commands that have files of their own: alter, delete, history."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 import click
 
+from barnabas.cli.assignments import parse_assignment
 from barnabas.cli.failure import unknown_topic
 from barnabas.cli.options import (
     bootstrap_option,
@@ -19,9 +19,10 @@ from barnabas.cli.options import (
     show_or_watch,
     timeout_option,
     watch_option,
-    yes_option,
 )
-from barnabas.cli.output import Output, note, plural, printable, show, table, wrapped
+from barnabas.cli.output import Output, plural, printable, show, table, wrapped
+from barnabas.cli.topic_deletion import delete
+from barnabas.cli.topic_growth import alter
 from barnabas.cli.troubles import listed, next_step, trouble
 from barnabas.client.admin import Admin, ConfigEntry, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
@@ -47,7 +48,7 @@ class TopicsGroup(click.Group):
 
 @click.group(cls=TopicsGroup)
 def topics() -> None:
-    """Create, list, describe and delete topics; and tell what happened to them."""
+    """Create, list, describe, alter and delete topics; and tell what happened to them."""
 
 
 # ---- create ---------------------------------------------------------------------------------------------------
@@ -152,17 +153,6 @@ def parse_configs(pairs: tuple[str, ...]) -> dict[str, str]:
             raise ConfigError("--config", f"{pair!r} is not KEY=VALUE")
         configs[key.strip()] = value.strip()
     return configs
-
-
-def parse_assignment(text: str) -> tuple[tuple[int, ...], ...]:
-    """`0:1:2,1:2:0`: partition 0 on brokers 0, 1 and 2, partition 1 on 1, 2 and 0."""
-    try:
-        return tuple(
-            tuple(int(broker) for broker in partition.split(":")) for partition in text.split(",")
-        )
-    except ValueError:
-        why = f"{text!r} is not like 0:1:2,1:2:0, the brokers of each partition"
-        raise ConfigError("--replica-assignment", why) from None
 
 
 # ---- list -----------------------------------------------------------------------------------------------------
@@ -368,80 +358,5 @@ def missing(partition: dict[str, Any]) -> str:
     )
 
 
-# ---- delete ---------------------------------------------------------------------------------------------------
-
-
-@topics.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is fine.")
-@yes_option
-@dry_run_option
-@bootstrap_option
-@timeout_option
-@output_option
-def delete(
-    names: tuple[str, ...],
-    if_exists: bool,
-    yes: bool,
-    dry_run: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
-    output: Output,
-) -> None:
-    """Delete the topics NAME with all their records."""
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        doomed = existing(cluster, names, if_exists)
-        if not dry_run and doomed:
-            confirm(doomed, yes)
-            for outcome in Admin(cluster).delete_topics([topic.name for topic in doomed]):
-                gone = (
-                    outcome.error is not None
-                    and outcome.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                if outcome.error is not None and not (gone and if_exists):
-                    raise outcome.error
-    found = {topic.name for topic in doomed}
-    document = {
-        "dry_run": dry_run,
-        "topics": [
-            {"topic": name, "existed": name in found, "deleted": name in found and not dry_run}
-            for name in dict.fromkeys(names)
-        ],
-    }
-    show(output, document, lambda: deleted_text(document))
-
-
-def existing(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
-    found = []
-    for name in dict.fromkeys(names):
-        try:
-            found.append(cluster.topic(name))
-        except ApiError as error:
-            unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if not (unknown and if_exists):
-                hint = "see `barnabas topics list`; to accept a missing topic, add --if-exists"
-                raise unknown_topic(cluster, name, error, else_hint=hint) from None
-    return found
-
-
-def confirm(doomed: list[TopicView], yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("--yes", "needed to delete where nobody can be asked")
-    listed = ", ".join(
-        f"{topic.name} ({plural(len(topic.partitions), 'partition')})" for topic in doomed
-    )
-    if not click.confirm(f"Delete {listed} with all records?", err=True):
-        note("nothing was deleted")
-        raise click.exceptions.Exit(1)
-
-
-def deleted_text(document: dict[str, Any]) -> str:
-    verb = "would delete" if document["dry_run"] else "deleted"
-    return "\n".join(
-        f"{verb} topic {topic['topic']}"
-        if topic["existed"]
-        else f"there is no topic {topic['topic']}"
-        for topic in document["topics"]
-    )
+topics.add_command(alter)
+topics.add_command(delete)

@@ -18,6 +18,7 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.messages.cluster import (
+    DescribableLogDirTopic,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeLogDirsRequest,
@@ -234,13 +235,17 @@ class Admin:
         return response
 
     def log_dirs(
-        self, brokers: Iterable[BrokerId] | None = None
+        self,
+        brokers: Iterable[BrokerId] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[BrokerId, tuple[DescribeLogDirsResult, ...]]:
+        """Of all brokers, and with all partitions, unless told which."""
         asked = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
+        wanted = None if partitions is None else describable(partitions)
         found = {}
         for broker in asked:
             response = self.cluster.ask(
-                broker, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+                broker, DescribeLogDirsRequest(topics=wanted), DescribeLogDirsResponse
             )
             raise_if(response.error_code, f"log directories of broker {broker}")
             found[broker] = response.results
@@ -320,6 +325,16 @@ def with_later_outcomes(
 ) -> list[TopicOutcome]:
     by_name = {outcome.name: outcome for outcome in later}
     return [by_name.get(outcome.name, outcome) for outcome in outcomes]
+
+
+def describable(partitions: Iterable[TopicPartition]) -> tuple[DescribableLogDirTopic, ...]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return tuple(
+        DescribableLogDirTopic(topic=topic, partitions=tuple(numbers))
+        for topic, numbers in by_topic.items()
+    )
 
 
 def creatable(topic: NewTopic) -> CreatableTopic:

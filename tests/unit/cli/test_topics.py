@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.cli.assignments import parse_assignment
 from barnabas.cli.topics import (
     created_text,
     describe_text,
     described_document,
     list_text,
-    parse_assignment,
     parse_configs,
     summary,
 )
