@@ -4,20 +4,24 @@
 A simulation must not: this keeps a list.
 
 One loop serves everybody, so nobody may hold it for long. Work on many things leaves it in between: `Turns`, or
-`in_turns` for many of a kind. Work on one large value, which cannot be cut, is done in a thread: `aside`.
+`in_turns` and `overlapping` for many of a kind. Work on one large value, which cannot be cut, is done in a thread:
+`aside`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger("barnabas.tasks")
 
+OVERLAPPING = 3
 THINGS_PER_TURN = 64
 TURN_SECONDS_MAX = 0.005
 SMALL = 1000
@@ -79,6 +83,34 @@ async def in_turns(things: tuple[T, ...], at_once: int) -> AsyncIterator[tuple[T
         if start:
             await asyncio.sleep(0)
         yield things[start : start + at_once]
+
+
+async def overlapping(
+    things: tuple[T, ...], at_once: int, work: Callable[[tuple[T, ...]], Coroutine[Any, Any, R]]
+) -> list[R]:
+    """Work on all of them, so many at a time: while some of them wait, the next begin. Others have turns in between.
+
+    If one part fails the rest is given up, and has ended when the error is raised.
+    """
+    results: list[R] = []
+    running: deque[asyncio.Task[R]] = deque()
+    try:
+        for start in range(0, len(things), at_once):
+            if len(running) == OVERLAPPING:
+                results.append(await running[0])
+                running.popleft()
+            part = things[start : start + at_once]
+            running.append(asyncio.get_running_loop().create_task(work(part)))
+            await asyncio.sleep(0)
+        while running:
+            results.append(await running[0])
+            running.popleft()
+    except BaseException:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        raise
+    return results
 
 
 async def aside(size: int, work: Callable[..., T], *arguments: Any) -> T:

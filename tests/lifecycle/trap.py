@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from barnabas.errors import NoNode
 from barnabas.metadata import znodes
 from barnabas.wire.headers import decode_request_header
 from barnabas.world.ports import (
@@ -133,6 +134,15 @@ class TrappedSession:
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
         return await self.session.get(path, watch)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        return await asyncio.gather(*map(self.get_if_there, paths))
+
+    async def get_if_there(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         return await self.session.exists(path, watch)

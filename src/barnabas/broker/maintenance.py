@@ -11,12 +11,13 @@ from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log_manager import LogManager
-from barnabas.tasks import Tasks, Turns
+from barnabas.tasks import Tasks, Turns, in_turns
 from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.maintenance")
 
 FLUSH_LOOK_SECONDS = 1.0
+LOOKED_AT_ONCE = 2000
 DAY_SECONDS = 86_400.0  # a loop timer takes no longer periods than this
 
 
@@ -62,15 +63,10 @@ def every(
 async def flush_due(replicas: ReplicaManager) -> None:
     """Logs whose settings or whose last roll ask for an fsync get one, off the loop."""
     now_ms = replicas.clock.now_ms()
-    turns = Turns()
-    for partition in list(replicas.partitions.values()):
-        await turns.leave()
-        if (
-            replicas.holds(partition)
-            and not partition.is_offline
-            and partition.log.flush_due(now_ms)
-        ):
-            replicas.flush(partition)
+    async for some in in_turns(tuple(replicas.partitions.values()), LOOKED_AT_ONCE):
+        for partition in some:
+            if not partition.is_offline and partition.log.flush_due(now_ms):
+                replicas.flush(partition)
 
 
 async def purge(logs: LogManager, clock: Clock) -> None:

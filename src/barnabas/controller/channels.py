@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -17,7 +18,7 @@ from barnabas.controller.history import Request, Sent
 from barnabas.controller.request_batch import endpoint_of
 from barnabas.errors import WireError
 from barnabas.model import Broker, BrokerId
-from barnabas.tasks import Tasks, aside
+from barnabas.tasks import SMALL, Tasks, aside
 from barnabas.wire.codec import Message, encode
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -27,6 +28,7 @@ from barnabas.world.ports import Network
 logger = logging.getLogger("barnabas.controller")
 
 RETRY_SECONDS = 0.1
+BROKER_EPOCH_AT = 9
 COMPLAINT_ATTEMPTS = 20
 """One that leaves, or has just died, is gone from the registry before anybody needs to hear of it."""
 
@@ -61,6 +63,7 @@ class Sender:
                 sent = self.requests[0]
                 response = await self.deliver(sent.request)
                 self.requests.popleft()
+                self.channels.forget_encoded()
                 try:
                     self.channels.on_answer(sent, response)
                 except Exception:
@@ -102,7 +105,7 @@ class Sender:
             request,
             RESPONSES[type(request)],
             timeout_s=channels.timeout_s,
-            body=await aside(partitions_of(request), encode, request, request.VERSIONS[-1]),
+            body=await channels.encoded(request),
         )
 
 
@@ -124,6 +127,8 @@ class Channels:
         self.timeout_s = timeout_s
         self.on_answer = on_answer
         self.senders: dict[BrokerId, tuple[Sender, Tasks]] = {}
+        self.metadata: tuple[object, asyncio.Future[bytes]] | None = None
+        """What was last encoded for all: the topics, and the request with them."""
 
     def start(self, brokers: Iterable[Broker]) -> None:
         for broker in brokers:
@@ -162,6 +167,23 @@ class Channels:
         found[0].send(sent)
         return True
 
+    async def encoded(self, request: Request) -> bytes:
+        """In its newest version. The metadata of thousands of partitions is the same for all brokers but for their
+        epochs, and so are its bytes."""
+        version, size = request.VERSIONS[-1], partitions_of(request)
+        if not isinstance(request, UpdateMetadataRequest) or size <= SMALL:
+            return await aside(size, encode, request, version)
+        if self.metadata is None or self.metadata[0] is not request.topic_states:
+            encoding = asyncio.ensure_future(aside(size, encode, request, version))
+            self.metadata = (request.topic_states, encoding)
+        body = await asyncio.shield(self.metadata[1])
+        return with_broker_epoch(body, request.broker_epoch)
+
+    def forget_encoded(self) -> None:
+        """When nobody is to hear of it any more."""
+        if not any(sender.requests for sender, _ in self.senders.values()):
+            self.metadata = None
+
     def owes(self, broker: BrokerId) -> bool:
         """Whether something is still on its way to this broker."""
         found = self.senders.get(broker)
@@ -170,3 +192,9 @@ class Channels:
 
 def partitions_of(request: Request) -> int:
     return sum(len(topic.partition_states) for topic in request.topic_states)
+
+
+def with_broker_epoch(body: bytes, epoch: int) -> bytes:
+    """An encoded UpdateMetadata, addressed to another broker. Before the epoch stand the controller's id, whether it is
+    one of KRaft, and its epoch."""
+    return body[:BROKER_EPOCH_AT] + struct.pack(">q", epoch) + body[BROKER_EPOCH_AT + 8 :]

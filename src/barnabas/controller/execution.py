@@ -8,8 +8,9 @@
 Each transition and each request is in the history before anybody is told of it.
 
 A step may be about fifty thousand partitions, and the loop is everybody's. So it is done some of them at a time, all
-four verbs, with a turn for others in between. Nothing that these do touches the context, and moves stand or fall alone:
-to cut a step changes nothing but when it is told. Brokers hear who leads as it is decided; clients hear of it, by the
+four verbs, with a turn for others in between; and while the registry writes, the next ones are decided. Nobody else
+touches the context, and moves of different partitions stand or fall alone: to cut a step changes nothing but when it is
+told. Brokers hear who leads as it is decided; clients hear of it, by the
 metadata, when the step is done: nobody is shown half a topic.
 """
 
@@ -54,7 +55,7 @@ from barnabas.controller.store import ControllerStore
 from barnabas.errors import ControllerMoved
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.tasks import aside, in_turns
+from barnabas.tasks import aside, overlapping
 from barnabas.world.ports import Watch
 
 logger = logging.getLogger("barnabas.controller")
@@ -136,11 +137,13 @@ class Execution:
     ) -> int:
         """How many elections were won."""
         self.batch.new_batch()
-        elected = 0
-        async for some in in_turns(partitions, MOVED_AT_ONCE):
-            elected += await self.move_some_partitions(some, target, cause, strategy)
+        elected = await overlapping(
+            partitions,
+            MOVED_AT_ONCE,
+            lambda some: self.move_some_partitions(some, target, cause, strategy),
+        )
         await self.announce(cause)
-        return elected
+        return sum(elected)
 
     async def move_some_partitions(
         self,
@@ -181,8 +184,12 @@ class Execution:
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
         self.batch.new_batch()
-        async for some in in_turns(replicas, MOVED_AT_ONCE):
-            await self.move_some_replicas(some, target, cause)
+        # Two replicas of one partition leave its ISR one after the other, and no two are on one broker.
+        parts = by_broker(replicas) if target is ReplicaState.OFFLINE else (replicas,)
+        for part in parts:
+            await overlapping(
+                part, MOVED_AT_ONCE, lambda some: self.move_some_replicas(some, target, cause)
+            )
         await self.announce(cause)
 
     async def move_some_replicas(
@@ -254,3 +261,10 @@ class Execution:
             else self.unclean_by_default
             for topic, config in configs.items()
         }
+
+
+def by_broker(replicas: tuple[Replica, ...]) -> list[tuple[Replica, ...]]:
+    held: dict[BrokerId, list[Replica]] = {}
+    for replica in replicas:
+        held.setdefault(replica.broker, []).append(replica)
+    return [tuple(of_broker) for _, of_broker in sorted(held.items())]

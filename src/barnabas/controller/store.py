@@ -251,7 +251,7 @@ class ControllerStore:
         """The version, if what stands there is what we wrote: the answer may have been lost with a connection, and then
         the second attempt meets the first."""
         version = 0 if isinstance(write, CreateState) else write.expected_version + 1
-        found = await self.read_state(write.partition)
+        found = (await self.read_states([write.partition])).get(write.partition)
         ours = replace(write.state, partition_epoch=ZnodeVersion(version))
         return ours.partition_epoch if found == ours else None
 
@@ -269,21 +269,39 @@ class ControllerStore:
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, StateRead]:
         """What stands there; a partition without a state is left out."""
-        read = await gathered(self.read_state, partitions)
-        return {
-            partition: state
-            for partition, state in zip(partitions, read, strict=True)
-            if state is not None
-        }
+        states: dict[TopicPartition, StateRead] = {}
+        parts = [
+            partitions[start : start + READS_AT_ONCE]
+            for start in range(0, len(partitions), READS_AT_ONCE)
+        ]
+        for part, found in zip(parts, await gathered(self.read_some_states, parts), strict=True):
+            states.update((tp, state) for tp, state in zip(part, found, strict=True) if state)
+        return states
 
-    async def read_state(self, partition: TopicPartition) -> StateRead | None:
+    async def read_some_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> list[StateRead | None]:
         try:
-            data, stat = await self.registry.get(znodes.state_path(partition))
-            return znodes.decode_state(partition, data, version=stat.version)
-        except NoNode:
-            return None
+            found = await self.registry.get_many([znodes.state_path(each) for each in partitions])
         except SessionExpired:
             raise
+        except RegistryError as error:
+            if len(partitions) == 1:
+                self.report("cannot read a state", error)
+                return [Unreadable(why=str(error))]
+            # One that cannot be read must not keep the others from being read.
+            alone = await gathered(self.read_some_states, [(each,) for each in partitions])
+            return [state for states in alone for state in states]
+        return [self.state_in(*each) for each in zip(partitions, found, strict=True)]
+
+    def state_in(
+        self, partition: TopicPartition, found: tuple[bytes, ZnodeStat] | None
+    ) -> StateRead | None:
+        if found is None:
+            return None
+        data, stat = found
+        try:
+            return znodes.decode_state(partition, data, version=stat.version)
         except RegistryError as error:
             self.report("cannot understand a state", error)
             return Unreadable(why=str(error))

@@ -60,6 +60,9 @@ class RegistryClient:
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
         return await self.current().get(path, watch)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        return await self.current().get_many(paths)
+
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         return await self.current().exists(path, watch)
 

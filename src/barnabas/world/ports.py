@@ -285,6 +285,11 @@ class RegistrySession(Protocol):
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]: ...
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        """In order; None for what is not there. One request where `get` would take as many as there are paths, and not
+        necessarily all at one moment."""
+        ...
+
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         """A watch set here fires on creation, too."""
         ...

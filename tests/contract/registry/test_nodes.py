@@ -269,3 +269,23 @@ async def there(session: RegistrySession, path: str) -> bool:
 
 async def reads(session: RegistrySession, path: str, data: bytes) -> bool:
     return (await session.get(path))[0] == data
+
+
+async def test_many_nodes_are_read_in_one_go(session: RegistrySession) -> None:
+    await session.create("/a", b"first")
+    await session.create("/a/b")
+    await session.set("/a", b"second")
+    paths = ["/a", "/missing", "/a/b", "/a/missing", "/a"]
+    first, missing, empty, also_missing, again = await session.get_many(paths)
+    assert first == again == await session.get("/a")
+    assert empty == await session.get("/a/b")
+    assert missing is also_missing is None
+    assert await session.get_many([]) == []
+    many = await session.get_many(["/a"] * 1000)
+    assert many == [first] * 1000
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/"])
+async def test_a_bad_path_among_many_is_refused(session: RegistrySession, path: str) -> None:
+    with pytest.raises(BadPath):
+        await session.get_many(["/", path])

@@ -320,6 +320,13 @@ class EmbeddedSession:
 
         return await self.perform(read)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        def read() -> list[tuple[bytes, ZnodeStat] | None]:
+            nodes = map(self.registry.tree.find, paths)
+            return [None if node is None else (node.data, node.stat()) for node in nodes]
+
+        return await self.perform(read)
+
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         def read() -> ZnodeStat | None:
             node = self.registry.tree.find(path)

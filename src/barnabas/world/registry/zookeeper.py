@@ -27,7 +27,14 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
 
-from barnabas.errors import BadPath, MultiFailed, NodeExists, RegistryUnreachable, SessionExpired
+from barnabas.errors import (
+    BadPath,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    RegistryUnreachable,
+    SessionExpired,
+)
 from barnabas.world.ports import (
     Create,
     Delete,
@@ -44,8 +51,11 @@ from barnabas.world.registry.kazoo_thread import Inbox, OneThreadHandler
 from barnabas.world.registry.tree import ROOT, parent_of
 from barnabas.world.registry.zookeeper_values import (
     KINDS,
+    MultiRead,
+    Unimplemented,
     check_size,
     parse_connect_string,
+    read_at,
     to_stat,
     translated,
 )
@@ -76,6 +86,7 @@ class ZooKeeperRegistry:
         self.hosts, self.host_count, self.chroot = parse_connect_string(connect_string)
         self.connection_timeout_ms = connection_timeout_ms
         self.in_flight_max = min(in_flight_max, IN_FLIGHT_MAX)
+        self.reads_many = True
         self.makes_chroot = makes_chroot
         self.sessions: list[ZooKeeperSession] = []
 
@@ -186,6 +197,30 @@ class ZooKeeperSession:
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat]:
         data, stat = await self.read(path, self.kazoo.get_async, watch, self.watches.arm_data)
         return data or b"", to_stat(stat)
+
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, ZnodeStat] | None]:
+        if self.registry.reads_many:
+            request = MultiRead([self.chroot.full(path) for path in paths])
+            try:
+                found = await self.perform("", partial(self.send, request), is_read=True)
+            except Unimplemented:
+                # Older than 3.6: it also hangs up, and is not asked again.
+                logger.info("the ZooKeeper reads one node at a time")
+                self.registry.reads_many = False
+            else:
+                return [read_at(path, each) for path, each in zip(paths, found, strict=True)]
+        return await asyncio.gather(*map(self.get_if_there, paths))
+
+    async def get_if_there(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
+
+    def send(self, request: Any) -> Any:
+        answer = self.kazoo.handler.async_result()
+        self.kazoo._call(request, answer)
+        return answer
 
     async def exists(self, path: str, watch: Watch | None = None) -> ZnodeStat | None:
         stat = await self.read(path, self.kazoo.exists_async, watch, self.watches.arm_data)
