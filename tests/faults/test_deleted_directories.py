@@ -1,0 +1,106 @@
+"""What is left on the disk of a topic that was deleted, and for how long."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw, batch_of
+
+SOON, LATE = {"file.delete.delay.ms": "0"}, {"file.delete.delay.ms": "600000"}
+DELETED = re.compile(r"(.*)-\d+\.[0-9a-f]{32}-delete")
+LONG = "x" * 249
+
+
+def delete(cluster: LocalCluster, *topics: str) -> None:
+    assert cluster.controller_id is not None
+    wanted = tuple(DeleteTopicState(topic) for topic in topics)
+    with Raw(cluster.brokers[cluster.controller_id].address) as raw:
+        request = DeleteTopicsRequest(topics=wanted, timeout_ms=10_000)
+        for result in raw.ask(request, DeleteTopicsResponse).responses:
+            assert result.error_code == ErrorCode.NONE
+
+
+def write(cluster: LocalCluster, topic: str, **configs: str) -> None:
+    with Raw(cluster.brokers[1].address) as raw:
+        raw.create_topic(topic, partitions=2, configs=configs)
+        assert raw.produce(topic, batch_of(b"x")).error_code == ErrorCode.NONE
+
+
+def left(data: Path, topic: str) -> list[Path]:
+    """Its directories, under whatever name."""
+    start = topic[:100]
+    return [
+        path for path in data.glob("broker-*/*") if path.is_dir() and path.name.startswith(start)
+    ]
+
+
+def are_renamed(data: Path, topic: str) -> bool:
+    return all(DELETED.fullmatch(path.name) for path in left(data, topic))
+
+
+def test_they_are_renamed_at_once_and_removed_when_their_time_has_come(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        write(cluster, "soon", **SOON)
+        write(cluster, "late", **LATE)
+        delete(cluster, "soon", "late")
+        eventually(lambda: are_renamed(tmp_path, "late"), "renamed")
+        eventually(lambda: not left(tmp_path, "soon"), "removed")
+        assert len(left(tmp_path, "late")) == 2
+        assert any(path.glob("*.log") for path in left(tmp_path, "late"))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_they_are_removed_after_a_restart_too(tmp_path: Path, is_killed: bool) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        write(cluster, "old", **LATE)
+        delete(cluster, "old")
+        eventually(lambda: are_renamed(tmp_path, "old"), "renamed")
+        if is_killed:
+            cluster.brokers[1].kill()
+    assert len(left(tmp_path, "old")) == 2
+    # By now the topic and what it has set are forgotten: the broker's own setting counts.
+    with LocalCluster(data=tmp_path, settings={"log.segment.delete.delay.ms": "600000"}) as cluster:
+        write(cluster, "old")
+        with Raw(cluster.brokers[1].address) as raw:
+            assert raw.produce("old", batch_of(b"y")).base_offset == 1, "a log of its own"
+        assert len(left(tmp_path, "old")) == 4
+    with LocalCluster(data=tmp_path, settings={"log.segment.delete.delay.ms": "100"}):
+        eventually(lambda: len(left(tmp_path, "old")) == 2, "removed")
+        assert {path.name for path in left(tmp_path, "old")} == {"old-0", "old-1"}
+
+
+def test_the_longest_name_is_cut_where_it_would_be_too_long(tmp_path: Path) -> None:
+    with LocalCluster(data=tmp_path) as cluster:
+        write(cluster, LONG, **LATE)
+        delete(cluster, LONG)
+        eventually(lambda: are_renamed(tmp_path, LONG), "renamed")
+        assert {len(path.name) for path in left(tmp_path, LONG)} == {255}
+        write(cluster, LONG)
+        assert len(left(tmp_path, LONG)) == 4
+
+
+def test_on_three_brokers_all_of_them_forget(tmp_path: Path) -> None:
+    with LocalCluster(brokers=3, data=tmp_path) as cluster:
+        assert cluster.controller_id is not None
+        configs = tuple(CreatableTopicConfig(*pair) for pair in SOON.items())
+        topic = CreatableTopic("soon", 2, 3, configs=configs)
+        with Raw(cluster.brokers[cluster.controller_id].address) as raw:
+            raw.ask(CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
+        eventually(lambda: len(left(tmp_path, "soon")) == 6, "two of it on each of them")
+        delete(cluster, "soon")
+        eventually(lambda: not left(tmp_path, "soon"), "removed")
