@@ -84,22 +84,21 @@ class Entities:
         return self.names[0] if self.names else None
 
 
-def entities_of(given: Given) -> Entities:
+def types_of(given: Given) -> tuple[str, ...]:
+    flags = (kind for flag, kind in {**NAMED, **DEFAULTS}.items() if given.has(flag))
+    return (*given.values("entity-type"), *flags)
+
+
+def names_of(given: Given) -> tuple[str, ...]:
     named = [
         DEFAULT_NAME if option == "entity-default" else value or ""
         for option, value in given.found
         if option in ("entity-name", "entity-default")
     ]
-    return Entities(
-        types=(
-            *given.values("entity-type"),
-            *(kind for flag, kind in {**NAMED, **DEFAULTS}.items() if given.has(flag)),
-        ),
-        names=(
-            *named,
-            *(given.value(flag) or "" for flag in NAMED if given.has(flag)),
-            *(DEFAULT_NAME for flag in DEFAULTS if given.has(flag)),
-        ),
+    return (
+        *named,
+        *(given.value(flag) or "" for flag in NAMED if given.has(flag)),
+        *(DEFAULT_NAME for flag in DEFAULTS if given.has(flag)),
     )
 
 
@@ -108,8 +107,9 @@ def checked(given: Given) -> Entities:
     if given.has("alter") == given.has("describe"):
         raise WrongUsage("Command must include exactly one action: --describe, --alter")
     forbid(given, "describe", ("add-config", "delete-config"))
-    entities = entities_of(given)
-    check_types(given, entities.types)
+    types = types_of(given)
+    check_types(given, types)
+    entities = Entities(types, names_of(given))
     check_connections(given)
     if BROKERS in entities.types or LOGGERS in entities.types:
         check_broker_ids(entities)

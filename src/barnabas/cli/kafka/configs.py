@@ -16,12 +16,12 @@ from barnabas.cli.kafka.failures import (
     exception_of,
     message_of,
 )
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import MULTIPLE_ARGUMENTS, Given
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 from barnabas.cli.output import printable
 from barnabas.errors import BarnabasError
 
-SAID_IN_ONE_LINE = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION)
+SAID_IN_ONE_LINE = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION, MULTIPLE_ARGUMENTS)
 ZOOKEEPER_WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
     "Use --bootstrap-server instead to specify a broker to connect to."

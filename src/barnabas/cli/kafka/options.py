@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
 
+MULTIPLE_ARGUMENTS = "joptsimple.MultipleArgumentsForOptionException"
 INT32 = range(-(2**31), 2**31)
 WIDTH = 100
 FIRST_COLUMN_MAX = 36
@@ -50,7 +51,7 @@ class Given:
         if len(values) > 1:
             raise Refused(
                 f"Found multiple arguments for option {name}, but you asked for only one",
-                "joptsimple.MultipleArgumentsForOptionException",
+                MULTIPLE_ARGUMENTS,
             )
         return values[0] if values else None
 

@@ -70,7 +70,7 @@ OPTIONS = (
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
 MIN_ISR_REPORTS = ("under-min-isr-partitions", "at-min-isr-partitions")
-REPORTS = ("under-replicated-partitions", "unavailable-partitions", *MIN_ISR_REPORTS)
+REPORTS = ("under-replicated-partitions", *MIN_ISR_REPORTS, "unavailable-partitions")
 CONFIGS_COMMAND = (
     " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
 )

@@ -61,6 +61,15 @@ def test_a_broker_that_is_not_there_is_told_in_the_form_of_the_tool(
     assert "hint:  start a cluster" in told.err
 
 
+def test_an_option_of_kafka_configs_that_is_given_twice_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    twice = ["--topic", "a", "--topic", "b"]
+    assert run(["kafka-configs", "--bootstrap-server", "a:1", "--describe", *twice]) == 1
+    expected = "Found multiple arguments for option topic, but you asked for only one\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_a_client_file_is_read_and_what_we_do_not_speak_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=me\ndefault.api.timeout.ms=1500\n")

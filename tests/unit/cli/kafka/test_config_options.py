@@ -82,6 +82,11 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities
             "Only 'users' and 'clients' entity types may be specified together",
         ),
         (
+            f"{BROKERS} --describe --broker 1 --broker 2 --entity-type nosuch",
+            Refused,
+            "Invalid entity type nosuch,",  # before the two brokers
+        ),
+        (
             f"{BROKERS} --describe --topic a --entity-type topics",
             Refused,
             "Duplicate entity type(s) specified: topics",

@@ -94,6 +94,11 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> No
             'Option "[unavailable-partitions]" can\'t be used with option "[topics-with-overrides]"',
         ),
         (
+            f"{BROKERS} --list --unavailable-partitions --under-min-isr-partitions",
+            WrongUsage,
+            'Option "[under-min-isr-partitions]" can\'t be used with option "[list]"',
+        ),
+        (
             f"{ZOOKEEPER} --describe --under-min-isr-partitions",
             WrongUsage,
             'Option "[under-min-isr-partitions]" can\'t be used with option "[zookeeper]"',
