@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
+from tests import terminal
 
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
 TIMEOUT_S = 30
@@ -297,19 +297,9 @@ def test_a_delete_that_cannot_ask_wants_to_be_told(shell: Shell) -> None:
 
 
 def on_terminal(shell: Shell, *arguments: str, typed: str = "") -> tuple[int, str]:
-    """Exit code and what a person would see: the command runs on a terminal of its own."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=shell.environment
+    return terminal.on_terminal(
+        [*COMMAND, *arguments], environment=shell.environment, typed=typed, seconds=TIMEOUT_S
     )
-    os.close(theirs)
-    os.write(ours, typed.encode())
-    seen = b""
-    with contextlib.suppress(OSError):  # how a terminal says that its other side is closed
-        while piece := os.read(ours, 4096):
-            seen += piece
-    os.close(ours)
-    return process.wait(TIMEOUT_S), seen.decode()
 
 
 def test_a_person_is_asked_before_a_topic_is_destroyed(shell: Shell) -> None:

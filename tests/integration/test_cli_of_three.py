@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from barnabas import LocalCluster
-from tests.broker_process import eventually, run
+from tests.broker_process import COMMAND, eventually, run
+from tests.child_process import ENVIRONMENT
+from tests.terminal import on_terminal
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +167,19 @@ def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
         assert "marked for deletion" in again.stderr
         cluster.brokers[dead].start()
         ok(cluster, "topics", "create", "kept", "--timeout", "20")
+
+
+def test_a_terminal_is_shown_what_a_deletion_waits_for() -> None:
+    with LocalCluster(brokers=3) as cluster:
+        ok(cluster, "topics", "create", "held", "--replica-assignment", "1:2:3")
+        silent = next(broker for broker in cluster.brokers if broker != cluster.controller_id)
+        cluster.brokers[silent].pause()
+        others = ",".join(
+            each.address for number, each in cluster.brokers.items() if number != silent
+        )
+        delete = ("topics", "delete", "held", "--yes", "--timeout", "4", "-b", others)
+        code, seen = on_terminal([*COMMAND, *delete], environment=ENVIRONMENT)
+        assert code == 0
+        assert f"deleting held: still on broker {silent}" in seen
+        assert f"deleted topic held; broker {silent} still has replicas of it" in seen
+        cluster.brokers[silent].resume()
