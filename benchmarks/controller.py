@@ -1,8 +1,9 @@
 """A controller at work, ours beside Kafka's: three broker processes of each kind around a real ZooKeeper.
 
-Topics are created on clusters of both kinds that are up at the same time, in turns, and deleted again; a first, smaller
-round lets Java compile and is not counted. The large clusters, of 10,000 partitions, come one after the other, since
-even an idle one would take its share of the machine.
+Topics are created on clusters of both kinds that are up at the same time, in turns, and deleted again, until nothing of
+them is left in the registry and on disks only what is to be removed; a first, smaller round lets Java compile and is not
+counted. The large clusters, of 10,000 partitions, come one after the other, since even an idle one would take its share
+of the machine.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def creation(found: Found, places: Trios, extent: Extent, sides: Sequence[str]) 
         for side, trio in clusters.items():
             note(found, side, {"start/three processes/s": trio.start()})
         loads = {
-            f"create/{extent.topics:,} topics of 1 × 3/s": (extent.topics, 1),
-            f"create/1 topic of {extent.partitions:,} × 3/s": (1, extent.partitions),
+            f"{extent.topics:,} topics of 1 × 3/s": (extent.topics, 1),
+            f"1 topic of {extent.partitions:,} × 3/s": (1, extent.partitions),
         }
         turns = [
             (number, name, side)
@@ -104,10 +105,10 @@ def creation(found: Found, places: Trios, extent: Extent, sides: Sequence[str]) 
             if number == 0:
                 count, partitions = -(-count // 10), -(-partitions // 10)
             names = [f"round-{number}-{count}x{partitions}-{one}" for one in range(count)]
-            took_s = clusters[side].create(dict.fromkeys(names, partitions))
-            clusters[side].delete(names)
+            created_s = clusters[side].create(dict.fromkeys(names, partitions))
+            deleted_s = clusters[side].delete(names)
             if number:
-                note(found, side, {name: took_s})
+                note(found, side, {f"create/{name}": created_s, f"delete/{name}": deleted_s})
 
 
 def growth(found: Found, side: str, trio: Trio, extent: Extent) -> None:

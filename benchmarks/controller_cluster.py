@@ -101,8 +101,10 @@ class Trio:
             self.wait_for(broker, topics, lambda one: one.leader_id in self.alive)
         return time.perf_counter() - began
 
-    def delete(self, topics: Sequence[str]) -> None:
-        """All of it: the next topics find an empty cluster again."""
+    def delete(self, topics: Sequence[str]) -> float:
+        """Seconds until nothing of them is left in the registry, and on disks only what is to be removed: the next
+        topics find an empty cluster again."""
+        began = time.perf_counter()
         names = tuple(DeleteTopicState(name) for name in topics)
         request = DeleteTopicsRequest(topics=names, timeout_ms=int(PATIENCE_S * 1000))
         with self.connection(self.controller()) as connection:
@@ -110,12 +112,23 @@ class Trio:
         for topic in answer.responses:
             raise_if(topic.error_code, f"{topic.name}: {topic.error_message}")
         self.topics = {name: self.topics[name] for name in self.topics.keys() - set(topics)}
+        gone = set(topics)
         with self.znodes() as znodes:
-            self.wait(
-                lambda: not znodes.children(f"{self.chroot}/admin/delete_topics"),
-                f"{len(topics)} topics deleted",
-                pause_s=0.2,
-            )
+            for path in ("/admin/delete_topics", "/brokers/topics", "/config/topics"):
+                self.wait(
+                    lambda path=path: gone.isdisjoint(znodes.children(self.chroot + path)),  # type: ignore[misc]
+                    f"{len(topics)} topics gone from {path}",
+                )
+        self.wait(lambda: gone.isdisjoint(self.topics_on_disk()), f"{len(topics)} topics off disks")
+        return time.perf_counter() - began
+
+    def topics_on_disk(self) -> set[str]:
+        return {
+            path.name.rpartition("-")[0]
+            for broker in self.brokers.values()
+            for path in broker.log_dir.iterdir()
+            if not path.name.endswith("-delete")
+        }
 
     def wait_for(self, broker: int, topics: Mapping[str, int], is_good: IsGood) -> None:
         """Until this broker's metadata tells of every partition what it should."""

@@ -14,9 +14,15 @@ from matplotlib.figure import Figure
 from benchmarks.kafka import KAFKA, OURS, Found
 from benchmarks.report import digits, machine, spread
 
-LIMITS = {"create": 10.0, "failover": 5.0, "memory": 50.0, "start/LocalCluster": 0.5}
+LIMITS = {
+    "create": 10.0,
+    "delete": 10.0,
+    "failover": 5.0,
+    "memory": 50.0,
+    "start/LocalCluster": 0.5,
+}
 """By how a name begins: what ours is to be at most, in the unit that the name ends with."""
-RATIO_LIMITS = {"create": 0.5, "failover": 0.5}
+RATIO_LIMITS = {"create": 0.5, "delete": 0.5, "failover": 0.5}
 """Ours ÷ Kafka's, at most."""
 GROWTH = "growth/"
 COLOURS = {OURS: "tab:blue", KAFKA: "tab:orange"}

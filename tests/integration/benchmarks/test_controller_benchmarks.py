@@ -10,6 +10,7 @@ from benchmarks.kafka import Found
 FOUND: Found = {
     "start/LocalCluster of 3, with imports/s": {"ours": [0.4, 0.6, 0.5], "kafka": []},
     "create/1,000 topics of 1 × 3/s": {"ours": [2.0, 3.0], "kafka": [4.0, 6.0]},
+    "delete/1,000 topics of 1 × 3/s": {"ours": [11.0], "kafka": [44.0]},
     "failover/10,000 partitions/s": {"ours": [6.0], "kafka": [8.0]},
     "growth/1000/s": {"ours": [1.0], "kafka": [5.0]},
     "growth/2000/s": {"ours": [3.0], "kafka": [10.0]},
@@ -19,6 +20,7 @@ FOUND: Found = {
 def test_a_target_is_marked_as_reached_or_missed() -> None:
     rows = {line[:46].strip(): line for line in controller_report.table(FOUND)}
     assert rows["create 1,000 topics of 1 × 3, s"].endswith("0.50  ours ≤10 ✓, ratio ≤0.5 ✓")
+    assert rows["delete 1,000 topics of 1 × 3, s"].endswith("0.25  ours ≤10 ✗, ratio ≤0.5 ✓")
     assert rows["failover 10,000 partitions, s"].endswith("0.75  ours ≤5 ✗, ratio ≤0.5 ✗")
     assert rows["start LocalCluster of 3, with imports, s"].endswith("ours ≤0.5 ✓")
     assert not rows["growth 1000, s"].endswith(("✓", "✗"))
