@@ -1,8 +1,8 @@
 """A controller at work, ours beside Kafka's: three broker processes of each kind around a real ZooKeeper.
 
 Topics are created on clusters of both kinds that are up at the same time, in turns, and deleted again, until nothing of
-them is left in the registry and on disks only what is to be removed; a first, smaller round lets Java compile and is not
-counted. The large clusters, of 10,000 partitions, come one after the other, since even an idle one would take its share
+them is left in the registry and on disks only what is to be removed. A first, smaller round lets Java compile and does
+not count. The large clusters, of 10,000 partitions, come one after the other, since even an idle one would take its share
 of the machine.
 """
 
