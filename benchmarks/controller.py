@@ -2,8 +2,8 @@
 
 Topics are created on clusters of both kinds that are up at the same time, in turns, and deleted again, until nothing of
 them is left in the registry and on disks only what is to be removed. A first, smaller round lets Java compile and does
-not count. The large clusters, of 10,000 partitions, come one after the other, since even an idle one would take its share
-of the machine.
+not count. The large clusters, of 10,000 partitions, come one after the other, since even an idle one would take its
+share of the machine.
 """
 
 from __future__ import annotations
