@@ -140,13 +140,17 @@ def test_records_of_a_key_go_where_the_new_number_sends_them(servers: str, raw: 
     topic = "keys-that-move"
     raw.create_topic(topic, partitions=1)
     producer = Producer({"bootstrap.servers": servers, "partitioner": "murmur2_random", **SOON})
-    expand(servers, topic, 8)
     found: set[int] = set()
 
     def note(_: KafkaError | None, message: Any) -> None:
         found.add(message.partition())
 
-    for number in range(50):
-        producer.produce(topic, b"x", key=str(number), on_delivery=note)
-    assert producer.flush(SECONDS) == 0
-    assert len(found) == 8
+    def write() -> set[int]:
+        for number in range(50):
+            producer.produce(topic, b"x", key=str(number), on_delivery=note)
+        assert producer.flush(SECONDS) == 0
+        return found
+
+    assert write() == {0}
+    expand(servers, topic, 8)
+    eventually(lambda: write() == {*range(8)}, "its records go to all of them")

@@ -57,9 +57,8 @@ async def expand(
     validate_only: bool = False,
 ) -> dict[str, ApiError | None]:
     """What became of each; no two wishes are for the same topic. RegistryError if the registry cannot be asked."""
-    check_racks(
-        tuple(topics.metadata.brokers.values())
-    )  # in Kafka before all else, also where the brokers are named
+    # Before all else, and also where clients name the brokers themselves: as in Kafka.
+    check_racks(tuple(topics.metadata.brokers.values()))
     marked, controller_version = await asyncio.gather(
         topics.registry.children(znodes.DELETE_TOPICS), topics.controller_version()
     )
