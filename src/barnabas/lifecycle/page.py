@@ -246,7 +246,11 @@ def creations(document: Document) -> str:
         rows,
         sortable=False,
     )
-    return section("Slowest creations", of_all(CREATIONS, len(found), "slowest"), shown)
+    legend = (
+        '<p class="dim"><small><i class="key wait"></i>waiting for the controller '
+        '<i class="key elect"></i>electing leaders</small></p>'
+    )
+    return section("Slowest creations", of_all(CREATIONS, len(found), "slowest"), shown + legend)
 
 
 def steps_bar(row: Row, longest: int) -> str:
