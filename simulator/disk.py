@@ -6,7 +6,8 @@ renamed or removed file is not safe before its directory was synced.
 
 `crash()` gives the disk as the next start finds it. Without a Random everything unsynced is gone; with one, each
 unsynced name and a random beginning of each file's unsynced bytes may have made it: torn writes, files that come back.
-No order is kept between them, which is harsher than any file system in use.
+No order is kept between them, which is harsher than any file system in use. But renames in one directory survive in
+their order, some first ones of them or all: a journal keeps that, and the log cleaner (like Kafka's) counts on it.
 
 `capacity_bytes` makes it full, `fails` makes it break.
 """
@@ -52,19 +53,30 @@ class Node:
 
 
 class Directory:
-    __slots__ = ("durable", "names")
+    __slots__ = ("durable", "names", "renames")
 
     def __init__(self) -> None:
         self.names: dict[str, Node | Directory] = {}
         self.durable: dict[str, Node | Directory] = {}
+        self.renames: list[tuple[str, str]] = []
+        """Since the last sync."""
 
     def sync(self) -> None:
         self.durable = dict(self.names)
+        self.renames.clear()
 
     def after_crash(self, random: Random | None) -> Directory:
         after = Directory()
-        for name in sorted(self.names.keys() | self.durable.keys()):
+        count = random.randint(0, len(self.renames)) if random is not None else 0
+        renamed = dict(self.durable)
+        for source, target in self.renames[:count]:
+            if source in renamed:
+                renamed[target] = renamed.pop(source)
+        touched = {name for pair in self.renames for name in pair}
+        for name in sorted(self.names.keys() | self.durable.keys() | touched):
             survives = self.names if random is not None and random.random() < 0.5 else self.durable
+            if name in touched:
+                survives = renamed
             kept = survives.get(name)
             if kept is not None:
                 after.names[name] = kept.after_crash(random)
@@ -181,6 +193,12 @@ class ForgetfulDisk:
     def modified_ms(self, path: str) -> int:
         return self.file(path).modified_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.file(path).modified_ms = modified_ms
+
+    def aside(self) -> ForgetfulDisk:
+        return self
+
     def read_bytes(self, path: str) -> bytes:
         return bytes(self.file(path).data)
 
@@ -208,6 +226,8 @@ class ForgetfulDisk:
             raise StorageError(source, "no such file or directory")
         new_directory, new_name = self.parent_of(target)
         new_directory.names[new_name] = directory.names.pop(name)
+        if new_directory is directory:
+            directory.renames.append((name, new_name))
 
     def remove(self, path: str) -> None:
         self.check(path)

@@ -2,7 +2,8 @@
 
     recovery-point-offset-checkpoint   up to where each log is known to be fsynced       ┐ "0", the number of lines,
     log-start-offset-checkpoint        where each log begins                             │ then "topic partition offset"
-    replication-offset-checkpoint      the high watermark of each log                    ┘ lines
+    replication-offset-checkpoint      the high watermark of each log                    │ lines
+    cleaner-offset-checkpoint          up to where each log has been compacted           ┘
     meta.properties                    whose directory this is: version, broker.id, cluster.id
     partition.metadata                 "version: 0", "topic_id: <22 characters>"         (in each log's directory)
     .kafka_cleanshutdown               everything is on the disk; removed when read
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
+CLEANED_TO = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

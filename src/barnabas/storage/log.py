@@ -31,6 +31,7 @@ from barnabas.model import NO_TIMESTAMP
 from barnabas.storage import acceptance, follower, retention, snapshots, timestamps, truncation
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.follower import FollowerAppend
 from barnabas.storage.index import MAX_RELATIVE_OFFSET
@@ -89,8 +90,10 @@ class Log:
         "bases",
         "bound_at",
         "bound_offset",
+        "cleaned_to",
         "closed_bytes",
         "config",
+        "cuts",
         "deleted",
         "directory",
         "directory_changes",
@@ -166,6 +169,10 @@ class Log:
         """The log end for which the active segment's indexes and the producers stand in their files."""
         self.deleted: list[tuple[int, Segment]] = []
         """By the time their files may go."""
+        self.cleaned_to = NEVER_CLEANED
+        """Up to here compaction has been; a checkpoint."""
+        self.cuts = 0
+        """How often records were taken off the end: who works on a closed segment elsewhere compares."""
         self.use_config(config)
 
     @classmethod
@@ -217,6 +224,9 @@ class Log:
         if jitter:
             jitter = crc32(self.directory.encode()) % jitter
         self.roll_ms = config.segment_ms - jitter
+        if config.compacts:
+            # What is in the active segment cannot be compacted, however long it has been there.
+            self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) - jitter
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.timestamp_after_max_ms = (
             LONG_MAX if self.log_append_time else config.message_timestamp_after_max_ms

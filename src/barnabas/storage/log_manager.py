@@ -25,6 +25,7 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import OutOfSpace, StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage import checkpoints
+from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.log import Log, parent
 from barnabas.storage.producers import EXPIRATION_MS
 from barnabas.storage.recovery import open_log
@@ -73,8 +74,7 @@ class LogManager:
         self.locks: dict[str, DirectoryLock] = {}
         # One for all logs of a directory: there may be thousands of them.
         self.on_truncated: dict[str, Callable[[], None]] = {
-            directory: partial(self.checkpoint_recovery_points, (directory,), sync=True)
-            for directory in self.directories
+            directory: partial(self.truncated, directory) for directory in self.directories
         }
 
     # ---- loading ----------------------------------------------------------------------------------------------
@@ -137,6 +137,7 @@ class LogManager:
         recovery_points = self.read_checkpoint(directory, checkpoints.RECOVERY_POINT)
         log_starts = self.read_checkpoint(directory, checkpoints.LOG_START)
         high_watermarks = self.read_checkpoint(directory, checkpoints.HIGH_WATERMARK)
+        cleaned_to = self.read_checkpoint(directory, checkpoints.CLEANED_TO)
         for name in disk.list(directory):
             path = f"{directory}/{name}"
             if not disk.is_directory(path):
@@ -157,6 +158,7 @@ class LogManager:
                 clean=clean,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
+                cleaned_to=cleaned_to.get(partition, NEVER_CLEANED),
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
@@ -296,6 +298,24 @@ class LogManager:
     ) -> None:
         self.checkpoint(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories, sync)
 
+    def checkpoint_cleaned(
+        self, directories: Collection[str] | None = None, *, sync: bool = False
+    ) -> None:
+        """A log stays in it when its topic is no longer compacted: it has holes, and recovery must know."""
+        self.checkpoint(
+            checkpoints.CLEANED_TO,
+            lambda log: log.cleaned_to,
+            directories,
+            sync,
+            only=lambda log: log.cleaned_to != NEVER_CLEANED,
+        )
+
+    def truncated(self, directory: str) -> None:
+        """The recovery point of some log in it went back."""
+        self.checkpoint_recovery_points((directory,), sync=True)
+        if any(log.cleaned_to != NEVER_CLEANED for _, log in self.logs_in(directory)):
+            self.checkpoint_cleaned((directory,))
+
     def checkpoint_log_starts(
         self, directories: Collection[str] | None = None, *, sync: bool = False
     ) -> None:
@@ -380,6 +400,7 @@ class LogManager:
         self.checkpoint_recovery_points([directory], sync=True)
         self.checkpoint_high_watermarks([directory], sync=True)
         self.checkpoint_log_starts([directory], sync=True)
+        self.checkpoint_cleaned([directory], sync=True)
         if directory not in self.offline:
             self.disk.replace_bytes(f"{directory}/{checkpoints.CLEAN_SHUTDOWN}", CLEAN_MARK)
 

@@ -12,7 +12,7 @@ holds the recovery point on, so the active segment always, is read batch by batc
                          recovery point
 
 The first torn, altered or missing byte ends the log: what stands behind it was never promised to anybody, and offsets
-with a hole between them would be believed by consumers. In a compacted log holes between segments are normal.
+with a hole between them would be believed by consumers. Where a log is or was compacted holes are normal.
 
 Files in transit: `.deleted` and `.cleaned` go, `.swap` takes its place (a compaction had finished writing it).
 """
@@ -31,18 +31,17 @@ from barnabas.errors import CorruptBatch, StorageError
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage import snapshots
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
+from barnabas.storage.cleaner import CLEANED, SWAP
+from barnabas.storage.compaction import LONG_MAX, NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.log import Log
 from barnabas.storage.producers import EXPIRATION_MS, Producers
-from barnabas.storage.segment import Segment
+from barnabas.storage.segment import DELETED, Segment
 from barnabas.wire.records import crc_is_valid
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)
 
-DELETED = ".deleted"
-CLEANED = ".cleaned"
-SWAP = ".swap"
 TEMPORARY = ".tmp"
 OLD_HEAD = Struct(">qiIb")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -68,9 +67,10 @@ def open_log(
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
+    cleaned_to: int = NEVER_CLEANED,
     producer_expiration_ms: int = EXPIRATION_MS,
 ) -> Log:
-    """`recovery_point` and `log_start_offset` as checkpointed, 0 if they were not."""
+    """`recovery_point`, `log_start_offset` and `cleaned_to` as checkpointed."""
     finish_transit(disk, directory)
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
@@ -88,7 +88,7 @@ def open_log(
             epochs,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            holes_allowed="compact" in config.cleanup_policy,
+            holes_below=LONG_MAX if config.compacts else cleaned_to,
         )
         producers, written, end = recovered.producers, recovered.written, recovered.next_offset
     else:
@@ -136,6 +136,7 @@ def open_log(
         topic_id=load_topic_id(disk, directory),
         producer_expiration_ms=producer_expiration_ms,
     )
+    log.cleaned_to = cleaned_to
     log.save_epochs()
     if written:
         log.unsynced_paths += written
@@ -159,7 +160,7 @@ def recover(
     *,
     recovery_point: int,
     log_start_offset: int,
-    holes_allowed: bool,
+    holes_below: int,
 ) -> Recovered:
     """Read everything from the recovery point on, cut `segments` at the first thing that is wrong."""
     first = first_unflushed(segments, recovery_point)
@@ -179,7 +180,7 @@ def recover(
         segment = segments[at]
         expected = state.next_offset
         misplaced = segment.base_offset < expected or (
-            segment.base_offset > expected and not holes_allowed
+            segment.base_offset > expected and segment.base_offset > holes_below
         )
         if at > first and (misplaced or state.cut):
             logger.warning(
@@ -337,6 +338,8 @@ def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
             base = base_offset_of(name)
             if not name.endswith(SWAP) and base is not None and low <= base < high:
                 disk.remove(f"{directory}/{name}")
+        # Were one of them to come back beside its successor, the log would be cut there.
+        disk.sync_now([], [directory])
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 

@@ -101,5 +101,7 @@ def purge(log: Log, now_ms: int) -> None:
         if log.directory_changes > log.directory_synced:
             log.disk.sync_now([], [log.directory])
             log.directory_synced = log.directory_changes
-        log.deleted.pop(0)[1].remove_files()
-        log.directory_changes += 1
+        segment = log.deleted.pop(0)[1]
+        segment.remove_files()
+        if not segment.is_replaced:  # for the next start, a `.deleted` file that came back is none
+            log.directory_changes += 1

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 NOT_LOADED = -2
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+DELETED = ".deleted"
 HEADER_WINDOW = 4096
 CHECK_WINDOW = 4 << 20
 
@@ -62,6 +63,7 @@ class Segment:
         "first_timestamp",
         "index_file",
         "index_interval",
+        "is_replaced",
         "largest_timestamp",
         "largest_timestamp_offset",
         "log",
@@ -98,6 +100,8 @@ class Segment:
         self.times: TimeEntries | None = None
         self.index_file: File | None = None
         self.time_file: File | None = None
+        self.is_replaced = False
+        """Another segment has its name; its own files are called `.deleted`."""
 
     @classmethod
     def create(
@@ -149,19 +153,16 @@ class Segment:
         if self.largest_timestamp > NO_TIMESTAMP:
             self.times.append_if_later(self.largest_timestamp, self.largest_timestamp_offset - base)
 
-    def write_indexes(self) -> tuple[str, str]:
+    def write_indexes(self, suffix: str = "", *, sync: bool = False) -> tuple[str, str]:
         """Put the entries in memory into their files, the largest timestamp as the last of them."""
         assert self.offsets is not None and self.times is not None, "the segment is closed"
         if self.largest_timestamp > NO_TIMESTAMP:
             self.times.append_if_later(
                 self.largest_timestamp, self.largest_timestamp_offset - self.base_offset
             )
-        return self.write_entries(self.offsets, self.times)
-
-    def write_entries(self, offsets: OffsetEntries, times: TimeEntries) -> tuple[str, str]:
-        index_path, time_path = self.path + ".index", self.path + ".timeindex"
-        self.disk.replace_bytes(index_path, offsets.encode(), sync=False)
-        self.disk.replace_bytes(time_path, times.encode(), sync=False)
+        index_path, time_path = self.path + ".index" + suffix, self.path + ".timeindex" + suffix
+        self.disk.replace_bytes(index_path, self.offsets.encode(), sync=sync)
+        self.disk.replace_bytes(time_path, self.times.encode(), sync=sync)
         return index_path, time_path
 
     def forget_entries(self) -> None:
@@ -308,7 +309,9 @@ class Segment:
 
     # ---- checking ---------------------------------------------------------------------------------------------
 
-    def checked_batches(self, next_offset: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    def checked_batches(
+        self, next_offset: int, window_bytes: int = CHECK_WINDOW
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Position, header and bytes of every batch up to the first that is torn, altered, or out of order. The reader
         sees from the last one where the valid part ends."""
         position, size = 0, self.size
@@ -316,7 +319,9 @@ class Segment:
         while size - position >= HEADER_SIZE:
             at = position - window_at
             if at + HEADER_SIZE > len(window):
-                window, window_at, at = self.window(position, CHECK_WINDOW), position, 0
+                window, window_at, at = self.window(position, window_bytes), position, 0
+                if len(window) < HEADER_SIZE:
+                    return
             header = read_header(window, at)
             batch_size = header.length + LOG_OVERHEAD
             if not is_plausible(header, next_offset) or position + batch_size > size:
@@ -324,11 +329,8 @@ class Segment:
             if header.last_offset - self.base_offset > 2**31 - 1:
                 return
             if at + batch_size > len(window):
-                window, window_at, at = (
-                    self.window(position, max(CHECK_WINDOW, batch_size)),
-                    position,
-                    0,
-                )
+                wanted = max(window_bytes, batch_size)
+                window, window_at, at = self.window(position, wanted), position, 0
             if not crc_is_valid(window, at, header):
                 return
             yield position, header, window[at : at + batch_size]
@@ -436,10 +438,20 @@ class Segment:
         self.close_index_files()
         self.log.close()
 
+    def rename_deleted(self, *, keep_snapshot: bool) -> None:
+        """Leave the names to another segment. Who still reads the log file goes on reading it."""
+        self.is_replaced = True
+        self.close_index_files()
+        self.log.rename(self.path + ".log" + DELETED)
+        for suffix in SUFFIXES[1:]:
+            path = self.path + suffix
+            if self.disk.exists(path) and not (keep_snapshot and suffix == ".snapshot"):
+                self.disk.rename(path, path + DELETED)
+
     def remove_files(self) -> None:
         self.close()
         for suffix in SUFFIXES:
-            self.disk.remove(self.path + suffix)
+            self.disk.remove(self.path + suffix + (DELETED if self.is_replaced else ""))
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:

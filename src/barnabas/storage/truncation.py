@@ -25,6 +25,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
         log.save_epochs()
         return False
     logger.info("truncating log=%s from=%d to=%d", log.directory, log.log_end_offset, offset)
+    log.cuts += 1
     if offset < log.bases[0]:
         truncate_fully_and_start_at(log, offset, offset, now_ms)
         return True
@@ -54,6 +55,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
+    log.cuts += 1
     for segment in [*log.segments, *(segment for _, segment in log.deleted)]:
         segment.remove_files()
     log.deleted.clear()
@@ -79,6 +81,7 @@ def after_cut(log: Log) -> None:
     log.save_epochs()
     snapshots.drop(log.disk, log.directory, lambda offset: offset > end)
     log.watermark = min(log.watermark, end)
+    log.cleaned_to = min(log.cleaned_to, end)
     lowered = log.recovery_point > end
     log.recovery_point = min(log.recovery_point, end)
     log.disk.sync_now([log.active.log], [log.directory])

@@ -6,8 +6,8 @@ around. Sizes are kept in memory and writes go to a position: a write that faile
 fails the next write covers it.
 
 fsync runs in a few threads of its own, on duplicates of the descriptors, so that closing one here does not pull it from
-under a thread; so does the last close of a large file that was removed. These threads are the only ones of the storage,
-and nothing but descriptors goes to them.
+under a thread; so does the last close of a large file that was removed. Nothing but descriptors goes to these threads.
+Whoever else works on files in a thread, as the log cleaner does, has a disk of its own (`aside`).
 """
 
 # Paths are strings here, as the port says: thousands of Path objects a second would be felt.
@@ -30,6 +30,7 @@ from barnabas.world.ports import Buffer, DirectoryLock, File
 NO_DESCRIPTOR = -1
 CLOSED = -2
 DESCRIPTORS = 2048
+DESCRIPTORS_ASIDE = 16
 THREADS = 4
 LARGE_BYTES = 1 << 20
 PARTS_MAX = 512  # below IOV_MAX everywhere
@@ -206,6 +207,13 @@ class RealDisk:
     def modified_ms(self, path: str) -> int:
         with translating(path):
             return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        with translating(path):
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def aside(self) -> RealDisk:
+        return RealDisk(DESCRIPTORS_ASIDE)
 
     def read_bytes(self, path: str) -> bytes:
         with translating(path), open(path, "rb") as file:

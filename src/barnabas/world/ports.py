@@ -109,6 +109,13 @@ class Disk(Protocol):
         """(total, usable) bytes of the volume that holds `path`."""
         ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def aside(self) -> Disk:
+        """The same files through descriptors of its own, for work in a thread. One thread at a time may use it, and
+        whoever opens a file there closes it."""
+        ...
+
     def sync_now(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
         """fsync here and now: for start-up, shutdown and roll, never on the produce path."""
         ...

@@ -1,0 +1,136 @@
+"""What compaction decides: which log is worth it, how much of it, and which segments become one.
+
+    log start        first dirty              first uncleanable     high watermark   log end
+       ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░░░░░░░░░░░░░░░░░│··························│
+       cleaned before      to be cleaned now            not yet: too young, not replicated, or still written
+
+A cleaning reads the keys of the dirty part and copies everything before its end, without the records that have a later
+one with their key there. The log with the largest dirty share of its bytes is next. Offsets never change: what is gone
+leaves a hole. compaction_batches.py decides about records, cleaner.py does the work.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.config.topic import TopicConfig
+from barnabas.storage.index import MAX_RELATIVE_OFFSET
+
+NEVER_CLEANED = -1
+LONG_MAX = 2**63 - 1
+
+
+class SegmentFacts(NamedTuple):
+    """One closed segment. The timestamps are looked at only where a topic sets a compaction lag."""
+
+    base_offset: int
+    size: int
+    index_bytes: int = 0
+    first_timestamp: int = -1
+    largest_timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    closed: Sequence[SegmentFacts]
+    active_base: int
+    log_start_offset: int
+    log_end_offset: int
+    stable_offset: int
+    """No transaction is open below it, and every in-sync replica holds it."""
+    cleaned_to: int = NEVER_CLEANED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanable:
+    """The part of a log that can be cleaned now."""
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """max.compaction.lag.ms is over for some record of it."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    def is_worth_it(self, config: TopicConfig) -> bool:
+        if self.is_overdue and self.dirty_bytes:
+            return True
+        return self.dirty_ratio > config.min_cleanable_dirty_ratio
+
+
+def cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
+    first_dirty = log.cleaned_to
+    if not log.log_start_offset <= first_dirty <= log.log_end_offset:
+        # Deleted from the front, or cut at the end and never told: what is there now is looked at as a whole.
+        first_dirty = log.log_start_offset
+    dirty = from_floor(log, first_dirty)
+    limit = min(log.stable_offset, log.active_base)
+    lag = config.min_compaction_lag_ms
+    if lag > 0:
+        young = (each.base_offset for each in dirty if each.largest_timestamp > now_ms - lag)
+        limit = min(limit, next(young, limit))
+    limit = max(limit, first_dirty)
+    # A segment is cleaned as a whole or not at all.
+    inside = from_floor(log, limit)
+    first_uncleanable = inside[0].base_offset if inside else log.active_base
+    return Cleanable(
+        first_dirty=first_dirty,
+        first_uncleanable=first_uncleanable,
+        clean_bytes=sum(each.size for each in log.closed if each.base_offset < first_dirty),
+        dirty_bytes=sum(each.size for each in dirty if each.base_offset < first_uncleanable),
+        is_overdue=is_overdue(dirty, config, now_ms),
+    )
+
+
+def from_floor(log: LogFacts, offset: int) -> list[SegmentFacts]:
+    """The closed segment that holds `offset`, and those behind it."""
+    if offset >= log.active_base:
+        return []
+    at = bisect_right(log.closed, offset, key=lambda each: each.base_offset) - 1
+    return list(log.closed[max(at, 0) :])
+
+
+def is_overdue(dirty: Iterable[SegmentFacts], config: TopicConfig, now_ms: int) -> bool:
+    oldest = min((each.first_timestamp for each in dirty if each.first_timestamp > 0), default=None)
+    return oldest is not None and oldest < now_ms - config.max_compaction_lag_ms
+
+
+def needs_timestamps(config: TopicConfig) -> bool:
+    return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
+
+
+# ---- which segments become one --------------------------------------------------------------------------------
+
+
+def groups(
+    segments: Sequence[SegmentFacts], config: TopicConfig, first_uncleanable: int
+) -> list[list[SegmentFacts]]:
+    """Neighbours whose bytes fit into one segment, counted as they are before the cleaning: what they shrink to is not
+    known, and the next cleaning sees it."""
+    found: list[list[SegmentFacts]] = []
+    for at, segment in enumerate(segments):
+        behind = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable
+        if found and fits(found[-1], segment, behind - 1, config):
+            found[-1].append(segment)
+        else:
+            found.append([segment])
+    return found
+
+
+def fits(
+    group: list[SegmentFacts], segment: SegmentFacts, last_offset: int, config: TopicConfig
+) -> bool:
+    return (
+        sum(each.size for each in group) + segment.size <= config.segment_bytes
+        and sum(each.index_bytes for each in group) + segment.index_bytes
+        <= config.segment_index_bytes
+        and (segment.size == 0 or last_offset - group[0].base_offset <= MAX_RELATIVE_OFFSET)
+    )

@@ -1,0 +1,214 @@
+"""Which records of a batch survive a cleaning, and the batch that is left of them.
+
+A record goes if a later one with its key stands in the part whose keys were read, or if it has no key. The last record
+of a key stays, also if it is a tombstone: readers that began before must come to see it. The first cleaning that keeps
+a tombstone writes into the batch until when (delete.retention.ms from then on), and one behind that time drops it.
+
+    attribute 6 set: base timestamp = delete horizon; the records' timestamps are deltas to that, so they are unchanged
+
+Base offset, last offset, producer, sequence, leader epoch and codec of a batch stay what they are. One that is left
+without records goes as a whole, unless it is the last its producer wrote: a retry must still be recognised.
+
+Batches of transactions are kept whole: which of them were aborted is not known here yet, and an aborted record must not
+replace a committed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from barnabas.errors import RemoteWireError
+from barnabas.model import NO_TIMESTAMP
+from barnabas.wire.compression import Compression, decompress
+from barnabas.wire.records import (
+    CONTROL,
+    DECOMPRESSED_BYTES_MAX,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_bytes,
+    read_varint,
+    seal_batch,
+    varint,
+)
+from barnabas.world.ports import Buffer
+
+FINGERPRINT_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survival:
+    """What one cleaning knows when it decides about records."""
+
+    latest: Mapping[bytes, int]
+    """By fingerprint of their key, the last offsets of the part that was read."""
+    mapped_to: int
+    """Where that part ends. What stands at or behind it is not judged."""
+    now_ms: int
+    delete_retention_ms: int
+    last_offset_of: Mapping[int, int]
+    """By producer id, where its last batch ends."""
+
+
+class Span(NamedTuple):
+    """Where in the opened batch a record stands, and what of it decides."""
+
+    start: int
+    end: int
+    rest_at: int
+    """Behind length, attributes and timestamp."""
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def fingerprint(key: bytes) -> bytes:
+    """Long keys by 128 bits of their hash, so that a map of them has a size that can be told."""
+    if len(key) < FINGERPRINT_BYTES:
+        return key
+    return blake2b(key, digest_size=FINGERPRINT_BYTES).digest()
+
+
+def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
+    """Offset and fingerprint of each record that may replace earlier ones."""
+    found = None if is_kept_whole(header) else opened(batch, header)
+    if found is not None:
+        base = header.base_offset
+        for span in found[1]:
+            if span.key is not None:
+                yield base + span.offset_delta, fingerprint(span.key)
+
+
+def is_kept_whole(header: BatchHeader) -> bool:
+    return header.attributes & (TRANSACTIONAL | CONTROL) != 0
+
+
+def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] | None:
+    """Its records, unpacked. None for those that nobody can read: they came so, and are left alone."""
+    try:
+        codec = Compression(header.compression)
+        body = decompress(codec, batch[HEADER_SIZE : header.size], limit=DECOMPRESSED_BYTES_MAX)
+        found = list(spans(body, header.count))
+    except (RemoteWireError, ValueError, IndexError):
+        return None
+    end = found[-1].end if found else 0
+    return (body, found) if end == len(body) else None
+
+
+def spans(body: bytes, count: int) -> Iterator[Span]:
+    at = 0
+    for _ in range(count):
+        start = at
+        length, at = read_varint(body, at)
+        end = at + length
+        if length < 0:
+            raise RemoteWireError(f"a record of {length} bytes")
+        timestamp_delta, rest_at = read_varint(body, at + 1)
+        offset_delta, key_at = read_varint(body, rest_at)
+        key, value_at = read_bytes(body, key_at, end)
+        # Minus one stands for no value, and its zigzag form is 1.
+        yield Span(start, end, rest_at, timestamp_delta, offset_delta, key, body[value_at] != 1)
+        at = end
+
+
+def cleaned(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:
+    """What is left of a batch: itself, a smaller one, or None."""
+    if header.base_offset >= survival.mapped_to or is_kept_whole(header):
+        return batch
+    found = opened(batch, header)
+    if found is None:
+        return batch
+    body, all_spans = found
+    kept = survivors(all_spans, header, survival)
+    if not kept:
+        is_last = survival.last_offset_of.get(header.producer_id) == header.last_offset
+        return without_records(header) if is_last and header.producer_id >= 0 else None
+    needs_horizon = not header.has_delete_horizon and any(
+        not span.has_value and header.base_offset + span.offset_delta < survival.mapped_to
+        for span in kept
+    )
+    if len(kept) == header.count and not needs_horizon:
+        return batch
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if needs_horizon:
+        attributes |= DELETE_HORIZON
+        base_timestamp = survival.now_ms + survival.delete_retention_ms
+        shift = header.base_timestamp - base_timestamp
+        records = b"".join(shifted(body, span, shift) for span in kept)
+    else:
+        records = b"".join(body[span.start : span.end] for span in kept)
+    max_timestamp = header.max_timestamp
+    if not header.is_log_append_time:
+        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+    return rebuilt(
+        header,
+        records,
+        count=len(kept),
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+    )
+
+
+def survivors(found: list[Span], header: BatchHeader, survival: Survival) -> list[Span]:
+    base, latest, end = header.base_offset, survival.latest, survival.mapped_to
+    # A horizon that has come: its tombstones have been there for all who should see them.
+    tombstones_go = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
+    kept = []
+    for span in found:
+        offset = base + span.offset_delta
+        if offset < end:
+            if span.key is None or (tombstones_go and not span.has_value):
+                continue
+            if latest.get(fingerprint(span.key), -1) > offset:
+                continue
+        kept.append(span)
+    return kept
+
+
+def shifted(body: bytes, span: Span, shift: int) -> bytes:
+    """The record with its timestamp counted from another base."""
+    content = b"\0" + varint(span.timestamp_delta + shift) + body[span.rest_at : span.end]
+    return varint(len(content)) + content
+
+
+def without_records(header: BatchHeader) -> bytes:
+    """The header alone, for the producer's sake. With nothing in it, it needs no codec and no horizon."""
+    return rebuilt(
+        header,
+        b"",
+        count=0,
+        attributes=header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL),
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=header.max_timestamp,
+    )
+
+
+def rebuilt(
+    header: BatchHeader,
+    records: bytes,
+    *,
+    count: int,
+    attributes: int,
+    base_timestamp: int,
+    max_timestamp: int,
+) -> bytes:
+    return seal_batch(
+        records,
+        count=count,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        attributes=attributes,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        partition_leader_epoch=header.partition_leader_epoch,
+    )

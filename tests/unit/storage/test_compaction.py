@@ -1,0 +1,246 @@
+"""What compaction decides: pure functions, values in and values out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from barnabas.config.topic import TopicConfig
+from barnabas.storage.compaction import Cleanable, LogFacts, SegmentFacts, cleanable, groups
+from barnabas.storage.compaction_batches import Survival, cleaned, fingerprint, keys
+from barnabas.wire.compression import Compression
+from barnabas.wire.records import (
+    Record,
+    TimestampType,
+    build_batch,
+    crc_is_valid,
+    read_header,
+    records,
+)
+from tests.unit.storage.builders import NOW_MS, settings
+
+COMPACT = settings(cleanup_policy=("compact",))
+DAY_MS = 86_400_000
+
+
+def log_of(*sizes: int, **changes: Any) -> LogFacts:
+    """Closed segments of these sizes, ten offsets each, and an active one behind them."""
+    end = 10 * len(sizes)
+    given: dict[str, Any] = {
+        "closed": [SegmentFacts(10 * at, size) for at, size in enumerate(sizes)],
+        "active_base": end,
+        "log_start_offset": 0,
+        "log_end_offset": end + 5,
+        "stable_offset": end + 5,
+    }
+    return LogFacts(**{**given, **changes})
+
+
+def test_everything_before_the_active_segment_is_dirty_at_first() -> None:
+    found = cleanable(log_of(100, 100), COMPACT, NOW_MS)
+    assert (found.first_dirty, found.first_uncleanable) == (0, 20)
+    assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (0, 200, 1.0)
+
+
+def test_what_was_cleaned_before_counts_as_clean() -> None:
+    found = cleanable(log_of(300, 100, cleaned_to=10), COMPACT, NOW_MS)
+    assert (found.first_dirty, found.dirty_ratio) == (10, 0.25)
+    assert not found.is_worth_it(COMPACT)
+    assert found.is_worth_it(settings(min_cleanable_dirty_ratio=0.2))
+
+
+@pytest.mark.parametrize(("cleaned_to", "log_start_offset"), [(5, 10), (99, 0)])
+def test_a_checkpoint_outside_the_log_is_not_believed(
+    cleaned_to: int, log_start_offset: int
+) -> None:
+    log = log_of(100, 100, cleaned_to=cleaned_to, log_start_offset=log_start_offset)
+    assert cleanable(log, COMPACT, NOW_MS).first_dirty == log_start_offset
+
+
+@pytest.mark.parametrize(
+    ("stable", "first_uncleanable"), [(0, 0), (9, 0), (10, 10), (15, 10), (20, 20), (25, 20)]
+)
+def test_nothing_beyond_the_high_watermark_and_no_part_of_a_segment_is_cleaned(
+    stable: int, first_uncleanable: int
+) -> None:
+    found = cleanable(log_of(100, 100, stable_offset=stable), COMPACT, NOW_MS)
+    assert found.first_uncleanable == first_uncleanable
+    assert found.dirty_bytes == 10 * first_uncleanable
+
+
+def test_a_log_cleaned_up_to_its_active_segment_has_nothing_dirty() -> None:
+    found = cleanable(log_of(100, 100, cleaned_to=20), COMPACT, NOW_MS)
+    assert (found.dirty_bytes, found.dirty_ratio) == (0, 0.0)
+    assert not found.is_worth_it(settings(min_cleanable_dirty_ratio=0.0))
+
+
+def test_a_young_segment_and_all_behind_it_wait() -> None:
+    ages = (5000, 500, 5000)
+    closed = [SegmentFacts(10 * n, 100, 0, -1, NOW_MS - age) for n, age in enumerate(ages)]
+    found = cleanable(log_of(1, 1, 1, closed=closed), settings(min_compaction_lag_ms=1000), NOW_MS)
+    assert (found.first_uncleanable, found.dirty_bytes) == (10, 100)
+
+
+def test_an_overdue_record_makes_a_log_worth_it_whatever_its_ratio() -> None:
+    closed = [SegmentFacts(0, 900), SegmentFacts(10, 100, 0, NOW_MS - 2000, NOW_MS)]
+    log = log_of(1, 1, closed=closed, cleaned_to=10)
+    assert cleanable(log, settings(max_compaction_lag_ms=1000), NOW_MS).is_worth_it(COMPACT)
+    assert not cleanable(log, settings(max_compaction_lag_ms=3000), NOW_MS).is_worth_it(COMPACT)
+
+
+def test_no_bytes_have_no_ratio() -> None:
+    nothing = Cleanable(
+        first_dirty=0, first_uncleanable=0, clean_bytes=0, dirty_bytes=0, is_overdue=True
+    )
+    assert (nothing.dirty_ratio, nothing.is_worth_it(COMPACT)) == (0.0, False)
+
+
+def bases(found: list[list[SegmentFacts]]) -> list[list[int]]:
+    return [[each.base_offset for each in group] for group in found]
+
+
+def test_neighbours_become_one_segment_while_they_fit() -> None:
+    segments = [SegmentFacts(10 * at, size) for at, size in enumerate((40, 60, 1, 99, 100, 0, 0))]
+    config = settings(segment_bytes=100)
+    assert bases(groups(segments, config, 70)) == [[0, 10], [20, 30], [40, 50, 60]]
+
+
+def test_indexes_must_fit_too() -> None:
+    segments = [SegmentFacts(at, 1, 40) for at in range(4)]
+    config = settings(segment_index_bytes=100)
+    assert bases(groups(segments, config, 4)) == [[0, 1], [2, 3]]
+
+
+def test_offsets_must_fit_into_32_bits_behind_the_first() -> None:
+    segments = [SegmentFacts(0, 1), SegmentFacts(2**31 - 10, 1), SegmentFacts(2**31 + 10, 1)]
+    assert bases(groups(segments, TopicConfig(), 2**31 + 20)) == [[0], [2**31 - 10, 2**31 + 10]]
+
+
+# ---- records ------------------------------------------------------------------------------------------------------
+
+
+def survival(latest: dict[bytes, int] | None = None, **changes: Any) -> Survival:
+    given: dict[str, Any] = {
+        "latest": {fingerprint(key): offset for key, offset in (latest or {}).items()},
+        "mapped_to": 1000,
+        "now_ms": NOW_MS,
+        "delete_retention_ms": DAY_MS,
+        "last_offset_of": {},
+    }
+    return Survival(**{**given, **changes})
+
+
+def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryview:
+    found = [
+        Record(100 + at, NOW_MS - 50 + at, key, value, (("h", b"%d" % at),))
+        for at, (key, value) in enumerate(rows)
+    ]
+    return memoryview(build_batch(found, base_offset=100, partition_leader_epoch=3, **fields))
+
+
+def left_of(batch: memoryview, rules: Survival) -> memoryview:
+    left = cleaned(batch, read_header(batch), rules)
+    assert left is not None
+    view = memoryview(left)
+    assert crc_is_valid(view, 0, read_header(view))
+    return view
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_smaller_batch_keeps_its_identity_and_the_records_that_survive(
+    codec: Compression,
+) -> None:
+    fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
+    rows = ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"))
+    batch = batch_of(*rows, compression=codec, **fields)
+    view = left_of(batch, survival({b"a": 102, b"c": 500}))
+    before, after = read_header(batch), read_header(view)
+    assert after.count == 2
+    assert after.max_timestamp == NOW_MS - 48
+    same = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence")
+    for name in (*same, "partition_leader_epoch", "compression", "attributes"):
+        assert getattr(after, name) == getattr(before, name), name
+    everything = list(records(batch))
+    assert list(records(view)) == [everything[1], everything[2]]
+
+
+def test_a_batch_that_loses_nothing_is_the_very_same_bytes() -> None:
+    batch = batch_of((b"a", b"1"), (b"b", b"2"))
+    assert left_of(batch, survival({b"a": 100})) == batch
+
+
+def test_records_without_a_key_go_and_those_behind_the_part_that_was_read_stay() -> None:
+    batch = batch_of((None, b"1"), (b"b", b"2"), (None, b"3"))
+    view = left_of(batch, survival({b"b": 900}, mapped_to=102))
+    assert [record.offset for record in records(view)] == [102]
+    behind = batch_of((None, b"1"), (b"b", None))
+    assert left_of(behind, survival(mapped_to=100)) == behind
+
+
+def test_the_first_cleaning_that_sees_a_tombstone_writes_down_until_when_it_stays() -> None:
+    batch = batch_of((b"a", b"1"), (b"b", None), (b"a", b"2"))
+    view = left_of(batch, survival({b"a": 102}))
+    header = read_header(view)
+    assert header.has_delete_horizon
+    assert header.base_timestamp == NOW_MS + DAY_MS
+    assert list(records(view)) == list(records(batch))[1:], "times are what they were"
+    # It is not written again, and counts from the first time on.
+    later = survival({b"a": 102}, now_ms=NOW_MS + DAY_MS - 1)
+    assert left_of(view, later) == view
+    gone = left_of(view, survival({b"a": 102}, now_ms=NOW_MS + DAY_MS))
+    assert [record.offset for record in records(gone)] == [102]
+    assert next(iter(records(gone))).timestamp == NOW_MS - 48
+
+
+@pytest.mark.parametrize("kind", TimestampType)
+def test_times_survive_a_horizon_whoever_set_them(kind: TimestampType) -> None:
+    batch = batch_of((b"a", None), (b"a", b"2"), (b"c", None), timestamp_type=kind)
+    view = left_of(batch, survival({b"a": 101}))
+    assert list(records(view)) == list(records(batch))[1:]
+    assert read_header(view).max_timestamp == read_header(batch).max_timestamp
+
+
+def test_an_empty_batch_goes_unless_its_producer_wrote_nothing_later() -> None:
+    fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
+    batch = batch_of((b"a", b"1"), (b"a", b"2"), compression=Compression.ZSTD, **fields)
+    rules = survival({b"a": 200}, last_offset_of={9: 200})
+    assert cleaned(batch, read_header(batch), rules) is None
+    view = left_of(batch, survival({b"a": 200}, last_offset_of={9: 101}))
+    header = read_header(view)
+    assert (header.size, header.count, header.compression) == (61, 0, 0)
+    assert (header.base_offset, header.last_offset, header.base_sequence) == (100, 101, 70)
+    assert header.max_timestamp == NOW_MS - 49
+    assert list(records(view)) == []
+    assert cleaned(view, header, rules) is None, "and when it has, the empty one goes"
+
+
+@pytest.mark.parametrize("kind", ["is_transactional", "is_control"])
+def test_batches_of_transactions_are_left_alone(kind: str) -> None:
+    batch = batch_of((b"a", b"1"), producer_id=9, **{kind: True})
+    assert left_of(batch, survival({b"a": 200})) == batch
+    assert list(keys(batch, read_header(batch))) == []
+
+
+def test_a_batch_that_nobody_can_open_is_left_alone() -> None:
+    whole = build_batch([Record(0, NOW_MS, b"key", b"value")])
+    broken = bytearray(whole)
+    broken[60] = 200  # so many records are not in it
+    assert left_alone(memoryview(broken))
+    broken = bytearray(whole)
+    broken[22] |= Compression.ZSTD
+    assert left_alone(memoryview(broken))
+
+
+def left_alone(batch: memoryview) -> bool:
+    header = read_header(batch)
+    return cleaned(batch, header, survival({b"key": 500})) == batch and not list(
+        keys(batch, header)
+    )
+
+
+def test_long_keys_are_known_by_their_fingerprint() -> None:
+    long = [b"x" * 200 + b"%d" % at for at in range(50)]
+    assert len({fingerprint(key) for key in long}) == 50
+    assert {len(fingerprint(key)) for key in long} == {16}
+    assert fingerprint(b"short") == b"short"
