@@ -150,6 +150,8 @@ def reborn_lives_twice(tale: Story) -> None:
 def doomed_is_marked(tale: Story) -> None:
     """Broker 1 deletes its replica, broker 2 is away and never asked."""
     cause = "TopicsMarked#10"
+    # Once it had another replica, which it gave up.
+    tale.replica(1050, "Reassignment#9", "doomed-0", 4, "NonExistentReplica")
     tale.going(1510, cause, "doomed-0")
     tale.replica(1510, cause, "doomed-0", 2, "ReplicaDeletionIneligible")
     tale.replica(1511, cause, "doomed-0", 1, "OfflineReplica")

@@ -30,7 +30,9 @@ def document(spark: SparkSession) -> Document:
     lines = story().lines() * 2 + JUNK
     random.Random(7).shuffle(lines)
     records = spark.createDataFrame([(line,) for line in [*lines, None]], "value string")
-    return document_of(collected(analyse(events_of(records), NOW)), servers="here:9092", now=NOW)
+    return document_of(
+        collected(analyse(events_of(records).localCheckpoint(), NOW)), servers="here:9092", now=NOW
+    )
 
 
 def ms(at: datetime | None) -> int | None:

@@ -82,13 +82,11 @@ def report(
     check_targets(target, html)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         require_events(cluster)
-    # From here on, so that what happens while Spark starts does not seem to lie in the future.
     with spark_session(
         master, bootstrap_servers, app_name="barnabas lifecycle report", short=True
     ) as spark:
         with told([STATE_CHANGES]):
-            now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-            analysis = analysis_of(spark, bootstrap_servers, now)
+            analysis, now = analysis_of(spark, bootstrap_servers)
             document = document_of(collect(analysis), servers=bootstrap_servers, now=now)
             if target is not None:
                 write_parquet(analysis, target)
@@ -114,12 +112,17 @@ def require_events(cluster: Cluster) -> None:
         found(cluster, [partition])[partition] for found in (earliest_offsets, latest_offsets)
     )
     if first == end:
-        empty = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        hint = "it keeps seven days; what happens from now on is in the next report"
-        raise Hinted(empty, f"there is nothing to report: {STATE_CHANGES} is empty", hint)
+        raise nothing_to_report("is empty")
 
 
-def analysis_of(spark: SparkSession, servers: str, now: datetime) -> Analysis:
+def nothing_to_report(why: str) -> ApiError:
+    hint = "it keeps seven days; what happens from now on is in the next report"
+    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return Hinted(missing, f"there is nothing to report: {STATE_CHANGES} {why}", hint)
+
+
+def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
+    """And the moment it is of: not before the last event, whatever the clock here says."""
     from barnabas.lifecycle.analysis import analyse
     from barnabas.lifecycle.events import events_of
 
@@ -131,7 +134,12 @@ def analysis_of(spark: SparkSession, servers: str, now: datetime) -> Analysis:
         .option("failOnDataLoss", "false")
         .load()
     )
-    return analyse(events_of(records), now)
+    events = events_of(records).localCheckpoint()
+    (last_ms,) = events.selectExpr("unix_millis(max(at))").first()
+    if last_ms is None:
+        raise nothing_to_report("has records, but no events")
+    now = datetime.fromtimestamp(max(now_ms(), last_ms) / 1000, UTC)
+    return analyse(events, now), now
 
 
 def write_parquet(analysis: Analysis, target: Path) -> None:

@@ -49,13 +49,12 @@ class Analysis:
 
 
 def analyse(events: DataFrame, now: datetime) -> Analysis:
-    """`events` are those of events.py. What has not ended lasts until `now`.
+    """`events` are those of events.py, kept as rows. What has not ended lasts until `now`.
 
     What others are made of is kept as rows and forgets how it came about: else Spark would plan it anew for every table
     that is made of it, which takes longer than the work itself.
     """
     at_now = f.lit(now)
-    events = events.localCheckpoint()
     lived = with_lives(about_topics(events)).localCheckpoint()
     chosen = elections(events).localCheckpoint()
     born = creations(lived).localCheckpoint()
@@ -285,11 +284,18 @@ def deletions(lived: DataFrame, now: Column) -> DataFrame:
             for name in ("by", "host")
         ),
     )
+    # A replica may have gone before, while the topic lived on with others.
+    order = f.struct("epoch", "sequence")
+    start = f.min(f.when(f.col("after") == "NonExistentPartition", order)).over(
+        Window.partitionBy(*LIFE)
+    )
     replicas = (
-        lived.where("what = 'replica' and result = 'done'")
+        lived.withColumn("start", start)
+        .where("what = 'replica' and result = 'done'")
+        .where(order > f.col("start"))
         .groupBy(*PARTITION, "replica")
         .agg(
-            f.max_by("after", f.struct("epoch", "sequence")).alias("state"),
+            f.max_by("after", order).alias("state"),
             f.max(f.col("after") == "ReplicaDeletionIneligible").alias("was_away"),
             f.max(f.when(f.col("after") == "NonExistentReplica", f.col("at"))).alias("gone_at"),
         )

@@ -103,7 +103,6 @@ def birth_or_death() -> Column:
         case when what = 'partition' and after = 'NewPartition' and result = 'done' then 'born'
              when what = 'topic' and after = 'created' then 'wished'
              when what = 'partition' and after = 'NonExistentPartition' and result = 'done' then 'gone'
-             when what = 'replica' and after = 'NonExistentReplica' and result = 'done' then 'gone'
         end
     """)
 
