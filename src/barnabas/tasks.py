@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -111,6 +112,19 @@ async def overlapping(
         await asyncio.gather(*running, return_exceptions=True)
         raise
     return results
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """For what may wait for the disk. Who is cancelled meanwhile is so when it has ended: it cannot be stopped, and
+    what it works on must not be touched before."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(running, return_exceptions=True)
+        raise
 
 
 async def aside(size: int, work: Callable[..., T], *arguments: Any) -> T:

@@ -32,6 +32,7 @@ DRIVEN = (
     "broker/broker.py",
     "broker/connection.py",
     "broker/listener.py",
+    "broker/log_cleaner.py",
     "broker/router.py",
     "broker/maintenance.py",
     "broker/producer_ids.py",

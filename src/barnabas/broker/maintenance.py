@@ -1,4 +1,4 @@
-"""What a broker does by the clock: flush, checkpoint, retain, forget."""
+"""What a broker does by the clock: flush, checkpoint, retain, compact, forget."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
 from barnabas.replication.replica_manager import ReplicaManager
@@ -36,6 +37,7 @@ def start(tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: C
     period = config.producer_id_expiration_check_interval_ms / 1000
     every(tasks, "expire", delay, period, lambda: expire_producers(replicas, clock))
     every(tasks, "purge", 1.0, 1.0, lambda: purge(logs, clock))
+    LogCleaner(config, replicas, clock).start(tasks)
 
 
 def every(

@@ -57,8 +57,6 @@ producer.purgatory.purge.interval.requests | int | 1000 | any value
     how often answered produces are cleared out, counted in requests
 delete.records.purgatory.purge.interval.requests | int | 1 | any value
     how often answered record deletions are cleared out, in requests
-replica.selector.class | string | null | any value
-    class that chooses the replica a consumer reads from
 inter.broker.protocol.version | string | 3.9-IV0 | a Kafka release
     release whose protocol brokers speak with each other
 unstable.api.versions.enable | boolean | false | any value | internal
@@ -387,10 +385,6 @@ quota.window.num | int | 11 | at least 1
     windows remembered for client quotas
 quota.window.size.seconds | int | 1 | at least 1
     length of one window of client quotas
-replication.quota.window.num | int | 11 | at least 1
-    windows remembered for replication quotas
-replication.quota.window.size.seconds | int | 1 | at least 1
-    length of one window of replication quotas
 alter.log.dirs.replication.quota.window.num | int | 11 | at least 1
     windows remembered for moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | at least 1
@@ -483,7 +477,7 @@ PLUGIN_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found", "config.prov
 PLUGIN_PREFIXES = ("authorizer.", "config.providers.", "metrics.context.", "rlmm.", "rsm.")
 
 
-# Declared in broker.py, as what they belong to is on its way (compaction, consumer groups) or since what must hold
+# Declared in broker.py, as what they belong to is on its way (consumer groups) or since what must hold
 # between them is checked; until something acts on them they are named in the warning as well.
 NOT_YET = frozenset(
     [
@@ -492,17 +486,6 @@ NOT_YET = frozenset(
         "log.dir.failure.timeout.ms",
         "replica.socket.receive.buffer.bytes",
         "unclean.leader.election.interval.ms",
-        "log.cleaner.enable",
-        "log.cleaner.threads",
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.delete.retention.ms",
-        "log.cleaner.min.cleanable.ratio",
-        "log.cleaner.min.compaction.lag.ms",
-        "log.cleaner.max.compaction.lag.ms",
         "group.min.session.timeout.ms",
         "group.max.session.timeout.ms",
         "group.initial.rebalance.delay.ms",

@@ -21,7 +21,7 @@ Renames in one directory survive a crash in the order they were made in. Kafka c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -142,7 +142,7 @@ class Cleaning:
 
     # ---- elsewhere ----------------------------------------------------------------------------------------------
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Generator[Step, None, None]:
         yield from self.read_keys()
         survival = Survival(
             latest=self.latest,

@@ -57,9 +57,9 @@ def test_settings_without_effect_are_named_in_one_warning() -> None:
 
 
 def test_settings_of_what_is_not_there_yet_are_named_too_and_held() -> None:
-    config, warnings = BrokerConfig.load({"log.cleaner.threads": "4", "num.partitions": "2"})
-    assert config.log_cleaner_threads == 4
-    assert warnings == ["settings without effect: log.cleaner.threads"]
+    config, warnings = BrokerConfig.load({"group.max.size": "4", "num.partitions": "2"})
+    assert config.group_max_size == 4
+    assert warnings == ["settings without effect: group.max.size"]
 
 
 def test_what_is_said_to_have_no_effect_is_used_nowhere() -> None:
@@ -215,3 +215,15 @@ def test_importing_the_configuration_pulls_in_nothing_slow() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_replica_selector_that_is_not_kafkas_own_is_refused_in_one_line() -> None:
+    own = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    config, warnings = BrokerConfig.load({"replica.selector.class": own})
+    assert config.replica_selector_class == own
+    assert not warnings
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.load({"replica.selector.class": "com.example.Nearest"})
+    assert str(refused.value) == (
+        f"replica.selector.class: com.example.Nearest cannot be loaded; leave it out, or set it to {own}"
+    )
