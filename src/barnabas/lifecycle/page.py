@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from barnabas.lifecycle.page_tables import Cell, duration, instant, number, table
 from barnabas.lifecycle.report import Document, Row, is_failover
-from barnabas.lifecycle.timeline import LANES, timeline
+from barnabas.lifecycle.timeline import timeline, topics_shown
 from barnabas.lifecycle.words import (
     cause_name,
     listed,
@@ -180,8 +180,8 @@ def timeline_section(document: Document) -> str:
         f'<span><svg width="22" height="18" aria-hidden="true">{mark}</svg>{words}</span>'
         for mark, words in LEGEND
     )
-    count = len(document["topics"])
-    about = f"the {LANES} topics with most to tell, of {count:,}" if count > LANES else ""
+    shown = len(topics_shown(document["topics"]))
+    about = of_all(shown, len(document["topics"]), "topics with most to tell")
     return (
         f'<section><h2>Timeline <small>{about}</small></h2><div class="legend">{legend}'
         '<span class="tools"><button type="button" id="whole" hidden>whole time</button></span></div>'

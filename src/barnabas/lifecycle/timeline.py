@@ -20,7 +20,7 @@ from itertools import groupby
 from barnabas.lifecycle.report import Document, Row, is_failover
 from barnabas.lifecycle.words import cause_name, listed, millis_of, moment, span, topic_name
 
-LANES = 40
+LANES, LANES_AT_LEAST = 40, 12
 LANE_HEIGHT = 22
 TICKS = 6
 COLOURS = 6
@@ -57,7 +57,7 @@ def scale_of(document: Document) -> Scale:
 
 def timeline(document: Document) -> str:
     scale = scale_of(document)
-    shown = document["topics"][:LANES]
+    shown = topics_shown(document["topics"])
     lanes = [controllers_lane(document, scale)]
     if document["incidents"]:
         lanes.append(incidents_lane(document, scale))
@@ -67,6 +67,17 @@ def timeline(document: Document) -> str:
         f'<div class="chart" data-start="{millis_of(scale.start)}" data-length="{scale.length_ms}">\n'
         f'{rows}\n<div class="lane axis"><span></span>{axis(scale)}</div>\n</div>'
     )
+
+
+def topics_shown(topics: list[Row]) -> list[Row]:
+    """Those to which something happened; where these are few, some others for company."""
+    eventful = [topic for topic in topics if is_eventful(topic)][:LANES]
+    calm = [topic for topic in topics if not is_eventful(topic)]
+    return eventful + calm[: max(0, LANES_AT_LEAST - len(eventful))]
+
+
+def is_eventful(topic: Row) -> bool:
+    return bool(topic["unavailable_ms"] or topic["leader_moves"] or topic["deletion"])
 
 
 # ---- lanes ----------------------------------------------------------------------------------------------------
