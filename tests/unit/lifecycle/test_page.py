@@ -6,7 +6,7 @@ import re
 from html import escape
 
 from barnabas.lifecycle.page import page
-from barnabas.lifecycle.timeline import LANES, together
+from barnabas.lifecycle.timeline import LANES, LANES_AT_LEAST, together, topics_shown
 from tests.lifecycle_document import HOSTILE, at, outage, sample
 
 
@@ -46,11 +46,14 @@ def test_without_trouble_there_is_no_alarm() -> None:
 
 
 def test_the_timeline_shows_those_that_have_most_to_tell() -> None:
+    few = topics_shown(sample()["topics"])
+    assert [row["topic"] for row in few[:4]] == ["doomed", "late", "orders", "reborn"]
+    assert len(few) == LANES_AT_LEAST
+    many = topics_shown([{**row, "leader_moves": 1} for row in sample()["topics"]])
+    assert len(many) == LANES
     shown = page(sample())
-    assert (
-        shown.count('<div class="lane') == 2 + LANES + 1
-    )  # controllers, incidents, topics, the axis
-    assert f"the {LANES} topics with most to tell, of 66" in shown
+    assert shown.count('<div class="lane') == 2 + len(few) + 1  # controllers, incidents, the axis
+    assert "the 12 topics with most to tell, of 66" in shown
 
 
 def test_outages_that_overlap_are_one_mark() -> None:
