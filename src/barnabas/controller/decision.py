@@ -8,14 +8,16 @@
 Every Move is about one partition or one replica and stands or falls alone: one bad partition never fails its
 neighbours. A move whose write met another version lost a race with a leader that changed its ISR. Nothing promises a
 later event for it, so it comes back in `again`, to be read anew and decided anew by whoever is handling the event.
+
+There may be tens of thousands of moves. They, and what hangs on them, are NamedTuples, which are made in half the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum, unique
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition, ZnodeVersion
@@ -23,16 +25,14 @@ from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition, 
 # ---- registry writes --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateState:
+class CreateState(NamedTuple):
     """Create the znode of the partition and its `state` below; the topic's `partitions` too, where it is missing."""
 
     partition: TopicPartition
     state: LeaderAndIsr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateState:
+class UpdateState(NamedTuple):
     """Write the state of a partition, if its znode still has the version that was read."""
 
     partition: TopicPartition
@@ -68,8 +68,7 @@ StateRead = LeaderAndIsr | Unreadable
 # ---- requests to brokers ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendLeaderAndIsr:
+class SendLeaderAndIsr(NamedTuple):
     """Tell these brokers who leads; all registered brokers get the metadata with it.
 
     What it says is read from the context when it is added to the batch, that is after the decision was applied: only
@@ -81,16 +80,14 @@ class SendLeaderAndIsr:
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendUpdateMetadata:
+class SendUpdateMetadata(NamedTuple):
     """Tell these brokers (`None`: all registered) of the partitions; without partitions, the list of brokers alone."""
 
     brokers: tuple[BrokerId, ...] | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendStopReplica:
+class SendStopReplica(NamedTuple):
     """Stop, and perhaps delete, one replica. The epoch is the one known before the replica leaves the ISR."""
 
     broker: BrokerId
@@ -136,8 +133,7 @@ class Failure(Generic[Item, State]):
         return f"{self.item}: {self.before} → {self.after} not done, {self.reason}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move(Generic[Item, State]):
+class Move(NamedTuple, Generic[Item, State]):
     """One item from one state to the next, with everything that hangs on it.
 
     `leadership` goes into the context with the new state: what `write` wrote, from then on with the version it was
@@ -233,7 +229,17 @@ ReplicaOutcome = Outcome[Replica, ReplicaState]
 def with_version(move: Move[Item, State], write: Write, version: ZnodeVersion) -> Move[Item, State]:
     if write.state.partition_epoch == version:
         return move
-    return replace(move, leadership=replace(write.state, partition_epoch=version))
+    state = write.state
+    return move._replace(
+        leadership=LeaderAndIsr(
+            leader=state.leader,
+            isr=state.isr,
+            leader_epoch=state.leader_epoch,
+            controller_epoch=state.controller_epoch,
+            partition_epoch=version,
+            recovering=state.recovering,
+        )
+    )
 
 
 REASONS: Mapping[WriteRefused, FailureReason] = {

@@ -14,7 +14,6 @@ To hand in the context's own leadership instead of reading is safe for the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from barnabas.controller.assignment import target_replicas
 from barnabas.controller.context import ControllerContext
@@ -157,12 +156,12 @@ def elect(
     chosen = choose(context, partition, state, strategy, unclean)
     if not isinstance(chosen, Election):
         return chosen
-    after = replace(
-        state,
+    after = LeaderAndIsr(
         leader=chosen.leader,
         isr=chosen.isr,
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
         controller_epoch=context.epoch,
+        partition_epoch=state.partition_epoch,
         recovering=state.recovering or chosen.unclean,
     )
     return Move(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from barnabas.controller.assignment import with_replica, without_replica
 from barnabas.controller.context import ControllerContext
@@ -167,7 +168,7 @@ def go_offline(
             f"its controller epoch is {state.controller_epoch}, ours {context.epoch}"
         )
     after = without_member(context, state, replica.broker)
-    others = tuple(b for b in context.replicas(partition) if b != replica.broker)
+    others = without(context.replicas(partition), replica.broker)
     told = SendLeaderAndIsr(brokers=others, partition=partition, is_new=False)
     write = UpdateState(partition=partition, state=after, expected_version=state.partition_epoch)
     return Move(
@@ -188,13 +189,20 @@ def without_member(
     if broker not in state.isr:
         return replace(state, controller_epoch=context.epoch)
     alone = len(state.isr) == 1
-    return replace(
-        state,
+    return LeaderAndIsr(
         leader=NO_LEADER if state.leader == broker else state.leader,
-        isr=state.isr if alone else tuple(each for each in state.isr if each != broker),
+        isr=state.isr if alone else without(state.isr, broker),
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
         controller_epoch=context.epoch,
+        partition_epoch=state.partition_epoch,
+        recovering=state.recovering,
     )
+
+
+@lru_cache(maxsize=4096)
+def without(members: tuple[BrokerId, ...], broker: BrokerId) -> tuple[BrokerId, ...]:
+    """Thousands of partitions have the same members, and share what is left of them."""
+    return tuple(each for each in members if each != broker)
 
 
 def told_alone(replica: Replica, *, is_new: bool) -> SendLeaderAndIsr:

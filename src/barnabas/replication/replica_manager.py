@@ -49,6 +49,7 @@ logger = logging.getLogger("barnabas.replicas")
 
 EPOCHS_SAVED_AT_ONCE = 100
 EPOCHS_SAVED_AFTER_SECONDS = 1.0
+EPOCHS_WAIT_FOR_QUIET_MAX = 10
 
 ConfigOf = Callable[[str], TopicConfig]
 Errors = dict[TopicPartition, ErrorCode]
@@ -136,6 +137,8 @@ class ReplicaManager:
         self.unsaved: dict[Partition, None] = {}
         """Leaders whose new epoch is not in its file yet."""
         self.has_unsaved = asyncio.Event()
+        self.lately_led = (0.0, 0)
+        """Since when, and how many partitions began to be led here."""
         self.on_broken: Callable[[], None] | None = None
         """Called when a log directory has broken."""
         logs.on_offline = self.take_offline
@@ -205,7 +208,7 @@ class ReplicaManager:
                     (to_lead if state.leader == self.broker_id else to_follow).append(change)
         self.fetchers.remove(change.tp for change in to_lead)
         await self.carry_out(to_lead, configs, self.make_leader, errors)
-        if len(to_lead) <= EPOCHS_SAVED_AT_ONCE:
+        if self.are_few(len(to_lead)):
             await self.save_those_unsaved()
         followed: list[Partition] = []
 
@@ -354,8 +357,23 @@ class ReplicaManager:
         when a broker has died."""
         while True:
             await self.has_unsaved.wait()
-            await asyncio.sleep(EPOCHS_SAVED_AFTER_SECONDS)
+            for _ in range(EPOCHS_WAIT_FOR_QUIET_MAX):
+                before = self.lately_led
+                await asyncio.sleep(EPOCHS_SAVED_AFTER_SECONDS)
+                if self.lately_led == before:
+                    break
             await self.save_those_unsaved()
+
+    def are_few(self, led: int) -> bool:
+        """Whether those who became leaders in this second are so few that nobody waits long for their files. A
+        controller may tell of thousands in many requests."""
+        now = asyncio.get_running_loop().time()
+        since, count = self.lately_led
+        if now - since > EPOCHS_SAVED_AFTER_SECONDS:
+            since, count = now, 0
+        if led:
+            self.lately_led = (since, count + led)
+        return count + led <= EPOCHS_SAVED_AT_ONCE
 
     async def save_those_unsaved(self) -> None:
         turns = Turns()

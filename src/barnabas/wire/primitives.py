@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,6 +23,8 @@ ReadSize = Callable[[memoryview, int], tuple[int, int]]
 
 STRING_MAX = 0x7FFF
 UNKNOWN_TAGS_MAX = 128
+FEW = 8
+REMEMBERED = 1024
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -233,10 +235,32 @@ def blob(flexible: bool, nullable: bool) -> Wire:
     return Wire(read, write, minimum)
 
 
+Unpack = Callable[[memoryview, int], tuple[Any, ...]]
+Pack = Callable[[tuple[Any, ...]], bytes]
+
+
+@cache
+def few_numbers(letter: str, flexible: bool) -> tuple[tuple[Unpack, ...], Pack]:
+    """How short arrays of numbers are read, by their length, and written. The replicas of thousands of partitions are
+    the same few over and over, and are packed once."""
+    _, pack_size, _ = sizes(flexible)
+
+    @lru_cache(REMEMBERED)
+    def pack(values: tuple[Any, ...]) -> bytes:
+        return pack_size(len(values)) + struct.pack(f">{len(values)}{letter}", *values)
+
+    return tuple(struct.Struct(f">{n}{letter}").unpack_from for n in range(FEW + 1)), pack
+
+
+def not_numbers(_: tuple[Any, ...]) -> bytes:
+    raise AssertionError("only numbers are packed together")
+
+
 def array(element: Wire, flexible: bool, nullable: bool) -> Wire:
     read_size, pack_size, minimum = sizes(flexible)
     read_element, write_element, letter = element.read, element.write, element.letter
     element_minimum = max(element.minimum, 1)
+    unpack_few, pack_few = few_numbers(letter, flexible) if letter else ((), not_numbers)
 
     def read(data: memoryview, at: int) -> tuple[tuple[Any, ...] | None, int]:
         count, at = read_size(data, at)
@@ -245,7 +269,10 @@ def array(element: Wire, flexible: bool, nullable: bool) -> Wire:
         if count * element_minimum > len(data) - at:
             raise RemoteWireError(f"{count} elements at {at} of {len(data)}")
         if letter:
-            return struct.unpack_from(f">{count}{letter}", data, at), at + count * element_minimum
+            end = at + count * element_minimum
+            if count <= FEW:
+                return unpack_few[count](data, at), end
+            return struct.unpack_from(f">{count}{letter}", data, at), end
         values = []
         for _ in range(count):
             value, at = read_element(data, at)
@@ -255,6 +282,9 @@ def array(element: Wire, flexible: bool, nullable: bool) -> Wire:
     def write(values: tuple[Any, ...] | None, append: Append) -> None:
         if values is None:
             append(pack_null(nullable, pack_size))
+            return
+        if letter and len(values) <= FEW:
+            append(pack_few(tuple(values)))
             return
         append(pack_size(len(values)))
         if letter:
