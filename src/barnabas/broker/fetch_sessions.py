@@ -91,6 +91,7 @@ class FetchSession:
         "awake",
         "epoch",
         "id",
+        "is_hasty",
         "is_of_replica",
         "knocking",
         "last_fetch_ms",
@@ -105,6 +106,8 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.is_of_replica = is_of_replica
+        self.is_hasty = False
+        """Of a follower that is told of a new high watermark at once, without waiting for records to go with it."""
         self.last_fetch_ms = now * 1000
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
@@ -142,10 +145,12 @@ class FetchSession:
                 self.awake[entry] = None
 
     def mention(self, topic: str, topic_id: UUID, index: int) -> None:
-        """To be looked at with the next answer, without hastening it."""
+        """To be looked at with the next answer; only of a hasty session is that hastened."""
         entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
         if entry is not None:
             self.awake[entry] = None
+            if self.is_hasty and self.waiting_fetch is not None:
+                self.waiting_fetch()
 
     def served(self, entries: Iterable[FetchEntry]) -> None:
         """Who got data goes to the back, so that a full response does not starve the rest."""

@@ -282,6 +282,21 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5000, ANY,
         "how often high watermarks are written down")
+    replica_selector_class: str | None = setting("replica.selector.class", STRING, None, ANY,
+        "whom a consumer that names its rack reads from: RackAwareReplicaSelector; unset: the leader")
+    leader_replication_throttled_rate: int = setting(
+        "leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0),
+        "bytes a second for throttled followers of leaders here, while they are out of sync",
+        PER_BROKER, internal=True)
+    follower_replication_throttled_rate: int = setting(
+        "follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0),
+        "bytes a second that throttled followers here copy, while they are out of sync",
+        PER_BROKER, internal=True)
+    replication_quota_window_num: int = setting("replication.quota.window.num", INT, 11, at_least(1),
+        "windows that the rate of throttled replication is taken over")
+    replication_quota_window_size_seconds: int = setting(
+        "replication.quota.window.size.seconds", INT, 1, at_least(1),
+        "length of one of these windows")
 
     # Cluster and controller
     zookeeper_connect: str | None = setting("zookeeper.connect", STRING, None, ANY,

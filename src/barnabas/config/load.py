@@ -20,6 +20,7 @@ from barnabas.config.setting import Setting, unknown
 from barnabas.config.without_effect import NOT_YET, WITHOUT_EFFECT, is_for_a_plugin
 from barnabas.errors import ConfigError
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 
@@ -155,6 +156,10 @@ def check_replication(config: BrokerConfig) -> None:
     ):
         if wait > limit:
             raise ConfigError("replica.fetch.wait.max.ms", f"{wait} is more than {name}, {limit}")
+    selector = config.replica_selector_class
+    if selector not in (None, RACK_AWARE_SELECTOR):
+        why = f"{selector} cannot be loaded; leave it out, or set it to {RACK_AWARE_SELECTOR}"
+        raise ConfigError("replica.selector.class", why)
 
 
 def check_offsets(config: BrokerConfig) -> None:

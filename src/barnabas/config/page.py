@@ -35,6 +35,11 @@ BROKER = """
 Where several settings mean one thing, the finest unit wins: `log.retention.ms` over
 `log.retention.minutes` over `log.retention.hours`, and so for `log.roll.` and `log.roll.jitter.`.
 Names that begin with `barnabas.` are not Kafka's.
+
+`leader.replication.throttled.rate` and `follower.replication.throttled.rate`, in bytes a second, are
+read from the file here; Kafka knows them only as settings that are changed while brokers run. They
+hold for the replicas that a topic lists in its settings of the same beginning, and only as long as
+those are out of sync.
 """
 
 TOPIC = """

@@ -7,7 +7,8 @@ holds: leaders count on that. All partitions of one task share an incremental se
 named in it, so an idle task costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
 
 A partition that fails rests for replica.fetch.backoff.ms while the others go on. One whose leader has moved on without
-us, or whose disk failed, is given up until the next LeaderAndIsr.
+us, or whose disk failed, is given up until the next LeaderAndIsr. A throttled one (quota.py) rests while its quota is
+used up, unless it is in sync.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import following
 from barnabas.replication.following import Reaction
 from barnabas.replication.partition import Partition
+from barnabas.replication.quota import is_throttled
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
     FetchPartition,
@@ -59,13 +61,23 @@ Key = tuple[UUID, int]
 class Followed:
     """One partition in the care of a fetcher. A new one for every LeaderAndIsr: what an old one asked for is void."""
 
-    __slots__ = ("asked_offset", "key", "leader_epoch", "partition", "setbacks", "timer")
+    __slots__ = (
+        "asked_offset",
+        "is_in_sync",
+        "key",
+        "leader_epoch",
+        "partition",
+        "setbacks",
+        "timer",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.key: Key = (partition.topic_id, partition.index)
         self.asked_offset = -1
+        self.is_in_sync = False
+        """At the last answer we held all below the leader's high watermark."""
         self.setbacks = 0
         self.timer: asyncio.TimerHandle | None = None
         """Set while it rests."""
@@ -162,6 +174,9 @@ class Fetcher:
         self.setbacks += 1
 
     async def fetch_once(self) -> None:
+        self.leave_out_throttled()
+        if not self.active:
+            return
         connection = await self.connect()
         response = await connection.exchange(
             self.next_request(),
@@ -178,6 +193,20 @@ class Fetcher:
         self.setbacks = 0
         self.continue_session(response.session_id)
         await self.take(connection, response)
+
+    def leave_out_throttled(self) -> None:
+        quota = self.replicas.follower_quota
+        if quota is None:
+            return
+        wait_ms = quota.wait_ms()
+        if wait_ms > 0:
+            for followed in list(self.active.values()):
+                if not followed.is_in_sync and self.is_throttled(followed.partition):
+                    self.rest(followed, min(wait_ms / 1000, self.settings.backoff_s))
+
+    def is_throttled(self, partition: Partition) -> bool:
+        listed = partition.log.config.follower_replication_throttled_replicas
+        return is_throttled(listed, partition.index, self.replicas.broker_id)
 
     async def connect(self) -> BrokerConnection:
         if self.connection is not None and self.connection.is_open:
@@ -311,6 +340,10 @@ class Fetcher:
             size = log.append_as_follower(
                 memoryview(data.records), self.replicas.clock.now_ms()
             ).size
+            quota = self.replicas.follower_quota
+            if quota is not None and self.is_throttled(followed.partition):
+                quota.record(size)
+        followed.is_in_sync = log.log_end_offset >= data.high_watermark
         before = log.high_watermark
         log.high_watermark = data.high_watermark
         if log.high_watermark > before:

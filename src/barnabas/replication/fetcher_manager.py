@@ -13,6 +13,7 @@ from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import following
 from barnabas.replication.alter_partition import RegisteredBroker
 from barnabas.replication.partition import Partition
+from barnabas.replication.quota import ReplicationQuota
 from barnabas.tasks import Tasks
 from barnabas.world.ports import Clock, Network
 
@@ -51,6 +52,7 @@ class Replicas(Protocol):
     broker_id: BrokerId
     metadata: MetadataCache
     clock: Clock
+    follower_quota: ReplicationQuota | None
 
     def fail(self, partition: Partition, error: StorageError) -> None: ...
 

@@ -34,6 +34,7 @@ from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
 from barnabas.replication.fetcher_manager import FetcherManager, settings_of
 from barnabas.replication.isr import IsrChange
 from barnabas.replication.partition import LeaderContext, Partition
+from barnabas.replication.quota import ReplicationQuota, quota_of
 from barnabas.storage.log import Log, parent
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks, Turns
@@ -128,6 +129,8 @@ class ReplicaManager:
             is_alive=self.metadata.is_alive,
             propose=self.propose,
         )
+        self.leader_quota = self.quota(self.config.leader_replication_throttled_rate)
+        self.follower_quota = self.quota(self.config.follower_replication_throttled_rate)
         if network is not None:
             assert control is not None
             self.fetchers = FetcherManager(self, network, control, settings_of(self.config))
@@ -142,6 +145,14 @@ class ReplicaManager:
         self.on_broken: Callable[[], None] | None = None
         """Called when a log directory has broken."""
         logs.on_offline = self.take_offline
+
+    def quota(self, bytes_per_second: int) -> ReplicationQuota | None:
+        return quota_of(
+            bytes_per_second,
+            loop_ms,
+            windows=self.config.replication_quota_window_num,
+            window_s=self.config.replication_quota_window_size_seconds,
+        )
 
     def start(self) -> None:
         if self.proposals is not None:

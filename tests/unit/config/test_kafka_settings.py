@@ -24,10 +24,12 @@ def kafka(which: str) -> dict[str, dict[str, str]]:
 
 KAFKA_BROKER = kafka("broker")
 KAFKA_TOPIC = kafka("topic")
+SET_WHILE_RUNNING = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+"""In Kafka they are no settings of the file, and not in its table."""
 OURS = {
     name: declared
     for name, declared in (BROKER_SETTINGS | WITHOUT_EFFECT).items()
-    if not name.startswith("barnabas.")
+    if not name.startswith("barnabas.") and name not in SET_WHILE_RUNNING
 }
 
 

@@ -3,7 +3,8 @@
 A look at the logs costs no copying: it yields slices of files, which the network door sends from the page cache. A
 fetch that has to wait leaves a watcher with each partition and looks again when one of them changes.
 
-A fetch of a follower reads up to the end of the log, and tells by where it begins what the follower holds.
+A fetch of a follower reads up to the end of the log, and tells by where it begins what the follower holds. A consumer
+that says which rack it stands in may be sent to a follower there (replication/read_replica.py).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
+from barnabas.replication.quota import is_throttled
+from barnabas.replication.read_replica import Candidate, rack_aware
 from barnabas.wire.fast import FetchedPartition, FetchedTopic
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.current_leader import NodeEndpoint
@@ -39,6 +42,7 @@ MAGIC_2_SINCE = 4  # older versions would need batches converted down
 TOPIC_IDS_SINCE = 13
 LEADER_TOLD_SINCE = 16
 ZSTD_SINCE = 10
+STORAGE_ERROR_SINCE = 6  # older clients would take it for an error that does not pass
 ANY_REPLICA_SINCE = 11  # a consumer may read what a follower has below its high watermark
 
 # Who is refused with these is told where to go instead.
@@ -105,6 +109,10 @@ class Fetch:
         self.replica_id = BrokerId(
             request.replica_id if version < 15 else request.replica_state.replica_id
         )
+        self.rack = ""
+        """Of a consumer that may be sent elsewhere."""
+        if self.replica_id < 0 and version >= ANY_REPLICA_SINCE:
+            self.rack = request.rack_id if parts.config.replica_selector_class else ""
         self.has_arrived = False
         """What a follower holds is taken from its fetch once, on arrival."""
         self.bytes_max = min(request.max_bytes, parts.config.fetch_max_bytes)
@@ -131,6 +139,8 @@ class Fetch:
                 session = sessions.open(
                     uses_topic_ids=uses_topic_ids, now=now, is_of_replica=self.replica_id >= 0
                 )
+                if session is not None and self.replica_id >= 0:
+                    session.is_hasty = self.parts.config.replica_selector_class is not None
             if session is None:
                 self.entries = [entry for _, entry in named]
             else:
@@ -226,6 +236,7 @@ class Fetch:
             and not data.size
             and not look.is_held_back
             and data.diverging_epoch is NO_DIVERGENCE
+            and data.preferred_read_replica < 0
         ):
             session.fall_asleep(look.entry, partition)
             if self.replica_id >= 0 and self.replica_id not in partition.isr:
@@ -241,6 +252,8 @@ class Fetch:
             if partition is not None:
                 self.parts.replicas.fail(partition, error)
             code = storage_code(error)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_SINCE:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         aborted = () if code in ABOUT_NO_LOG else None
         return Look(entry, FetchedPartition(entry.index, code, aborted_transactions=aborted), None)
 
@@ -252,6 +265,11 @@ class Fetch:
         else:
             partition.require_replica(entry.current_leader_epoch)
         log = partition.log
+        nearer = self.nearer_replica(entry, partition) if self.rack else None
+        if nearer is not None:
+            high_watermark = log.watermark
+            told = (entry.index, 0, high_watermark, high_watermark, log.log_start_offset)
+            return Look(entry, FetchedPartition(*told, preferred_read_replica=nearer), partition)
         if from_follower and self.replica_id not in partition.followers:
             # With our epoch, it knows of an assignment we have not heard of; without one, who can tell.
             raise ApiError(
@@ -265,14 +283,13 @@ class Fetch:
         is_held_back = is_older = False
         if diverging is NO_DIVERGENCE:
             bound = log.log_end_offset if from_follower else log.watermark
+            limit = min(entry.partition_max_bytes, bytes_left)
+            if from_follower and self.must_wait(partition):
+                limit, at_least_one = 0, False
             found = log.read(
-                entry.fetch_offset,
-                min(entry.partition_max_bytes, bytes_left),
-                upper_bound=bound,
-                at_least_one=at_least_one,
+                entry.fetch_offset, limit, upper_bound=bound, at_least_one=at_least_one
             )
             slices, size = found.slices, found.size
-            limit = min(entry.partition_max_bytes, bytes_left)
             is_held_back = limit <= 0 and entry.fetch_offset < bound
             # The rest of a closed segment is all that one read gives: waiting would not add to it.
             is_older = size > 0 and slices[0].file is not log.active.log
@@ -305,6 +322,31 @@ class Fetch:
             diverging_epoch=diverging,
         )
         return Look(entry, data, partition, is_held_back, is_older)
+
+    def nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
+        """Who in the consumer's rack has what it asks for; None if it had better stay with us."""
+        if partition.leader != partition.broker_id:
+            return None
+        metadata, offset = self.parts.metadata, entry.fetch_offset
+        followers = [
+            Candidate(broker, known.rack, follower.log_end_offset, follower.last_caught_up_ms)
+            for broker, follower in partition.followers.items()
+            if broker in partition.isr
+            and follower.log_start_offset <= offset <= follower.log_end_offset
+            and (known := metadata.brokers.get(broker)) is not None
+            and metadata.endpoint(known, self.listener) is not None
+        ]
+        return rack_aware(self.rack, self.parts.config.broker_rack, followers)
+
+    def must_wait(self, partition: Partition) -> bool:
+        """Whether this follower gets nothing for now, lest replication take more than it may. One in sync is spared."""
+        quota = self.parts.replicas.leader_quota
+        return (
+            quota is not None
+            and self.replica_id not in partition.isr
+            and is_throttled_here(partition)
+            and quota.is_exceeded()
+        )
 
     def find(self, entry: FetchEntry) -> Partition:
         if self.version >= TOPIC_IDS_SINCE:
@@ -341,8 +383,18 @@ class Fetch:
             data = look.data
             if data.error_code or look.is_older or data.diverging_epoch is not NO_DIVERGENCE:
                 return True
+            if data.preferred_read_replica >= 0 or self.is_to_be_hastened(look):
+                return True
             size += data.size
         return size >= min(self.request.min_bytes, self.bytes_max)
+
+    def is_to_be_hastened(self, look: Look) -> bool:
+        """A follower that may have consumers of its own hears of the high watermark at once."""
+        return (
+            self.session is not None
+            and self.session.is_hasty
+            and look.data.high_watermark > look.entry.sent_high_watermark
+        )
 
     # ---- waiting
 
@@ -406,6 +458,11 @@ class Fetch:
                 look.entry.sent_high_watermark = look.data.high_watermark
                 look.entry.sent_log_start_offset = look.data.log_start_offset
                 self.fall_asleep(session, look)
+        quota = self.parts.replicas.leader_quota
+        if quota is not None and self.replica_id >= 0:
+            for look in looks:
+                if look.data.size and look.partition and is_throttled_here(look.partition):
+                    quota.record(look.data.size)
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
         leaders = []
         for entry, data, *_ in looks:
@@ -428,12 +485,18 @@ def storage_code(error: StorageError) -> ErrorCode:
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 
+def is_throttled_here(partition: Partition) -> bool:
+    listed = partition.log.config.leader_replication_throttled_replicas
+    return is_throttled(listed, partition.index, partition.broker_id)
+
+
 def is_news(look: Look) -> bool:
     entry, data, *_ = look
     return bool(
         data.size
         or data.error_code
         or data.diverging_epoch is not NO_DIVERGENCE
+        or data.preferred_read_replica >= 0
         or data.high_watermark != entry.sent_high_watermark
         or data.log_start_offset != entry.sent_log_start_offset
     )

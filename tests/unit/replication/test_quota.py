@@ -1,0 +1,96 @@
+"""Rates on a clock that only the test moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.replication.quota import UNLIMITED, ReplicationQuota, is_throttled, quota_of
+
+
+class Time:
+    def __init__(self) -> None:
+        self.ms = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.ms
+
+
+def test_nothing_sent_is_within_every_quota() -> None:
+    assert not ReplicationQuota(0, Time()).is_exceeded()
+
+
+def test_the_first_window_counts_as_a_whole_one() -> None:
+    quota = ReplicationQuota(100, Time())
+    quota.record(100)
+    assert not quota.is_exceeded()
+    quota.record(1)
+    assert quota.is_exceeded()
+
+
+def test_what_went_at_once_counts_until_it_is_within_the_rate() -> None:
+    time = Time()
+    quota = ReplicationQuota(100, time)
+    quota.record(300)
+    assert quota.wait_ms() == 2000
+    time.ms += 2999
+    assert quota.is_exceeded()
+    time.ms += 1
+    assert not quota.is_exceeded()
+
+
+def test_a_sender_that_waits_when_it_must_keeps_to_the_rate() -> None:
+    time = Time()
+    quota = ReplicationQuota(1000, time)
+    sent = 0
+    began = time.ms
+    while time.ms - began < 60_000:
+        if not quota.is_exceeded():
+            quota.record(700)
+            sent += 700
+        time.ms += 50
+    assert 0.97 <= sent / 60_000 <= 1.03
+
+
+def test_what_is_older_than_all_windows_is_forgotten() -> None:
+    time = Time()
+    quota = ReplicationQuota(1, time, windows=11, window_ms=1000)
+    quota.record(1_000_000)
+    assert quota.wait_ms() == 11_000
+    time.ms += 10_999
+    assert quota.is_exceeded()
+    time.ms += 1
+    assert not quota.is_exceeded()
+
+
+def test_a_rate_is_taken_over_the_windows_that_are_remembered() -> None:
+    time = Time()
+    quota = ReplicationQuota(100, time, windows=3, window_ms=1000)
+    for _ in range(20):
+        quota.record(100)
+        time.ms += 1000
+    assert len(quota.windows) <= 4
+    assert not quota.is_exceeded()
+    quota.record(500)
+    assert quota.is_exceeded()
+
+
+def test_without_a_limit_nothing_is_counted() -> None:
+    assert quota_of(UNLIMITED, Time(), windows=11, window_s=1) is None
+    assert quota_of(5, Time(), windows=11, window_s=1) is not None
+
+
+@pytest.mark.parametrize(
+    ("listed", "partition", "broker", "expected"),
+    [
+        ((), 0, 1, False),
+        (("*",), 7, 3, True),
+        (("0:1", "2:3"), 2, 3, True),
+        (("0:1", "2:3"), 2, 1, False),
+        (("12:3",), 2, 3, False),
+        (("02:3", ""), 2, 3, True),
+    ],
+)
+def test_a_replica_is_throttled_if_the_topics_list_names_it(
+    listed: tuple[str, ...], partition: int, broker: int, expected: bool
+) -> None:
+    assert is_throttled(listed, partition, broker) is expected

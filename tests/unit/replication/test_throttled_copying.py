@@ -1,0 +1,92 @@
+"""A follower that is throttled catches up at about the rate it was given, and holds nobody else up."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from barnabas.config import TopicConfig
+from tests.unit.replication.nodes import Node, Nodes, eventually
+
+RATE = 200_000
+BATCH = b"x" * 20_000
+BATCHES = 30
+FREE, THROTTLED = 1, 0
+"""Partitions; broker 1 leads both."""
+
+Rates = dict[str, int]
+AT_THE_LEADER: tuple[Rates, Rates] = ({"leader_replication_throttled_rate": RATE}, {})
+AT_THE_FOLLOWER: tuple[Rates, Rates] = ({}, {"follower_replication_throttled_rate": RATE})
+
+
+def seconds_at_the_rate() -> float:
+    return BATCHES * len(BATCH) / RATE
+
+
+async def follow_late(leader: Rates, follower: Rates) -> Nodes:
+    """Broker 2 begins to follow when there is much to copy, a little with each fetch."""
+    common: dict[str, Any] = {"replica_fetch_max_bytes": 30_000, "replica_fetch_wait_max_ms": 50}
+    nodes = Nodes(Node(1, **common, **leader), Node(2, **common, **follower))
+    settings = TopicConfig(
+        leader_replication_throttled_replicas=(f"{THROTTLED}:1",),
+        follower_replication_throttled_replicas=(f"{THROTTLED}:2",),
+    )
+    for node in nodes.nodes.values():
+        node.topics.config = settings
+    await nodes.start()
+    await nodes.lead(1, isr=(1,), to=(1,), partitions=2)
+    for index in (THROTTLED, FREE):
+        for _ in range(BATCHES):
+            nodes[1].append(BATCH, index=index)
+    await nodes.lead(1, isr=(1,), to=(2,), partitions=2)
+    return nodes
+
+
+@pytest.mark.parametrize(("leader", "follower"), [AT_THE_LEADER, AT_THE_FOLLOWER])
+async def test_a_throttled_follower_catches_up_at_about_the_rate_and_others_at_once(
+    leader: Rates, follower: Rates
+) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    nodes = await follow_late(leader, follower)
+    try:
+        throttled, free = (nodes[2].partition(each).log for each in (THROTTLED, FREE))
+        await eventually(lambda: free.log_end_offset == BATCHES)
+        assert throttled.log_end_offset < BATCHES / 2
+        await eventually(lambda: throttled.log_end_offset == BATCHES, 30)
+        took = loop.time() - began
+        # The first window counts as a whole one, so that what fits into a second goes at once.
+        assert seconds_at_the_rate() - 1.2 < took < 2 * seconds_at_the_rate() + 2
+        await eventually(lambda: 2 in nodes[1].partition(THROTTLED).isr)
+    finally:
+        await nodes.stop()
+
+
+def has_copied(nodes: Nodes, end: int) -> bool:
+    return nodes[2].partition(THROTTLED).log.log_end_offset == end
+
+
+async def test_a_throttled_follower_that_is_in_sync_is_spared() -> None:
+    nodes = await follow_late({"leader_replication_throttled_rate": 1}, {})
+    try:
+        for node in nodes.nodes.values():
+            partition = node.partition(THROTTLED)
+            partition.log.use_config(
+                replace(partition.log.config, leader_replication_throttled_replicas=())
+            )
+        await eventually(lambda: 2 in nodes[1].partition(THROTTLED).isr)
+        nodes[1].partition(THROTTLED).log.use_config(
+            TopicConfig(leader_replication_throttled_replicas=("*",))
+        )
+        for count in range(1, 6):
+            nodes[1].append(BATCH, index=THROTTLED)
+            await eventually(partial(has_copied, nodes, BATCHES + count), 2)
+        quota = nodes[1].replicas.leader_quota
+        assert quota is not None
+        assert quota.is_exceeded()
+    finally:
+        await nodes.stop()
