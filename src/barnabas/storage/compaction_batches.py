@@ -92,8 +92,12 @@ def is_kept_whole(header: BatchHeader) -> bool:
 def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] | None:
     """Its records, unpacked. None for those that nobody can read: they came so, and are left alone."""
     try:
-        codec = Compression(header.compression)
-        body = decompress(codec, batch[HEADER_SIZE : header.size], limit=DECOMPRESSED_BYTES_MAX)
+        packed = batch[HEADER_SIZE : header.size]
+        if header.compression:
+            codec = Compression(header.compression)
+            body = decompress(codec, packed, limit=DECOMPRESSED_BYTES_MAX)
+        else:
+            body = bytes(packed)
         found = list(spans(body, header.count))
     except (RemoteWireError, ValueError, IndexError):
         return None
@@ -102,18 +106,27 @@ def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] |
 
 
 def spans(body: bytes, count: int) -> Iterator[Span]:
+    """Numbers below 64 take one byte, and nearly all are: they are read in place, since this runs for every record."""
     at = 0
     for _ in range(count):
         start = at
-        length, at = read_varint(body, at)
+        byte = body[at]
+        length, at = (byte >> 1, at + 1) if byte < 0x80 else read_varint(body, at)
+        if byte & 1:
+            raise RemoteWireError("a record of less than no bytes")
         end = at + length
-        if length < 0:
-            raise RemoteWireError(f"a record of {length} bytes")
-        timestamp_delta, rest_at = read_varint(body, at + 1)
-        offset_delta, key_at = read_varint(body, rest_at)
+        byte = body[at + 1]
+        timestamp_delta, rest_at = (
+            ((byte >> 1) ^ -(byte & 1), at + 2) if byte < 0x80 else read_varint(body, at + 1)
+        )
+        byte = body[rest_at]
+        offset_delta, key_at = (
+            ((byte >> 1) ^ -(byte & 1), rest_at + 1) if byte < 0x80 else read_varint(body, rest_at)
+        )
         key, value_at = read_bytes(body, key_at, end)
         # Minus one stands for no value, and its zigzag form is 1.
-        yield Span(start, end, rest_at, timestamp_delta, offset_delta, key, body[value_at] != 1)
+        has_value = body[value_at] != 1
+        yield Span(start, end, rest_at, timestamp_delta, offset_delta, key, has_value)
         at = end
 
 
