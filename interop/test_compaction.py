@@ -1,0 +1,212 @@
+"""Kafka and we compact the same records: what is left of them, and whether each can read what the other has left."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.spark.java import Java
+from barnabas.storage.checkpoints import CLEANED_TO
+from barnabas.wire.compression import Compression
+from barnabas.wire.records import Record, batch_headers, build_batch
+from interop.harness.jars import KAFKA_3_9, Jars
+from interop.harness.kafka import KafkaCluster
+from interop.harness.tools import Tools
+from interop.harness.zookeeper import ZooKeeper
+from interop.test_data_directories import read_partition
+from tests.broker_process import BrokerProcess, eventually
+from tests.compatibility.raw import Raw
+
+TOPIC = "compacted"
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "4000",
+    "index.interval.bytes": "200",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+QUICK = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}
+BATCHES, PRODUCER_ID = 150, 4_711
+# Kafka's tool tells of every hole, and compaction makes holes.
+HOLES = re.compile(r"Non-consecutive offsets in \S+\n(  -?\d+ is followed by \d+\n)*")
+Left = list[Record]
+
+
+def batches() -> Iterator[bytes]:
+    """Twenty keys in all codecs, some of them deleted, and a producer that numbers what it sends."""
+    now_ms = int(time.time() * 1000)
+    sequence = 0
+    for number in range(BATCHES):
+        rows = [
+            Record(
+                at,
+                now_ms + number,
+                b"key-%d" % ((number * 7 + at * 3) % 20),
+                None if (number + at) % 11 == 0 else b"%d.%d" % (number, at) * 9,
+                (("n", b"%d" % at),),
+            )
+            for at in range(1 + number % 6)
+        ]
+        is_numbered = number % 3 == 0
+        yield build_batch(
+            rows,
+            compression=list(Compression)[number % 5],
+            producer_id=PRODUCER_ID if is_numbered else -1,
+            producer_epoch=0 if is_numbered else -1,
+            base_sequence=sequence if is_numbered else -1,
+        )
+        sequence += len(rows) if is_numbered else 0
+
+
+def fill_and_compact(raw: Raw, log_dir: Path, written: list[bytes]) -> Left:
+    raw.create_topic(TOPIC, configs=CONFIGS)
+    for data in written:
+        assert raw.produce(TOPIC, data).error_code == ErrorCode.NONE
+    eventually(lambda: is_clean(log_dir), "everything but the active segment is compacted", 60)
+    return list(read_partition(raw, TOPIC, 0))
+
+
+def is_clean(log_dir: Path) -> bool:
+    active = max(int(path.stem) for path in (log_dir / f"{TOPIC}-0").glob("*.log"))
+    checkpoint = log_dir / CLEANED_TO
+    return checkpoint.exists() and f"{TOPIC} 0 {active}" in checkpoint.read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compaction")
+
+
+@pytest.fixture(scope="module")
+def written() -> list[bytes]:
+    return list(batches())
+
+
+@pytest.fixture(scope="module")
+def ours_left(directory: Path, written: list[bytes]) -> tuple[Path, Left]:
+    """Our log directory after a clean stop, and what a reader found in it before."""
+    with BrokerProcess(directory / "ours", QUICK) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            left = fill_and_compact(raw, broker.log_dir, written)
+        broker.stop()
+        shutil.copytree(broker.log_dir, directory / "ours-stopped")
+    return directory / "ours-stopped", left
+
+
+@pytest.fixture(scope="module")
+def kafka_left(
+    directory: Path, written: list[bytes], java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
+) -> tuple[Path, Left]:
+    with KafkaCluster(
+        directory / "kafka", java=java, jars=kafka_jars, zookeeper=zookeeper, settings=QUICK
+    ) as cluster:
+        kafka = cluster.brokers[0]
+        with Raw(kafka.bootstrap_servers) as raw:
+            left = fill_and_compact(raw, kafka.log_dir, written)
+        kafka.stop()
+        shutil.copytree(kafka.log_dir, directory / "kafka-stopped")
+    return directory / "kafka-stopped", left
+
+
+def test_the_same_records_are_left(
+    ours_left: tuple[Path, Left], kafka_left: tuple[Path, Left], written: list[bytes]
+) -> None:
+    ours, theirs = ours_left[1], kafka_left[1]
+    assert ours == theirs
+    total = sum(1 + number % 6 for number in range(BATCHES))
+    assert 20 < len(ours) < total / 2
+    assert any(record.value is None for record in ours), "tombstones have a day"
+
+
+def test_the_same_batches_are_left(
+    ours_left: tuple[Path, Left], kafka_left: tuple[Path, Left]
+) -> None:
+    def headers(log_dir: Path) -> list[tuple[object, ...]]:
+        return [
+            (
+                header.base_offset,
+                header.last_offset,
+                header.count,
+                header.attributes,
+                header.max_timestamp,
+                header.producer_id,
+                header.base_sequence,
+            )
+            for path in sorted((log_dir / f"{TOPIC}-0").glob("*.log"))
+            for _, header in batch_headers(path.read_bytes())
+        ]
+
+    assert headers(ours_left[0]) == headers(kafka_left[0])
+
+
+def test_kafka_dump_log_finds_no_fault_in_a_cleaned_log(
+    ours_left: tuple[Path, Left], directory: Path, java: Java, kafka_jars: Jars
+) -> None:
+    log_dir, left = ours_left
+    tools = Tools(release=KAFKA_3_9, java=java, jars=kafka_jars, scratch=directory)
+    files = [
+        str(path)
+        for suffix in ("log", "index", "timeindex", "snapshot")
+        for path in sorted((log_dir / f"{TOPIC}-0").glob(f"*.{suffix}"))
+        if path.stat().st_size
+    ]
+    dumped = tools.succeed("kafka-dump-log", "--deep-iteration", "--files", ",".join(files))
+    assert HOLES.sub("", dumped.stderr) == ""
+    assert "isvalid: false" not in dumped.stdout
+    offsets = re.findall(r"^\| offset: (\d+) ", dumped.stdout, re.MULTILINE)
+    assert [int(offset) for offset in offsets] == [record.offset for record in left]
+    assert "deleteHorizonMs: " in dumped.stdout
+    indexes = ",".join(name for name in files if name.endswith("index"))
+    assert tools.succeed("kafka-dump-log", "--files", indexes, "--index-sanity-check").stderr == ""
+
+
+def test_a_log_that_we_cleaned_opens_in_kafka(
+    ours_left: tuple[Path, Left],
+    directory: Path,
+    java: Java,
+    kafka_jars: Jars,
+    zookeeper: ZooKeeper,
+    written: list[bytes],
+) -> None:
+    source, left = ours_left
+    target = directory / "adopted" / "broker-1" / "logs"
+    shutil.copytree(source, target)
+    (target / "meta.properties").unlink()
+    for path in target.glob("*/partition.metadata"):
+        path.unlink()
+    with (
+        KafkaCluster(
+            directory / "adopted", java=java, jars=kafka_jars, zookeeper=zookeeper, settings=QUICK
+        ) as cluster,
+        Raw(cluster.brokers[0].bootstrap_servers) as raw,
+    ):
+        raw.create_topic(TOPIC, configs=CONFIGS)
+        check_goes_on(raw, left, written)
+
+
+def test_a_log_that_kafka_cleaned_opens_here(
+    kafka_left: tuple[Path, Left], directory: Path, written: list[bytes]
+) -> None:
+    source, left = kafka_left
+    data = directory / "adopted-here"
+    shutil.copytree(source, data / "broker-1")
+    (data / "broker-1" / "meta.properties").unlink()
+    broker = BrokerProcess(data, {**QUICK, "barnabas.adopt.logs": "true"})
+    with broker, Raw(broker.bootstrap_servers) as raw:
+        check_goes_on(raw, left, written)
+
+
+def check_goes_on(raw: Raw, left: Left, written: list[bytes]) -> None:
+    """The same records, and the last numbered batch is known though its records may be gone."""
+    assert list(read_partition(raw, TOPIC, 0)) == left
+    last_numbered = max(number for number in range(BATCHES) if number % 3 == 0)
+    end = raw.list_offset(TOPIC, -1).offset
+    again = raw.produce(TOPIC, written[last_numbered])
+    assert again.error_code == ErrorCode.NONE
+    assert again.base_offset < end, "it was not written a second time"
+    assert raw.list_offset(TOPIC, -1).offset == end
