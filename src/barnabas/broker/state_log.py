@@ -65,7 +65,7 @@ CONFIGS = {
 
 LINGER_S = 0.25
 """What belongs together goes together, and after those who wait for the topic that was just created."""
-BATCH_BYTES = 256 * 1024
+BATCH_BYTES = 64 * 1024
 TIMEOUT_S = 30.0
 RETRY_S = (0.25, 5.0)
 COMPLAINT_INTERVAL_S = 60.0

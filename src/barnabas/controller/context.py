@@ -55,13 +55,15 @@ class ControllerContext:
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
         self.partition_states: dict[TopicPartition, PartitionState] = {}
-        self.replica_states: dict[TopicPartition, dict[BrokerId, ReplicaState]] = {}
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
         self.topics_ineligible_for_deletion: dict[str, None] = {}
 
-        self.held_by: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self.held_by: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
+        """What each broker is assigned, and where that replica stands."""
+        self.unassigned_states: dict[Replica, ReplicaState] = {}
+        """Of replicas that are about to be assigned, or were."""
         self.led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.in_state: dict[PartitionState, dict[TopicPartition, None]] = {
             state: {} for state in PartitionState
@@ -149,7 +151,8 @@ class ControllerContext:
             self.remove_leadership(partition)
             self.set_assignment(partition, NOBODY)
             del self.assignments[partition.topic][partition]
-            self.replica_states.pop(partition, None)
+            for replica in [each for each in self.unassigned_states if each.partition == partition]:
+                del self.unassigned_states[replica]
             self.partitions_being_reassigned.pop(partition, None)
             for broker in tuple(self.replicas_on_offline_dirs):
                 self.set_replica_dir_offline(Replica(partition, broker), offline=False)
@@ -159,10 +162,16 @@ class ControllerContext:
         before = of_topic.get(partition, NOBODY).replicas
         for broker in before:
             if broker not in assignment.replicas:
-                discard(self.held_by, broker, partition)
+                state = self.held_by[broker].pop(partition)
+                if not self.held_by[broker]:
+                    del self.held_by[broker]
+                self.set_replica_state(Replica(partition, broker), state)
         for broker in assignment.replicas:
             if broker not in before:
-                self.held_by.setdefault(broker, {})[partition] = None
+                state = self.unassigned_states.pop(
+                    Replica(partition, broker), ReplicaState.NON_EXISTENT
+                )
+                self.held_by.setdefault(broker, {})[partition] = state
         of_topic[partition] = assignment
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
@@ -282,18 +291,21 @@ class ControllerContext:
         )
 
     def replica_state(self, replica: Replica) -> ReplicaState:
-        return self.replica_states.get(replica.partition, {}).get(
-            replica.broker, ReplicaState.NON_EXISTENT
-        )
+        partition, broker = replica
+        held = self.held_by.get(broker)
+        if held is not None and partition in held:
+            return held[partition]
+        return self.unassigned_states.get(replica, ReplicaState.NON_EXISTENT)
 
     def set_replica_state(self, replica: Replica, state: ReplicaState) -> None:
-        if state is not ReplicaState.NON_EXISTENT:
-            self.replica_states.setdefault(replica.partition, {})[replica.broker] = state
-            return
-        of_partition = self.replica_states.get(replica.partition, {})
-        of_partition.pop(replica.broker, None)
-        if not of_partition:
-            self.replica_states.pop(replica.partition, None)
+        partition, broker = replica
+        held = self.held_by.get(broker)
+        if held is not None and partition in held:
+            held[partition] = state
+        elif state is ReplicaState.NON_EXISTENT:
+            self.unassigned_states.pop(replica, None)
+        else:
+            self.unassigned_states[replica] = state
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> Replicas:
         return tuple(
@@ -312,11 +324,9 @@ class ControllerContext:
     def replica_states_of(
         self, topic: str
     ) -> Iterator[tuple[TopicPartition, BrokerId, ReplicaState]]:
-        nowhere: dict[BrokerId, ReplicaState] = {}
         for partition, assignment in self.assignments.get(topic, {}).items():
-            states = self.replica_states.get(partition, nowhere)
             for broker in assignment.replicas:
-                yield partition, broker, states.get(broker, ReplicaState.NON_EXISTENT)
+                yield partition, broker, self.held_by[broker][partition]
 
     # ---- deletion
 

@@ -17,10 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum, unique
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition, ZnodeVersion
+
+leadership = lru_cache(maxsize=4096)(LeaderAndIsr)
+"""Thousands of partitions are in the same state, and share it."""
 
 # ---- registry writes --------------------------------------------------------------------------------------
 
@@ -231,7 +235,7 @@ def with_version(move: Move[Item, State], write: Write, version: ZnodeVersion) -
         return move
     state = write.state
     return move._replace(
-        leadership=LeaderAndIsr(
+        leadership=leadership(
             leader=state.leader,
             isr=state.isr,
             leader_epoch=state.leader_epoch,

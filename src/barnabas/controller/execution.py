@@ -246,6 +246,7 @@ class Execution:
             self.log.record(sent.changes)
             if not self.channels.send(sent):
                 self.give_up([sent])
+        self.history.forget_rendered()
 
     def give_up(self, dropped: Iterable[Sent]) -> None:
         """Of a request that nobody will answer, that is the result."""

@@ -229,6 +229,10 @@ class History:
         self.last_rendered = (states, rendered)
         return rendered
 
+    def forget_rendered(self) -> None:
+        """Those of one batch are told: what they said is not to be kept until the next."""
+        self.last_rendered = None
+
     def answered(self, sent: Sent, response: Response) -> list[StateChange]:
         """A partition's STALE_CONTROLLER_EPOCH is no failure: the broker has this leader epoch, or a later one."""
         errors = list(errors_of(sent.request, response))

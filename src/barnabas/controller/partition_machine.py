@@ -30,6 +30,7 @@ from barnabas.controller.decision import (
     StateRead,
     Unreadable,
     UpdateState,
+    leadership,
 )
 from barnabas.controller.elections import (
     Election,
@@ -119,7 +120,7 @@ def initialise(
     online = context.online_replicas(partition)
     if not online:
         return FailureReason.NO_LIVE_REPLICA, f"assigned to {listed(context.replicas(partition))}"
-    state = LeaderAndIsr(
+    state = leadership(
         leader=online[0],
         isr=online,
         leader_epoch=INITIAL_LEADER_EPOCH,
@@ -156,7 +157,7 @@ def elect(
     chosen = choose(context, partition, state, strategy, unclean)
     if not isinstance(chosen, Election):
         return chosen
-    after = LeaderAndIsr(
+    after = leadership(
         leader=chosen.leader,
         isr=chosen.isr,
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),

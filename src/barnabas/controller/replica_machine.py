@@ -38,6 +38,7 @@ from barnabas.controller.decision import (
     StateRead,
     Unreadable,
     UpdateState,
+    leadership,
 )
 from barnabas.controller.states import (
     VALID_PREVIOUS_REPLICA_STATES,
@@ -189,7 +190,7 @@ def without_member(
     if broker not in state.isr:
         return replace(state, controller_epoch=context.epoch)
     alone = len(state.isr) == 1
-    return LeaderAndIsr(
+    return leadership(
         leader=NO_LEADER if state.leader == broker else state.leader,
         isr=state.isr if alone else without(state.isr, broker),
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),

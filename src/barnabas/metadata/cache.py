@@ -114,6 +114,8 @@ class MetadataCache:
         name = told.topic_name
         partitions = dict(before.partitions) if before is not None else {}
         share = self.share
+        # Thousands of partitions are in a handful of states.
+        alike: dict[PartitionState, PartitionState] = {}
         for state in told.partition_states:
             (_, index, _, leader, leader_epoch, isr, partition_epoch, replicas, offline) = state
             if leader == LEADER_DURING_DELETE:
@@ -122,7 +124,7 @@ class MetadataCache:
                 continue
             if removed:
                 removed.pop(TopicPartition(name, index), None)
-            partitions[index] = PartitionState(
+            found = PartitionState(
                 BrokerId(leader),
                 LeaderEpoch(leader_epoch),
                 share(isr),
@@ -130,6 +132,7 @@ class MetadataCache:
                 share(offline),
                 ZnodeVersion(partition_epoch),
             )
+            partitions[index] = alike.setdefault(found, found)
         return TopicState(name=name, topic_id=told.topic_id, partitions=partitions)
 
     def take_over(

@@ -272,16 +272,19 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     for number, held in replicas.items():
         if not held or len(set(held)) < len(held):
             raise RegistryError(path, f"partition {number} cannot have the replicas {list(held)}")
+    # Thousands of partitions share a handful of assignments.
+    shared: dict[ReplicaAssignment, ReplicaAssignment] = {}
+    partitions: dict[int, ReplicaAssignment] = {}
+    for number in sorted(replicas):
+        held_by = ReplicaAssignment(
+            replicas=replicas[number],
+            adding=adding.get(number, ()),
+            removing=removing.get(number, ()),
+        )
+        partitions[number] = shared.setdefault(held_by, held_by)
     return TopicAssignment(
         topic_id=None if topic_id is None else decode_uuid(path, str(topic_id)),
-        partitions={
-            number: ReplicaAssignment(
-                replicas=replicas[number],
-                adding=adding.get(number, ()),
-                removing=removing.get(number, ()),
-            )
-            for number in sorted(replicas)
-        },
+        partitions=partitions,
     )
 
 

@@ -45,7 +45,9 @@ def is_gone(cluster: Cluster, topic: str = "t") -> bool:
         or topic in context.topics_to_be_deleted
         or topic in context.topics_with_deletion_started
         or topic in context.topics_ineligible_for_deletion
-        or topic in {each.topic for each in (*cluster.znodes.states, *context.replica_states)}
+        or topic in {each.topic for each in cluster.znodes.states}
+        or topic in {each.topic for held in context.held_by.values() for each in held}
+        or topic in {each.partition.topic for each in context.unassigned_states}
     )
     return not known
 

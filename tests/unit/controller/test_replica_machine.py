@@ -208,8 +208,9 @@ def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
     assert cluster.sent == []
     assert cluster.context.replicas(TP) == ids(1)
     assert cluster.context.partitions_on_broker(BrokerId(2)) == ()
-    assert TP in cluster.context.replica_states
-    assert BrokerId(2) not in cluster.context.replica_states[TP]
+    assert cluster.context.replica_state(replica(TP, 1)) is ReplicaState.ONLINE
+    assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.NON_EXISTENT
+    assert not cluster.context.unassigned_states
 
 
 def test_a_failed_deletion_is_noted_and_can_come_back() -> None:
