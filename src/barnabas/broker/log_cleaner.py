@@ -39,7 +39,6 @@ class LogCleaner:
         self.config = config
         self.replicas = replicas
         self.clock = clock
-        self.in_progress: dict[Log, None] = {}
         self.given_up: dict[TopicPartition, tuple[Log, int]] = {}
         """Logs with a damaged segment, and how often each had been cut by then: until it is mended, or a restart."""
 
@@ -76,11 +75,11 @@ class LogCleaner:
             return False
         partition, found = chosen
         log = partition.log
-        self.in_progress[log] = None
+        log.is_rewritten = True
         try:
             return await self.clean(partition, log, found)
         finally:
-            del self.in_progress[log]
+            log.is_rewritten = False
 
     async def dirtiest(self) -> tuple[Partition, Cleanable] | None:
         best: tuple[Partition, Cleanable] | None = None
@@ -107,7 +106,7 @@ class LogCleaner:
         log = partition.log
         return (
             log.config.compacts
-            and log not in self.in_progress
+            and not log.is_rewritten
             and self.log_of(partition) is log
             and self.given_up.get(key_of(partition)) != (log, log.cuts)
         )
@@ -181,7 +180,7 @@ class LogCleaner:
         for partition in list(self.replicas.partitions.values()):
             await turns.leave()
             log = partition.log
-            if log.config.compacts and log not in self.in_progress and self.log_of(partition):
+            if log.config.compacts and not log.is_rewritten and self.log_of(partition):
                 try:
                     if log.delete_old_segments(now_ms):
                         partition.notify()

@@ -28,21 +28,19 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.storage import compaction
+from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, Output, remove_output
 from barnabas.storage.compaction import Cleanable, LogFacts, SegmentFacts
 from barnabas.storage.compaction_batches import Survival, cleaned, keys
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.segment import Segment, segment_path
 from barnabas.wire.records import BatchHeader, read_header
-from barnabas.world.ports import Buffer, Disk
+from barnabas.world.ports import Disk
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
-CLEANED = ".cleaned"
-SWAP = ".swap"
-FILES = (".log", ".index", ".timeindex")
 STEP_BYTES = 256 << 10
 STEP_RECORDS = 200
 """About two milliseconds of computing, whatever the size of the records."""
@@ -192,52 +190,33 @@ class Cleaning:
 
     def rewrite(self, old: Sequence[Segment], survival: Survival) -> Iterator[int]:
         """Write what is left of these into `.cleaned` files, and all of that to the disk."""
-        path = segment_path(self.log.directory, old[0].base_offset)
-        self.remove_cleaned(path)
-        target = Segment(
-            self.disk,
-            path,
-            self.disk.open(f"{path}.log{CLEANED}", create=True),
-            base_offset=old[0].base_offset,
-            index_interval=self.config.index_interval_bytes,
-            now_ms=self.now_ms,
-        )
-        target.begin_rebuild()
+        target = Output(self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms)
         try:
-            waiting: list[Buffer] = []
-            size = written = done = records = 0
+            done = records = 0
             for segment in old:
                 for header, batch in self.batches(segment):
                     left = cleaned(batch, header, survival)
-                    done += header.size
                     if left is not None:
                         new = read_header(left)
-                        target.index_batch(written + size, new)
-                        waiting.append(left)
-                        size += new.size
+                        target.add(left, new)
                         self.tally.records_kept += new.count
+                    done += header.size
                     records += header.count
                     self.tally.records_read += header.count
-                    if size >= self.limits.buffer_bytes:
-                        target.log.append([b"".join(waiting)])
-                        written += size
-                        yield done + size
-                        waiting, size, done, records = [], 0, 0, 0
+                    if target.waiting_bytes >= self.limits.buffer_bytes:
+                        done += target.waiting_bytes
+                        target.write()
+                        yield done
+                        done = records = 0
                     elif done >= STEP_BYTES or records >= STEP_RECORDS:
                         yield done
                         done = records = 0
                 self.tally.bytes_read += segment.size
-            if waiting:
-                target.log.append([b"".join(waiting)])
-            target.size = written + size
             self.tally.bytes_kept += target.size
-            modified_ms = self.disk.modified_ms(old[-1].log.path)
-            self.disk.sync_now([target.log])
-            target.write_indexes(CLEANED, sync=True)
-            self.disk.set_modified_ms(target.log.path, modified_ms)
+            target.finish(self.disk.modified_ms(old[-1].log.path))
         finally:
             target.close()
-        yield done + size
+        yield done
 
     def batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch of a closed segment, its checksum verified: what is damaged must not be written anew with a
@@ -270,17 +249,13 @@ class Cleaning:
                 sizes.append(self.disk.size(segment.path + suffix) // entry.size * entry.size)
         return max(sizes)
 
-    def remove_cleaned(self, path: str) -> None:
-        for suffix in FILES:
-            self.disk.remove(path + suffix + CLEANED)
-
     # ---- on the loop --------------------------------------------------------------------------------------------
 
     def throw_away(self) -> None:
         """What was written and not put in place. The directory may be gone with its topic."""
         for segment in self.segments:
             with suppress(StorageError):
-                self.remove_cleaned(segment_path(self.log.directory, segment.base_offset))
+                remove_output(self.disk, self.log.directory, segment.base_offset)
 
 
 def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:

@@ -28,11 +28,21 @@ from zlib import crc32
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.storage import acceptance, follower, retention, snapshots, timestamps, truncation
+from barnabas.storage import (
+    acceptance,
+    checking,
+    flushing,
+    follower,
+    retention,
+    snapshots,
+    timestamps,
+    truncation,
+)
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.flushing import Flush
 from barnabas.storage.follower import FollowerAppend
 from barnabas.storage.index import MAX_RELATIVE_OFFSET
 from barnabas.storage.producers import EXPIRATION_MS, Producers
@@ -45,7 +55,7 @@ from barnabas.wire.records import (
     stamp,
     stamp_log_append_time,
 )
-from barnabas.world.ports import Disk, File, FileSlice
+from barnabas.world.ports import Disk, FileSlice
 
 logger = logging.getLogger(__name__)
 
@@ -69,16 +79,8 @@ class LogRead(NamedTuple):
     slices: tuple[FileSlice, ...]
     size: int
     first_incomplete: bool = False
-
-
-class Flush(NamedTuple):
-    """What must be fsynced before the recovery point may stand at `up_to_offset`."""
-
-    files: tuple[File, ...]
-    directories: tuple[str, ...]
-    up_to_offset: int
-    paths_taken: int
-    directory_changes: int
+    unchecked: Segment | None = None
+    """Nobody has verified these bytes since the start: not to be sent before `checking.check` was here."""
 
 
 NOTHING = LogRead((), 0)
@@ -100,6 +102,7 @@ class Log:
         "directory_synced",
         "disk",
         "epochs",
+        "is_rewritten",
         "log_append_time",
         "log_end_offset",
         "log_start_offset",
@@ -171,8 +174,10 @@ class Log:
         """By the time their files may go."""
         self.cleaned_to = NEVER_CLEANED
         """Up to here compaction has been; a checkpoint."""
+        self.is_rewritten = False
+        """Somebody is writing what is to replace segments of it."""
         self.cuts = 0
-        """How often records were taken off the end: who works on a closed segment elsewhere compares."""
+        """How often records were taken off the end or made anew: who works on a segment elsewhere compares."""
         self.use_config(config)
 
     @classmethod
@@ -363,7 +368,11 @@ class Log:
         size = min(wanted, limit - position)
         if size <= 0:
             return NOTHING
-        return LogRead((FileSlice(segment.log, position, size),), size, position + size < batch_end)
+        unchecked = None
+        if position < segment.unchecked_to:
+            size, unchecked = checking.sendable(segment, position, size)
+        part = FileSlice(segment.log, position, size)
+        return LogRead((part,), size, position + size < batch_end, unchecked)
 
     def position_of_bound(self, segment: Segment, bound: int) -> int:
         """Where reading in this segment must stop so that nothing at or beyond `bound` is read."""
@@ -489,38 +498,11 @@ class Log:
 
     def begin_flush(self) -> Flush:
         """What to fsync now. Appends may go on meanwhile; they belong to the next flush."""
-        directories: tuple[str, ...] = ()
-        if self.directory_changes > self.directory_synced:
-            directories = (self.directory,)
-            if not self.parent_synced:
-                directories = (self.directory, parent(self.directory))
-        files = [
-            self.disk.open(path)
-            for path in dict.fromkeys(self.unsynced_paths)
-            if self.disk.exists(path)
-        ]
-        self.unflushed_since_ms = -1
-        return Flush(
-            (*files, self.active.log),
-            directories,
-            self.log_end_offset,
-            self.paths_synced + len(self.unsynced_paths),
-            self.directory_changes,
-        )
+        return flushing.begin(self)
 
     def end_flush(self, flush: Flush) -> None:
         """The flush was done. A truncation that happened meanwhile is respected."""
-        for file in flush.files[:-1]:
-            file.close()
-        done = flush.paths_taken - self.paths_synced
-        if done > 0:
-            del self.unsynced_paths[:done]
-            self.paths_synced = flush.paths_taken
-        if flush.directories:
-            self.directory_synced = max(self.directory_synced, flush.directory_changes)
-            self.parent_synced = True
-        end = min(flush.up_to_offset, self.log_end_offset)
-        self.recovery_point = max(self.recovery_point, end)
+        flushing.end(self, flush)
 
     # ---- cutting ------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from barnabas.errors import CorruptBatch, StorageError
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage import snapshots
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
-from barnabas.storage.cleaner import CLEANED, SWAP
+from barnabas.storage.cleaner_output import CLEANED, SWAP
 from barnabas.storage.compaction import LONG_MAX, NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.log import Log
@@ -238,6 +238,7 @@ def recover_segment(segment: Segment, state: Recovered) -> None:
         segment.log.truncate(valid)
         segment.size = valid
         state.cut = True
+    segment.unchecked_to = 0
 
 
 def refuse_old_format(segment: Segment) -> None:
@@ -284,7 +285,7 @@ def find_segments(
         base = base_offset_of(name)
         if name.endswith(".log") and base is not None:
             path = f"{directory}/{name.removesuffix('.log')}"
-            yield Segment(
+            segment = Segment(
                 disk,
                 path,
                 disk.open(path + ".log"),
@@ -292,6 +293,8 @@ def find_segments(
                 index_interval=config.index_interval_bytes,
                 now_ms=now_ms,
             )
+            segment.unchecked_to = segment.size
+            yield segment
 
 
 def base_offset_of(name: str) -> int | None:

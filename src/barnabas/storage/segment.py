@@ -58,8 +58,11 @@ class Segment:
     __slots__ = (
         "base_offset",
         "bytes_since_entry",
+        "checked_from",
+        "checked_to",
         "created_ms",
         "disk",
+        "faults",
         "first_timestamp",
         "index_file",
         "index_interval",
@@ -72,6 +75,7 @@ class Segment:
         "size",
         "time_file",
         "times",
+        "unchecked_to",
     )
 
     def __init__(
@@ -100,6 +104,9 @@ class Segment:
         self.times: TimeEntries | None = None
         self.index_file: File | None = None
         self.time_file: File | None = None
+        # checking.py: how far what stands here was believed, and not read, since the start.
+        self.unchecked_to = self.checked_from = self.checked_to = 0
+        self.faults: tuple[int, ...] = ()
         self.is_replaced = False
         """Another segment has its name; its own files are called `.deleted`."""
 
@@ -193,6 +200,8 @@ class Segment:
             return
         self.log.truncate(found.position)
         self.size = found.position
+        self.unchecked_to = min(self.unchecked_to, self.size)
+        self.faults = tuple(position for position in self.faults if position < self.size)
         self.offsets.truncate(found.header.base_offset - self.base_offset)
         self.times.truncate(found.header.base_offset - self.base_offset)
         self.bytes_since_entry = 0
@@ -310,11 +319,11 @@ class Segment:
     # ---- checking ---------------------------------------------------------------------------------------------
 
     def checked_batches(
-        self, next_offset: int, window_bytes: int = CHECK_WINDOW
+        self, next_offset: int, window_bytes: int = CHECK_WINDOW, *, start: int = 0
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Position, header and bytes of every batch up to the first that is torn, altered, or out of order. The reader
         sees from the last one where the valid part ends."""
-        position, size = 0, self.size
+        position, size = start, self.size
         window, window_at = memoryview(b""), 0
         while size - position >= HEADER_SIZE:
             at = position - window_at

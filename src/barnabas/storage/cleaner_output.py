@@ -1,0 +1,67 @@
+"""A segment in the making that is to replace others: `.cleaned` files, unknown to anybody until it is put in place.
+
+Compaction writes one from what it keeps of a log, a repair from what another replica has; one at a time, for they would
+have the same names (`Log.is_rewritten`). Written in a thread, through a disk of its own.
+"""
+
+from __future__ import annotations
+
+from barnabas.config.topic import TopicConfig
+from barnabas.storage.segment import Segment, segment_path
+from barnabas.wire.records import BatchHeader
+from barnabas.world.ports import Buffer, Disk
+
+CLEANED = ".cleaned"
+SWAP = ".swap"
+FILES = (".log", ".index", ".timeindex")
+
+
+class Output:
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int
+    ) -> None:
+        path = segment_path(directory, base_offset)
+        remove_output(disk, directory, base_offset)
+        self.disk = disk
+        self.segment = Segment(
+            disk,
+            path,
+            disk.open(f"{path}.log{CLEANED}", create=True),
+            base_offset=base_offset,
+            index_interval=config.index_interval_bytes,
+            now_ms=now_ms,
+        )
+        self.segment.begin_rebuild()
+        self.waiting: list[Buffer] = []
+        self.waiting_bytes = 0
+
+    @property
+    def size(self) -> int:
+        return self.segment.size + self.waiting_bytes
+
+    def add(self, batch: Buffer, header: BatchHeader) -> None:
+        self.segment.index_batch(self.size, header)
+        self.waiting.append(batch)
+        self.waiting_bytes += header.size
+
+    def write(self) -> None:
+        if self.waiting:
+            self.segment.log.append([b"".join(self.waiting)])
+            self.segment.size += self.waiting_bytes
+            self.waiting, self.waiting_bytes = [], 0
+
+    def finish(self, modified_ms: int) -> None:
+        """All of it onto the disk, as old as what it replaces."""
+        self.write()
+        self.disk.sync_now([self.segment.log])
+        self.segment.write_indexes(CLEANED, sync=True)
+        self.disk.set_modified_ms(self.segment.log.path, modified_ms)
+
+    def close(self) -> None:
+        self.segment.close()
+
+
+def remove_output(disk: Disk, directory: str, base_offset: int) -> None:
+    path = segment_path(directory, base_offset)
+    for suffix in FILES:
+        disk.remove(path + suffix + CLEANED)
