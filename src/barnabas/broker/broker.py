@@ -19,6 +19,7 @@ from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.departure import leave_in_peace
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.listener import ConnectionLimits, Listeners
+from barnabas.broker.lost_logs import find_lost_logs
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.router import Router
@@ -117,6 +118,7 @@ class Broker:
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, self.broker_id)
         await set_strays_aside(registry, logs)
+        lost = await find_lost_logs(registry, logs, self.broker_id, wait_s=self.patience_s)
         control = self.control = ControlPlane(self.broker_id, registry)
         replicas = self.replicas = ReplicaManager(
             self.broker_id,
@@ -157,6 +159,7 @@ class Broker:
         )
         await self.open_listeners(listeners)
         await self.register()
+        replicas.lost.take(lost)
         replicas.on_broken = self.on_broken_disk
         replicas.start()
         controller.start()

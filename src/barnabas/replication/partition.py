@@ -84,7 +84,6 @@ class Partition:
         "pending",
         "promises",
         "replicas",
-        "replication_factor",
         "start_watchers",
         "topic",
         "topic_id",
@@ -111,8 +110,6 @@ class Partition:
         self.epoch_start_offset = -1
         """Where our log ended when we began to lead; -1 while we do not."""
         self.replicas: tuple[BrokerId, ...] = ()
-        self.replication_factor = 0
-        """Without those that a reassignment is only adding."""
         self.isr: tuple[BrokerId, ...] = ()
         """As the controller has it; empty on a follower, which need not know."""
         self.pending: IsrChange | None = None
@@ -140,7 +137,6 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
-        adding: tuple[BrokerId, ...] = (),
     ) -> bool:
         """Become leader, or lead on in a new epoch; False if what we know is newer. The epoch's first offset is
         recorded at once, before any write: a follower may ask for it."""
@@ -148,7 +144,7 @@ class Partition:
             return False
         was_leading = self.leader == self.broker_id
         is_new_epoch = leader_epoch > self.leader_epoch
-        self.take_assignment(replicas, adding, leader_epoch, partition_epoch)
+        self.take_assignment(replicas, leader_epoch, partition_epoch)
         self.leader = self.broker_id
         self.isr = isr
         if replicas == (self.broker_id,):
@@ -181,13 +177,12 @@ class Partition:
         leader_epoch: LeaderEpoch,
         replicas: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
-        adding: tuple[BrokerId, ...] = (),
     ) -> bool:
         """Become a follower; False if there is nothing new in it, so that whoever fetches may go on."""
         if partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = leader_epoch > self.leader_epoch
-        self.take_assignment(replicas, adding, leader_epoch, partition_epoch)
+        self.take_assignment(replicas, leader_epoch, partition_epoch)
         self.cease(leader)
         return is_new_epoch
 
@@ -206,14 +201,10 @@ class Partition:
     def take_assignment(
         self,
         replicas: tuple[BrokerId, ...],
-        adding: tuple[BrokerId, ...],
         leader_epoch: LeaderEpoch,
         partition_epoch: ZnodeVersion,
     ) -> None:
         self.replicas = replicas
-        self.replication_factor = (
-            len(replicas) if not adding else sum(broker not in adding for broker in replicas)
-        )
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.pending = None  # whatever the controller says to it now, this came later
@@ -250,11 +241,10 @@ class Partition:
         return self.isr if self.pending is None else self.pending.maximal_isr
 
     def has_enough_replicas(self) -> bool:
-        """Of those in sync; min.insync.replicas cannot ask for more replicas than there are."""
+        """Of those in sync; min.insync.replicas cannot ask for more replicas than there are, counting those that a
+        reassignment is adding."""
         in_sync = len(self.isr)
-        return in_sync >= self.log.config.min_insync_replicas or (
-            in_sync >= self.replication_factor > 0
-        )
+        return in_sync >= self.log.config.min_insync_replicas or (in_sync >= len(self.replicas) > 0)
 
     def fetched_by(
         self,
@@ -278,8 +268,11 @@ class Partition:
             contact=contact,
             broker_epoch=broker_epoch,
         )
-        if replica not in self.isr and self.pending is None:
-            self.consider_expanding(replica, follower)
+        if self.pending is None:
+            if replica not in self.isr:
+                self.consider_expanding(replica, follower)
+            elif offset < self.log.watermark:
+                self.let_go_of(replica)
         if offset != before:
             self.advance_high_watermark()
         if has_begun_later and self.start_watchers:
@@ -294,6 +287,12 @@ class Partition:
         if ready and self.context.is_alive(replica):
             change = in_sync.expansion(self.isr, replica, self.leader_epoch, self.partition_epoch)
             self.propose(change, "expanding")
+
+    def let_go_of(self, replica: BrokerId) -> None:
+        """It is in sync by name and lacks what all in sync must hold: it has lost its disk, or the end of its log with
+        the power. Were it elected, that would be lost everywhere."""
+        change = in_sync.shrinking(self.isr, (replica,), self.leader_epoch, self.partition_epoch)
+        self.propose(change, "records lost by a follower, shrinking")
 
     def look_after_isr(self) -> None:
         """Now and then: propose to let go of who fell behind. Where somebody outside the ISR has stopped, the high
@@ -475,7 +474,7 @@ class Partition:
 
     def keep_promises(self) -> None:
         reached = self.log.high_watermark
-        needed = min(self.log.config.min_insync_replicas, max(self.replication_factor, 1))
+        needed = min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
         is_enough = len(self.maximal_isr) >= needed
         waiting = []
         for end_offset, future in self.promises:

@@ -33,6 +33,7 @@ from barnabas.model import (
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
 from barnabas.replication.fetcher_manager import FetcherManager, settings_of
 from barnabas.replication.isr import IsrChange
+from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import ReplicationQuota, quota_of
 from barnabas.storage.log import Log, parent
@@ -120,6 +121,7 @@ class ReplicaManager:
         """Of the topics in the table; a leader is asked for them by id before UpdateMetadata has come."""
         self.offline: dict[tuple[str, int], None] = {}
         """Partitions that could not even be opened: their directory is broken."""
+        self.lost = LostReplicas(broker_id, self.metadata, logs)
         self.tasks = Tasks()
         self.fetchers: Fetchers = NoFetchers()
         self.proposals: IsrProposals | None = None
@@ -159,6 +161,8 @@ class ReplicaManager:
             self.tasks.start("alter-partition", self.proposals.run())
         self.tasks.start("isr", self.watch_isrs())
         self.tasks.start("epochs", self.save_epochs())
+        if self.lost.topics and self.on_broken is not None:
+            self.tasks.start("lost", self.lost.ask_for(self.on_broken))
 
     async def stop(self) -> None:
         """Copy nothing more and propose nothing more. The logs are closed by who opened them."""
@@ -173,7 +177,7 @@ class ReplicaManager:
 
     def missing(self, topic: str, index: int) -> ApiError:
         """Why a partition is not in the table."""
-        if (topic, index) in self.offline:
+        if (topic, index) in self.offline or (topic, index) in self.lost.topics:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline")
         if self.metadata.knows(topic, index):
             return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -182,7 +186,9 @@ class ReplicaManager:
     def has_all_it_should(self) -> bool:
         """Whether every partition that the metadata places here has been handed to us."""
         return all(
-            (topic.name, index) in self.partitions or (topic.name, index) in self.offline
+            (topic.name, index) in self.partitions
+            or (topic.name, index) in self.offline
+            or (topic.name, index) in self.lost.topics
             for topic in self.metadata.topics.values()
             for index, state in topic.partitions.items()
             if self.broker_id in state.replicas
@@ -247,6 +253,8 @@ class ReplicaManager:
         epoch = NO_EPOCH
         if tp in self.offline or (partition is not None and partition.is_offline):
             return ErrorCode.KAFKA_STORAGE_ERROR, False
+        if tp in self.lost.topics and self.lost.must_refuse(tp, topic_id, state.leader):
+            return ErrorCode.KAFKA_STORAGE_ERROR, False
         if partition is not None:
             epoch = partition.leader_epoch
             if topic_id not in (ZERO_ID, partition.topic_id) and partition.topic_id != ZERO_ID:
@@ -296,7 +304,6 @@ class ReplicaManager:
             replicas=self.metadata.share(state.replicas),
             isr=self.metadata.share(state.isr),
             partition_epoch=ZnodeVersion(state.partition_epoch),
-            adding=self.metadata.share(state.adding_replicas),
         )
         self.partitions[tp] = partition
         if partition.log.epochs.unsaved:
@@ -327,7 +334,6 @@ class ReplicaManager:
             leader_epoch=LeaderEpoch(state.leader_epoch),
             replicas=self.metadata.share(state.replicas),
             partition_epoch=ZnodeVersion(state.partition_epoch),
-            adding=self.metadata.share(state.adding_replicas),
         )
         return partition if is_new else None
 
@@ -441,6 +447,8 @@ class ReplicaManager:
 
     def stop_one(self, tp: TopicPartition, *, delete: bool) -> None:
         """Whoever waits for it is told. Not to `delete`: it stays in the table, for the next LeaderAndIsr."""
+        if delete:
+            self.lost.forget(tp)
         partition = self.partitions.get(tp)
         if partition is not None:
             if delete:

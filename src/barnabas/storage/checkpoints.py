@@ -33,6 +33,7 @@ CLEANED_TO = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+BLANK = ".barnabas_blank"
 LOCK = ".lock"
 
 

@@ -4,6 +4,7 @@
               meta.properties            whose directory this is
               *-offset-checkpoint        checkpoints.py
               .kafka_cleanshutdown       written last of all on a clean stop, removed first of all on a start
+              .barnabas_blank            there while logs are missing that were here before the disk was replaced
               orders-0/  orders-1/       one log each (log.py)
               orders-2.<32 hex>-delete/  a deleted log, removed when its delay is over
 
@@ -71,6 +72,8 @@ class LogManager:
         """Told which partitions went with a directory, whoever found it broken."""
         self.doomed: list[tuple[int, str]] = []
         """Deleted logs by the time at which their directory may go."""
+        self.blank: dict[str, None] = {}
+        """Directories that were empty when they were taken: new ones, or ones that lost what they held."""
         self.locks: dict[str, DirectoryLock] = {}
         # One for all logs of a directory: there may be thousands of them.
         self.on_truncated: dict[str, Callable[[], None]] = {
@@ -122,9 +125,24 @@ class LogManager:
             self.mark_offline(directory, error)
             return
         self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
+        names = checkpoints.META_PROPERTIES, checkpoints.BLANK
+        is_ours, was_blank = (self.disk.exists(f"{directory}/{name}") for name in names)
+        if not is_ours or was_blank:
+            self.blank[directory] = None
         checkpoints.check_meta_properties(
             self.disk, directory, broker_id=broker_id, cluster_id=cluster_id
         )
+
+    def keep_blank(self) -> None:
+        """The next start is to find the same directories blank, though something lies in them by then."""
+        for directory in self.blank:
+            self.disk.replace_bytes(f"{directory}/{checkpoints.BLANK}", b"")
+
+    def end_blank(self) -> None:
+        for directory in self.blank:
+            if self.disk.exists(mark := f"{directory}/{checkpoints.BLANK}"):
+                self.disk.remove(mark)
+        self.blank.clear()
 
     def load(self, directory: str, config_of: Callable[[str], TopicConfig], now_ms: int) -> None:
         disk = self.disk

@@ -371,16 +371,26 @@ def test_the_high_watermark_stands_while_fewer_are_in_sync_than_must_be() -> Non
     assert leader.high_watermark == 1
 
 
-def test_those_being_added_do_not_raise_what_must_be_in_sync() -> None:
+def test_those_being_added_count_when_more_must_be_in_sync_than_there_are() -> None:
     leader = Leader(config=replace(TopicConfig(), min_insync_replicas=3), in_sync=1)
     leader.partition.lead(
         leader_epoch=LeaderEpoch(6),
         replicas=(ONE, TWO),
         isr=(ONE,),
         partition_epoch=ZnodeVersion(1),
-        adding=(TWO,),
     )
-    assert leader.partition.has_enough_replicas()
+    assert not leader.partition.has_enough_replicas()
+
+
+def test_who_is_in_sync_and_lacks_what_was_committed_has_to_leave_at_once() -> None:
+    leader = Leader()
+    leader.append(3)
+    leader.fetch(TWO, 3)
+    leader.fetch(THREE, 3)
+    assert leader.high_watermark == 3
+    leader.fetch(THREE, 0)
+    assert [change.isr for change in leader.proposed] == [(ONE, TWO)]
+    assert leader.high_watermark == 3
 
 
 def test_what_is_older_than_we_know_is_ignored() -> None:

@@ -1,0 +1,80 @@
+"""Which logs a broker has lost: looked for when it starts with an empty log directory, before it registers.
+
+A new broker is in nobody's ISR. So one that is in an ISR and has no log there had one, and its disk was replaced or
+wiped. As long as it is not registered, a controller takes it for dead and out of the ISRs; so it waits for that. What
+it does where nobody else is left to lead is in replication/lost_replicas.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from uuid import UUID
+
+from barnabas.errors import RegistryError
+from barnabas.metadata import znodes
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import ZERO_ID, BrokerId, TopicPartition
+from barnabas.storage.log_manager import LogManager
+
+logger = logging.getLogger("barnabas.broker")
+
+LOOK_SECONDS = 0.05
+
+
+async def find_lost_logs(
+    registry: RegistryClient, logs: LogManager, broker_id: BrokerId, *, wait_s: float
+) -> dict[tuple[str, int], UUID]:
+    """What it is in sync for and does not have, with the ids of the topics, when the controller has had time to let
+    others lead. Not what it alone is a replica of: nobody else has anything of that."""
+    if not logs.blank:
+        return {}
+    missing = await find_missing_logs(registry, logs, broker_id)
+    deadline = asyncio.get_running_loop().time() + wait_s
+    while True:
+        in_sync = await in_sync_for(registry, missing, broker_id)
+        lost = {tp: missing[tp] for tp in in_sync}
+        may_be_led = any(len(isr) > 1 for isr in in_sync.values())
+        if not may_be_led or asyncio.get_running_loop().time() > deadline:
+            return lost
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def find_missing_logs(
+    registry: RegistryClient, logs: LogManager, broker_id: BrokerId
+) -> dict[tuple[str, int], UUID]:
+    missing: dict[tuple[str, int], UUID] = {}
+    names = await registry.children(znodes.TOPICS)
+    found = await registry.get_many([znodes.topic_path(name) for name in names])
+    for name, node in zip(names, found, strict=True):
+        if node is None:
+            continue
+        try:
+            topic = znodes.decode_topic(name, node[0])
+        except RegistryError as error:
+            logger.error("cannot tell what was lost of topic=%s error=%s", name, error)
+            continue
+        for index, assignment in topic.partitions.items():
+            tp = TopicPartition(name, index)
+            replicas = assignment.replicas
+            if broker_id in replicas and len(replicas) > 1 and logs.get(tp) is None:
+                missing[tp] = topic.topic_id or ZERO_ID
+    return missing
+
+
+async def in_sync_for(
+    registry: RegistryClient, partitions: dict[tuple[str, int], UUID], broker_id: BrokerId
+) -> dict[tuple[str, int], tuple[BrokerId, ...]]:
+    """Those of the partitions in whose ISR this broker is, with that ISR."""
+    wanted = [TopicPartition(*tp) for tp in partitions]
+    found = await registry.get_many([znodes.state_path(tp) for tp in wanted])
+    in_sync: dict[tuple[str, int], tuple[BrokerId, ...]] = {}
+    for tp, node in zip(wanted, found, strict=True):
+        try:
+            isr = znodes.decode_state(tp, node[0], version=0).isr if node is not None else ()
+        except RegistryError as error:
+            logger.error("cannot tell who is in sync partition=%s error=%s", tp, error)
+            continue
+        if broker_id in isr:
+            in_sync[tp] = isr
+    return in_sync
