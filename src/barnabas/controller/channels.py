@@ -60,17 +60,20 @@ class Sender:
                 while not self.requests:
                     self.woken.clear()
                     await self.woken.wait()
-                sent = self.requests[0]
-                response = await self.deliver(sent.request)
-                self.requests.popleft()
-                self.channels.forget_encoded()
-                try:
-                    self.channels.on_answer(sent, response)
-                except Exception:
-                    logger.exception("cannot make sense of an answer broker=%d", self.broker.id)
+                await self.send_next()
         finally:
             if self.connection is not None:
                 self.connection.close("the controller is done")
+
+    async def send_next(self) -> None:
+        """By itself, so that a request about thousands of partitions is forgotten with its answer."""
+        response = await self.deliver(self.requests[0].request)
+        sent = self.requests.popleft()
+        self.channels.forget_encoded()
+        try:
+            self.channels.on_answer(sent, response)
+        except Exception:
+            logger.exception("cannot make sense of an answer broker=%d", self.broker.id)
 
     async def deliver(self, request: Request) -> Message:
         attempts = 0

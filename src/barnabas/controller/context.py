@@ -33,6 +33,8 @@ from barnabas.model import (
 LEADER_DURING_DELETE = BrokerId(-2)
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
 NOBODY = ReplicaAssignment(replicas=())
+EXISTENT = (PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW)
+"""Likely ones first."""
 
 Partitions = tuple[TopicPartition, ...]
 Replicas = tuple[Replica, ...]
@@ -54,7 +56,6 @@ class ControllerContext:
         self.assignments: dict[str, dict[TopicPartition, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
-        self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
@@ -66,7 +67,7 @@ class ControllerContext:
         """Of replicas that are about to be assigned, or were."""
         self.led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.in_state: dict[PartitionState, dict[TopicPartition, None]] = {
-            state: {} for state in PartitionState
+            state: {} for state in EXISTENT
         }
 
     # ---- brokers
@@ -270,14 +271,15 @@ class ControllerContext:
     # ---- states
 
     def partition_state(self, partition: TopicPartition) -> PartitionState:
-        return self.partition_states.get(partition, PartitionState.NON_EXISTENT)
+        for state, partitions in self.in_state.items():
+            if partition in partitions:
+                return state
+        return PartitionState.NON_EXISTENT
 
     def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
-        self.in_state[self.partition_state(partition)].pop(partition, None)
-        if state is PartitionState.NON_EXISTENT:
-            self.partition_states.pop(partition, None)
-        else:
-            self.partition_states[partition] = state
+        for partitions in self.in_state.values():
+            partitions.pop(partition, None)
+        if state is not PartitionState.NON_EXISTENT:
             self.in_state[state][partition] = None
 
     def partitions_in_states(self, *states: PartitionState, topic: str | None = None) -> Partitions:
