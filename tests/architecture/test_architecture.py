@@ -67,6 +67,7 @@ DRIVEN = (
     "replication/alter_partition.py",
     "replication/fetcher.py",
     "replication/fetcher_manager.py",
+    "replication/integrity.py",
     "replication/lost_replicas.py",
     "replication/partition.py",
     "replication/replica_manager.py",

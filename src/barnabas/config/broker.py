@@ -384,6 +384,9 @@ class BrokerConfig:
         "logs in the log directories that no topic has become topics at the start, instead of being set aside")
     barnabas_history_topic_enable: bool = setting("barnabas.history.topic.enable", BOOLEAN, True, ANY,
         "publish the state changes of the controller to the topic __state_changes")
+    barnabas_scrub_bytes_per_second: int = setting(
+        "barnabas.scrub.bytes.per.second", LONG, 8_388_608, at_least(0),
+        "how fast logs are read through for damage after a start and every week; 0: only what is fetched is")
     barnabas_registry_dir: str | None = setting("barnabas.registry.dir", STRING, None, ANY,
         "where the embedded registry lives; unset: beside the first log directory")
     # fmt: on

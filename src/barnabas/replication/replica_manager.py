@@ -32,6 +32,7 @@ from barnabas.model import (
 )
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
 from barnabas.replication.fetcher_manager import FetcherManager, settings_of
+from barnabas.replication.integrity import Integrity
 from barnabas.replication.isr import IsrChange
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
@@ -123,6 +124,7 @@ class ReplicaManager:
         """Partitions that could not even be opened: their directory is broken."""
         self.lost = LostReplicas(broker_id, self.metadata, logs)
         self.tasks = Tasks()
+        self.integrity = Integrity(self, network, self.tasks)
         self.fetchers: Fetchers = NoFetchers()
         self.proposals: IsrProposals | None = None
         self.context = LeaderContext(
@@ -161,6 +163,8 @@ class ReplicaManager:
             self.tasks.start("alter-partition", self.proposals.run())
         self.tasks.start("isr", self.watch_isrs())
         self.tasks.start("epochs", self.save_epochs())
+        rate = self.config.barnabas_scrub_bytes_per_second
+        self.tasks.start("scrub", self.integrity.scrub(rate))
         if self.lost.topics and self.on_broken is not None:
             self.tasks.start("lost", self.lost.ask_for(self.on_broken))
 
@@ -520,7 +524,7 @@ class ReplicaManager:
         """The disk broke: take every partition of that log directory offline. One that is full took nothing and may
         have room again, and one broken batch is no broken disk."""
         if isinstance(error, CorruptBatch):
-            logger.error("corrupt batch partition=%s error=%s", partition, error)
+            self.integrity.found(partition, error)
         elif not isinstance(error, OutOfSpace):
             self.logs.mark_offline(parent(partition.log.directory), error)
 

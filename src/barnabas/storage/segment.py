@@ -17,6 +17,7 @@ from typing import NamedTuple
 from barnabas.errors import CorruptBatch
 from barnabas.model import NO_TIMESTAMP
 from barnabas.storage.index import (
+    MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
     TIME_ENTRY,
     OffsetEntries,
@@ -251,6 +252,7 @@ class Segment:
         position, size = start, self.size
         window, window_at = b"", 0
         floor = self.base_offset
+        offset_max = floor + MAX_RELATIVE_OFFSET
         while position < size:
             at = position - window_at
             if at + HEADER_SIZE > len(window):
@@ -258,7 +260,8 @@ class Segment:
                 if len(window) < HEADER_SIZE:
                     raise CorruptBatch(self.log.path, "a batch header is cut short", position)
             header = read_header(window, at)
-            if not is_plausible(header, floor) or position + header.size > size:
+            is_here = is_plausible(header, floor) and header.last_offset <= offset_max
+            if not is_here or position + header.size > size:
                 raise CorruptBatch(self.log.path, "there is no batch", position)
             yield position, header
             floor = header.next_offset
@@ -335,7 +338,7 @@ class Segment:
             batch_size = header.length + LOG_OVERHEAD
             if not is_plausible(header, next_offset) or position + batch_size > size:
                 return
-            if header.last_offset - self.base_offset > 2**31 - 1:
+            if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                 return
             if at + batch_size > len(window):
                 wanted = max(window_bytes, batch_size)

@@ -251,7 +251,7 @@ class Fetch:
             partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
                 self.parts.replicas.fail(partition, error)
-            code = storage_code(error)
+            code = storage_code(error, partition)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_SINCE:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         aborted = () if code in ABOUT_NO_LOG else None
@@ -277,6 +277,8 @@ class Fetch:
                 if entry.current_leader_epoch >= 0
                 else ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
+        if from_follower and self.is_of_a_former_life(partition):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         diverging = self.divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
@@ -296,6 +298,11 @@ class Fetch:
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
                 # Part of a batch is of no use to a client that is promised a whole one in some later answer.
                 slices, size, is_held_back = (), 0, True
+            if found.unchecked is not None:
+                # Not before it is known to be right; whoever waits for the partition is told.
+                integrity = self.parts.replicas.integrity
+                integrity.look_through(partition, found.unchecked, found.slices[0].position)
+                slices, size, is_held_back, is_older = (), 0, True, False
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
@@ -337,6 +344,11 @@ class Fetch:
             and metadata.endpoint(known, self.listener) is not None
         ]
         return rack_aware(self.rack, self.parts.config.broker_rack, followers)
+
+    def is_of_a_former_life(self, partition: Partition) -> bool:
+        """What a process that was replaced holds says nothing about what the broker of that id holds now."""
+        epoch = self.request.replica_state.replica_epoch
+        return 0 <= epoch < partition.followers[self.replica_id].broker_epoch
 
     def must_wait(self, partition: Partition) -> bool:
         """Whether this follower gets nothing for now, lest replication take more than it may. One in sync is spared."""
@@ -479,8 +491,9 @@ class Fetch:
         )
 
 
-def storage_code(error: StorageError) -> ErrorCode:
-    if isinstance(error, CorruptBatch):
+def storage_code(error: StorageError, partition: Partition | None) -> ErrorCode:
+    """A damaged batch that another replica has will be there again: clients retry one code and not the other."""
+    if isinstance(error, CorruptBatch) and (partition is None or len(partition.replicas) <= 1):
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -1,0 +1,159 @@
+"""A damaged segment is made anew from another replica, on a leader and on a follower alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from barnabas.client.connection import BrokerConnection
+from barnabas.config import TopicConfig
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.records import batch_headers, crc_is_valid
+from tests.unit.replication.nodes import Node, Nodes, eventually
+
+CONFIG = replace(TopicConfig(), segment_bytes=20_000, file_delete_delay_ms=0)
+BATCHES = 200
+NO_SCRUB = {"barnabas_scrub_bytes_per_second": 0}
+
+
+async def running(*nodes: Node) -> Nodes:
+    made = Nodes(*nodes)
+    for node in nodes:
+        node.topics.config = CONFIG
+    await made.start()
+    await made.lead(1)
+    await made.tell_brokers(partitions=1)
+    for number in range(BATCHES):
+        nodes[0].append(b"%d" % number * 100)
+    await eventually(lambda: all(node.partition().log.high_watermark == BATCHES for node in nodes))
+    return made
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Nodes]:
+    made = await running(Node(1, **NO_SCRUB), Node(2, **NO_SCRUB))
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def single() -> AsyncIterator[Nodes]:
+    made = await running(Node(1, **NO_SCRUB))
+    yield made
+    await made.stop()
+
+
+def damage(node: Node, number: int = 2) -> int:
+    """Flip a bit in a closed segment, as if the disk had, and forget that it was ever verified; the offset."""
+    log = node.partition().log
+    segment = log.segments[number]
+    path = Path(segment.log.path)
+    data = bytearray(path.read_bytes())
+    position, header = list(batch_headers(data))[4]
+    data[position + 80] ^= 16
+    path.write_bytes(data)
+    for each in log.segments:
+        each.unchecked_to = each.size
+    return header.base_offset
+
+
+async def fetch(nodes: Nodes, broker: int, offset: int, wait_ms: int = 2000) -> tuple[int, bytes]:
+    """What a consumer gets: the error code, or whole batches that are right."""
+    connection = await BrokerConnection.open(
+        nodes[broker].network, "127.0.0.1", nodes[broker].port, client_id="test", timeout_s=5
+    )
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=5000)
+    answer = await connection.exchange(
+        FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            topics=(FetchTopic(topic_id=nodes.topic_id, partitions=(wanted,)),),
+        ),
+        FetchResponse,
+        timeout_s=10,
+    )
+    connection.close("done")
+    (data,) = answer.responses[0].partitions
+    found = memoryview(bytes(data.records or b""))
+    for position, header in batch_headers(found):
+        assert crc_is_valid(found, position, header), "damaged bytes were sent"
+    return data.error_code, bytes(found)
+
+
+async def read_all(nodes: Nodes, broker: int) -> list[int]:
+    """Offsets, retried while the broker says that it cannot read its disk just now."""
+    offset, found = 0, []
+    async with asyncio.timeout(20):
+        while offset < BATCHES:
+            code, data = await fetch(nodes, broker, offset)
+            if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                await asyncio.sleep(0.05)
+                continue
+            assert code == ErrorCode.NONE
+            for _, header in batch_headers(data):
+                found.append(header.base_offset)
+                offset = header.next_offset
+    return found
+
+
+@pytest.mark.parametrize("broker", [1, 2], ids=["leader", "follower"])
+async def test_a_damaged_segment_is_copied_from_another_replica(pair: Nodes, broker: int) -> None:
+    damage(pair[broker])
+    log = pair[broker].partition().log
+    assert await read_all(pair, broker) == list(range(BATCHES))
+    assert not pair[broker].replicas.integrity.damaged
+    directory = Path(log.directory)
+    assert not list(directory.glob("*.cleaned"))
+    for segment in log.segments:
+        other = pair[3 - broker].partition().log.segments[log.segments.index(segment)]
+        assert Path(segment.log.path).read_bytes() == Path(other.log.path).read_bytes()
+
+
+async def test_two_replicas_damaged_in_different_places_heal_each_other(pair: Nodes) -> None:
+    damage(pair[1], 1)
+    damage(pair[2], 3)
+    assert await read_all(pair, 1) == list(range(BATCHES))
+    assert await read_all(pair, 2) == list(range(BATCHES))
+
+
+async def test_without_another_replica_the_batch_is_refused_and_the_rest_is_served(
+    single: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    offset = damage(single[1])
+    with caplog.at_level(logging.ERROR, "barnabas.integrity"):
+        for each in range(BATCHES):
+            code, data = await fetch(single, 1, each)
+            if each == offset:
+                while (code, data) == (ErrorCode.NONE, b""):
+                    code, data = await fetch(single, 1, each)
+                assert (code, data) == (ErrorCode.CORRUPT_MESSAGE, b"")
+            else:
+                assert (code, bool(data)) == (ErrorCode.NONE, True)
+    assert len(caplog.records) == 1, "told once"
+    assert "no other replica" in caplog.text
+
+
+async def test_what_nobody_reads_is_found_by_looking_through_everything(pair: Nodes) -> None:
+    offset = damage(pair[2], 1)
+    node = pair[2]
+    scrub = asyncio.create_task(node.replicas.integrity.scrub(1 << 40))
+    log = node.partition().log
+    broken = log.segments[1]
+    await eventually(lambda: broken not in log.segments)
+    await eventually(lambda: all(not segment.unchecked_to for segment in log.segments))
+    scrub.cancel()
+    code, data = await fetch(pair, 2, offset)
+    assert (code, bool(data)) == (ErrorCode.NONE, True)
+
+
+async def test_a_fault_in_the_active_segment_is_mended_when_it_is_closed_for_that(
+    pair: Nodes,
+) -> None:
+    damage(pair[1], -1)
+    assert await read_all(pair, 1) == list(range(BATCHES))
