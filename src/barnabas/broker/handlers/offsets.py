@@ -27,6 +27,9 @@ from barnabas.wire.messages.offsets import (
 )
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
+CONSUMER = -1
+DEBUGGING = -2
+"""The replica id of a tool that looks at any replica, to the end of its log."""
 
 
 def list_offsets(
@@ -46,7 +49,10 @@ def list_offsets(
             if counts[name, index] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is asked for twice")
             partition = parts.replicas.find(name, index)
-            partition.require_leader(wanted.current_leader_epoch)
+            if request.replica_id == DEBUGGING:
+                partition.require_replica(wanted.current_leader_epoch)
+            else:
+                partition.require_leader(wanted.current_leader_epoch)
             if version == 0:
                 return list_segments(partition, wanted, request.replica_id, now_ms)
             return find_offset(partition, wanted, request.replica_id, version)
@@ -74,9 +80,10 @@ def find_offset(
 ) -> ListOffsetsPartitionResponse:
     log = partition.log
     index = wanted.partition_index
-    end = log.log_end_offset if replica_id >= 0 else log.high_watermark
+    is_consumer = replica_id == CONSUMER
+    end = log.high_watermark if is_consumer else log.log_end_offset
     # Until the high watermark has reached a new leader's epoch, what it says may be less than clients were told before.
-    is_behind = replica_id < 0 and end < partition.epoch_start_offset
+    is_behind = is_consumer and end < partition.epoch_start_offset
     timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
     match wanted.timestamp:
         case -1:
@@ -140,7 +147,7 @@ def list_segments(
     offsets = log.segment_base_offsets_newest_first(
         wanted.timestamp, wanted.max_num_offsets, now_ms
     )
-    if replica_id < 0:
+    if replica_id == CONSUMER:
         # Consumers see nothing above the high watermark, so the log's end is not theirs to know.
         bound = log.high_watermark
         within = [offset for offset in offsets if offset <= bound]
