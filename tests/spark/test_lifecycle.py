@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.lifecycle.analysis import analyse
 from barnabas.lifecycle.events import events_of
-from barnabas.lifecycle.report import Document, Row, document_of
-from barnabas.lifecycle.report import collect as collected
+from barnabas.lifecycle.report import Document, Row, collect, document_of, rows_of
 from tests.spark.lifecycle_story import NOW, START, story
 
 JUNK = [
@@ -30,9 +29,8 @@ def document(spark: SparkSession) -> Document:
     lines = story().lines() * 2 + JUNK
     random.Random(7).shuffle(lines)
     records = spark.createDataFrame([(line,) for line in [*lines, None]], "value string")
-    return document_of(
-        collected(analyse(events_of(records).localCheckpoint(), NOW)), servers="here:9092", now=NOW
-    )
+    tables = collect(analyse(events_of(records).localCheckpoint(), NOW))
+    return document_of(rows_of(tables), servers="here:9092", now=NOW)
 
 
 def ms(at: datetime | None) -> int | None:

@@ -6,7 +6,6 @@ exists) is said before Spark is started.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,22 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.lifecycle.page import page, topic_state
-from barnabas.lifecycle.report import Document, Row, collect, document_of, is_failover, plain
+from barnabas.lifecycle.report import (
+    Document,
+    Row,
+    collect,
+    document_of,
+    is_failover,
+    plain,
+    rows_of,
+)
 from barnabas.lifecycle.words import cause_name, listed, moment, span, step_name, topic_name
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.spark.progress import progress_paused
 
 if TYPE_CHECKING:
+    from pyarrow import Table
     from pyspark.sql import DataFrame, SparkSession
 
     from barnabas.lifecycle.analysis import Analysis
@@ -77,7 +85,7 @@ def report(
 
     \b
     barnabas lifecycle report
-    barnabas lifecycle report --html report.html --to report.parquet
+    barnabas lifecycle report --html report.html --to report
     """
     check_targets(target, html)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
@@ -87,10 +95,11 @@ def report(
     ) as spark:
         with told([STATE_CHANGES]):
             analysis, now = analysis_of(spark, bootstrap_servers)
-            document = document_of(collect(analysis), servers=bootstrap_servers, now=now)
-            if target is not None:
-                write_parquet(analysis, target)
+            tables = collect(analysis)
+        document = document_of(rows_of(tables), servers=bootstrap_servers, now=now)
         with progress_paused():
+            if target is not None:
+                write_parquet(tables, target)
             if html is not None:
                 write_page(document, html)
             show(output, plain(document), lambda: text_of(document))
@@ -142,9 +151,16 @@ def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
     return analyse(events, now), now
 
 
-def write_parquet(analysis: Analysis, target: Path) -> None:
-    for each in fields(analysis):
-        getattr(analysis, each.name).coalesce(1).write.parquet(str(target / each.name))
+def write_parquet(tables: dict[str, Table], target: Path) -> None:
+    """Here, and not where the tasks ran: this may be another machine."""
+    import pyarrow.parquet
+
+    try:
+        target.mkdir(parents=True)
+        for name, rows in tables.items():
+            pyarrow.parquet.write_table(rows, target / f"{name}.parquet")
+    except OSError as error:
+        raise ConfigError("--to", f"cannot write {target}: {error.strerror or error}") from None
 
 
 def write_page(document: Document, html: Path) -> None:

@@ -64,7 +64,7 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
     waited = steps(lived, born, gone, at_now).localCheckpoint()
     return Analysis(
         elections=chosen,
-        topics=topics(lived, born, gone, down, moved, waited).localCheckpoint(),
+        topics=topics(lived, born, gone, down, moved, waited),
         creations=born,
         deletions=gone,
         outages=down,

@@ -12,6 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyarrow import Table
+
     from barnabas.lifecycle.analysis import Analysis
 
 SLOWEST_STEPS = 50
@@ -21,11 +23,15 @@ Tables = Mapping[str, list[Row]]
 Document = dict[str, Any]
 
 
-def collect(analysis: Analysis) -> dict[str, list[Row]]:
-    """All rows, here; of the steps, of which there are many, the slowest."""
-    steps = analysis.steps.orderBy("ms", ascending=False).limit(SLOWEST_STEPS)
-    frames = {each.name: getattr(analysis, each.name) for each in fields(analysis)}
-    return {name: frame.toArrow().to_pylist() for name, frame in {**frames, "steps": steps}.items()}
+def collect(analysis: Analysis) -> dict[str, Table]:
+    """All of it, here, as Arrow has it."""
+    return {each.name: getattr(analysis, each.name).toArrow() for each in fields(analysis)}
+
+
+def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
+    """Of the steps, of which there are many, the slowest."""
+    slowest = tables["steps"].sort_by([("ms", "descending")]).slice(0, SLOWEST_STEPS)
+    return {name: table.to_pylist() for name, table in {**tables, "steps": slowest}.items()}
 
 
 def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
