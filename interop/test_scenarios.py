@@ -18,6 +18,10 @@ from interop.scenarios.three.script import SCRIPT as SCRIPT_FOR_THREE
 SHOWN = 60
 
 
+# Brokers of both kinds come and go here for minutes, and on a busy machine for longer.
+pytestmark = pytest.mark.timeout(1200)
+
+
 @pytest.fixture(scope="module")
 def found(
     tmp_path_factory: pytest.TempPathFactory, java: Java, kafka_jars: Jars

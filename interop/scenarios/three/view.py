@@ -39,16 +39,16 @@ class View:
     directories: Mapping[int, frozenset[str]]
     """Of partitions, also on brokers that are away; those that are to be removed do not count."""
 
-    @property
+    @cached_property
     def controller(self) -> int | None:
         data = self.content("/controller")
         return data["brokerid"] if data else None
 
-    @property
+    @cached_property
     def registered(self) -> set[int]:
         return {int(path.rpartition("/")[2]) for path in self.below("/brokers/ids/")}
 
-    @property
+    @cached_property
     def going(self) -> set[str]:
         """Topics that are being deleted."""
         return {path.rpartition("/")[2] for path in self.below("/admin/delete_topics/")}
@@ -171,7 +171,7 @@ def untold(view: View, told: MetadataResponse) -> Iterator[str]:
 def shown(view: View, normaliser: Normaliser) -> Flat:
     found: Flat = {}
     for broker, told in view.metadata.items():
-        values, _ = normaliser.flat(told)
+        values = normaliser.flat_again(told)
         values["controller_id"] = told_controller(view, told)
         found |= {f"broker {broker}: {path}": value for path, value in values.items()}
     found |= shown_znodes(view.znodes, normaliser)
