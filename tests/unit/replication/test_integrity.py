@@ -63,7 +63,9 @@ def damage(node: Node, number: int = 2) -> int:
     return header.base_offset
 
 
-async def fetch(nodes: Nodes, broker: int, offset: int, wait_ms: int = 2000) -> tuple[int, bytes]:
+async def fetch(
+    nodes: Nodes, broker: int, offset: int, *, wait_ms: int = 2000, min_bytes: int = 1
+) -> tuple[int, bytes]:
     """What a consumer gets: the error code, or whole batches that are right."""
     connection = await BrokerConnection.open(
         nodes[broker].network, "127.0.0.1", nodes[broker].port, client_id="test", timeout_s=5
@@ -72,7 +74,7 @@ async def fetch(nodes: Nodes, broker: int, offset: int, wait_ms: int = 2000) -> 
     answer = await connection.exchange(
         FetchRequest(
             max_wait_ms=wait_ms,
-            min_bytes=1,
+            min_bytes=min_bytes,
             topics=(FetchTopic(topic_id=nodes.topic_id, partitions=(wanted,)),),
         ),
         FetchResponse,
@@ -113,6 +115,18 @@ async def test_a_damaged_segment_is_copied_from_another_replica(pair: Nodes, bro
     for segment in log.segments:
         other = pair[3 - broker].partition().log.segments[log.segments.index(segment)]
         assert Path(segment.log.path).read_bytes() == Path(other.log.path).read_bytes()
+
+
+@pytest.mark.parametrize("min_bytes", [0, 1, 4000])
+async def test_who_does_not_wait_is_answered_after_the_look_and_not_with_nothing(
+    single: Nodes, min_bytes: int
+) -> None:
+    for segment in single[1].partition().log.segments:
+        segment.unchecked_to = segment.size
+    for offset in (0, BATCHES - 1):
+        code, data = await fetch(single, 1, offset, wait_ms=0, min_bytes=min_bytes)
+        assert (code, bool(data)) == (ErrorCode.NONE, True)
+    assert await fetch(single, 1, BATCHES, wait_ms=0) == (ErrorCode.NONE, b"")
 
 
 async def test_two_replicas_damaged_in_different_places_heal_each_other(pair: Nodes) -> None:

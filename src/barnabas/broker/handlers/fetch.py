@@ -42,6 +42,7 @@ MAGIC_2_SINCE = 4  # older versions would need batches converted down
 TOPIC_IDS_SINCE = 13
 LEADER_TOLD_SINCE = 16
 ZSTD_SINCE = 10
+CHECK_SECONDS_MAX = 10.0
 STORAGE_ERROR_SINCE = 6  # older clients would take it for an error that does not pass
 ANY_REPLICA_SINCE = 11  # a consumer may read what a follower has below its high watermark
 
@@ -90,9 +91,10 @@ def handle(
         return FetchAnswer(error_code=code, session_id=NO_SESSION, topics=())
     looks = fetch.look()
     fetch.has_arrived = True
-    if fetch.is_enough(looks) or request.max_wait_ms <= 0 or not fetch.has_partitions():
+    is_to_wait = request.max_wait_ms > 0 and not fetch.is_enough(looks) and fetch.has_partitions()
+    if not is_to_wait and not fetch.is_held_for_check(looks):
         return fetch.answer(looks)
-    return fetch.wait(request.max_wait_ms / 1000)
+    return fetch.wait(max(request.max_wait_ms, 0) / 1000)
 
 
 class Fetch:
@@ -122,6 +124,9 @@ class Fetch:
         self.future: asyncio.Future[FetchAnswer] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
+        self.is_over = False
+        """Its time is, and it waits for a look at the disk alone."""
+        self.has_unchecked = False
 
     # ---- which partitions
 
@@ -213,6 +218,7 @@ class Fetch:
         else:
             # The first answer of a session names every partition: clients check that it does.
             entries = list(session.partitions.values())
+        self.has_unchecked = False
         looks: list[Look] = []
         left = self.bytes_max
         is_first = True
@@ -300,6 +306,7 @@ class Fetch:
                 slices, size, is_held_back = (), 0, True
             if found.unchecked is not None:
                 # Not before it is known to be right; whoever waits for the partition is told.
+                self.has_unchecked = True
                 integrity = self.parts.replicas.integrity
                 integrity.look_through(partition, found.unchecked, found.slices[0].position)
                 slices, size, is_held_back, is_older = (), 0, True, False
@@ -400,6 +407,13 @@ class Fetch:
             size += data.size
         return size >= min(self.request.min_bytes, self.bytes_max)
 
+    def is_held_for_check(self, looks: list[Look]) -> bool:
+        """There is something, nothing else, and it is just being looked through. An empty answer would be taken for the
+        end of the log, even by who is not willing to wait for more."""
+        return self.has_unchecked and not any(
+            look.data.size or look.data.error_code for look in looks
+        )
+
     def is_to_be_hastened(self, look: Look) -> bool:
         """A follower that may have consumers of its own hears of the high watermark at once."""
         return (
@@ -442,7 +456,12 @@ class Fetch:
         if future is None or future.done():
             return
         looks = self.look()
-        if is_last or self.is_enough(looks):
+        if self.is_held_for_check(looks) and not (is_last and self.is_over):
+            if is_last:
+                self.is_over = True
+                self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.look_again, True)
+            self.watch()
+        elif is_last or self.is_over or self.is_enough(looks):
             future.set_result(self.answer(looks))
         else:
             self.watch()
