@@ -59,6 +59,11 @@ class BrokerConnection:
     def is_open(self) -> bool:
         return self.reason is None
 
+    @property
+    def is_receiving(self) -> bool:
+        """Part of an answer has come, and the rest is on its way."""
+        return self.end > 0
+
     async def exchange(
         self,
         request: Message,

@@ -6,6 +6,9 @@ What an answer brought is appended before the next fetch is sent, so the offset 
 holds: leaders count on that. All partitions of one task share an incremental session. Only those whose offset moved are
 named in it, so an idle task costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
 
+A fetch that waits at the leader cannot be told of a partition that was added since. After a moment it is let go: the
+session goes on over another connection, so that a new leader need not wait half a second for its followers.
+
 A partition that fails rests for replica.fetch.backoff.ms while the others go on. One whose leader has moved on without
 us, or whose disk failed, is given up until the next LeaderAndIsr. A throttled one (quota.py) rests while its quota is
 used up, unless it is in sync.
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.fetcher")
 
 BYTES_PER_TURN = 1 << 20
+INTERRUPTED_AFTER_SECONDS = 0.02
 NO_SESSION = 0
 FIRST_EPOCH = 0
 EPOCH_MAX = 0x7FFF_FFFF
@@ -101,13 +105,18 @@ class Fetcher:
         self.session_epoch = FIRST_EPOCH
         self.connection: BrokerConnection | None = None
         self.has_work = asyncio.Event()
+        self.is_waiting = False
+        """For an answer."""
+        self.is_interrupted = False
+        self.interruption: asyncio.TimerHandle | None = None
+        self.has_room_for_session = True
         self.is_stopped = False
         self.setbacks = 0
 
     def add(self, partition: Partition) -> None:
         followed = Followed(partition)
         self.followed[TopicPartition(partition.topic, partition.index)] = followed
-        self.activate(followed)
+        self.activate(followed, is_urgent=True)
 
     def remove(self, tp: TopicPartition) -> None:
         followed = self.followed.pop(tp, None)
@@ -116,12 +125,15 @@ class Fetcher:
             if followed.timer is not None:
                 followed.timer.cancel()
 
-    def activate(self, followed: Followed) -> None:
+    def activate(self, followed: Followed, is_urgent: bool = False) -> None:
         followed.timer = None
         self.active[followed.key] = followed
         self.to_name[followed.key] = None
         self.to_forget.pop(followed.key, None)
         self.has_work.set()
+        if is_urgent and self.is_waiting and self.interruption is None:
+            loop = asyncio.get_running_loop()
+            self.interruption = loop.call_later(INTERRUPTED_AFTER_SECONDS, self.interrupt)
 
     def deactivate(self, followed: Followed) -> None:
         if self.active.pop(followed.key, None) is not None:
@@ -129,13 +141,15 @@ class Fetcher:
             if followed.asked_offset >= 0:
                 self.to_forget[followed.key] = None
 
-    def rest(self, followed: Followed, seconds: float | None = None) -> None:
+    def rest(
+        self, followed: Followed, seconds: float | None = None, *, is_urgent: bool = False
+    ) -> None:
         """Leave it out for a while."""
         if self.active.get(followed.key) is followed:
             self.deactivate(followed)
             seconds = self.settings.backoff_s if seconds is None else seconds
             loop = asyncio.get_running_loop()
-            followed.timer = loop.call_later(seconds, self.activate, followed)
+            followed.timer = loop.call_later(seconds, self.activate, followed, is_urgent)
 
     def give_up(self, followed: Followed) -> None:
         """Until a LeaderAndIsr brings it back."""
@@ -147,6 +161,8 @@ class Fetcher:
     def stop(self) -> None:
         """Ends at its next step, at the latest when the connection it waits on is closed."""
         self.is_stopped = True
+        if self.interruption is not None:
+            self.interruption.cancel()
         self.has_work.set()
         self.disconnect("nothing to fetch any longer")
 
@@ -162,12 +178,26 @@ class Fetcher:
                 try:
                     await self.fetch_once()
                 except (ConnectionError, TimeoutError, RemoteWireError) as error:
-                    if not self.is_stopped:
+                    if not self.is_interrupted:
                         await self.recover(error)
+                    elif self.session_epoch != FIRST_EPOCH:
+                        self.continue_session(self.session_id)  # the leader has taken the request
         finally:
             self.disconnect("stopped")
 
+    def interrupt(self) -> None:
+        """Have a fetch back that waits while there is more to name. Not one whose answer is on its way."""
+        self.interruption = None
+        connection = self.connection
+        if connection is None or connection.is_receiving:
+            return
+        if self.is_waiting and self.to_name:
+            self.is_interrupted = True
+            connection.close("there is more to be fetched")
+
     async def recover(self, error: Exception) -> None:
+        if self.is_stopped:
+            return
         logger.info("cannot fetch source=%d why=%s", self.source, error)
         self.disconnect(str(error))
         await asyncio.sleep(min(patience(self.setbacks), self.settings.backoff_s))
@@ -178,11 +208,15 @@ class Fetcher:
         if not self.active:
             return
         connection = await self.connect()
-        response = await connection.exchange(
-            self.next_request(),
-            FetchResponse,
-            timeout_s=self.settings.timeout_s + self.settings.wait_max_ms / 1000,
-        )
+        self.is_waiting = True
+        try:
+            response = await connection.exchange(
+                self.next_request(),
+                FetchResponse,
+                timeout_s=self.settings.timeout_s + self.settings.wait_max_ms / 1000,
+            )
+        finally:
+            self.is_waiting = False
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode(response.error_code)
             if self.session_epoch == FIRST_EPOCH:
@@ -214,7 +248,9 @@ class Fetcher:
         endpoint = self.replicas.metadata.endpoint_of(self.source, self.settings.listener)
         if endpoint is None:
             raise ConnectionError(f"broker {self.source} has no known address")
-        self.forget_session()
+        if not self.is_interrupted:
+            self.forget_session()
+        self.is_interrupted = False
         self.connection = await BrokerConnection.open(
             self.manager.network,
             endpoint.host,
@@ -237,8 +273,9 @@ class Fetcher:
         self.session_epoch = FIRST_EPOCH
 
     def continue_session(self, session_id: int) -> None:
+        self.has_room_for_session = session_id != NO_SESSION
         if session_id == NO_SESSION:
-            self.forget_session()  # the leader has no room for one
+            self.forget_session()
         elif session_id != self.session_id:
             self.session_id = session_id
             self.session_epoch = 1
@@ -270,9 +307,11 @@ class Fetcher:
             gone.setdefault(topic_id, []).append(index)
         self.to_name = {}
         self.to_forget = {}
+        # What opens a session does not wait: it could not be continued if it had to be interrupted.
+        is_opening = self.session_epoch == FIRST_EPOCH and self.has_room_for_session
         return FetchRequest(
             replica_state=ReplicaState(self.replicas.broker_id, self.manager.control.broker_epoch),
-            max_wait_ms=self.settings.wait_max_ms,
+            max_wait_ms=0 if is_opening else self.settings.wait_max_ms,
             min_bytes=self.settings.min_bytes,
             max_bytes=self.settings.response_bytes,
             session_id=self.session_id,
@@ -394,7 +433,8 @@ class Fetcher:
         )
         match following.reaction(code):
             case Reaction.BACK_OFF if code in following.EXPECTED:
-                self.rest(followed, min(patience(followed.setbacks), self.settings.backoff_s))
+                seconds = min(patience(followed.setbacks), self.settings.backoff_s)
+                self.rest(followed, seconds, is_urgent=True)
                 followed.setbacks += 1
             case Reaction.BACK_OFF:
                 self.rest(followed)

@@ -12,9 +12,11 @@ from barnabas.broker.handlers import delete_records
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from barnabas.wire.messages.offsets import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -34,6 +36,7 @@ from tests.unit.replication.nodes import (
     Nodes,
     agreed,
     eventually,
+    leader_and_isr,
 )
 from tests.unit.storage.builders import contents
 
@@ -383,3 +386,52 @@ async def test_who_waits_for_records_to_be_deleted_hears_of_another_leader(two: 
     await eventually(lambda: bool(two[1].partition().start_watchers))
     await two.lead(2, epoch=1, to=(1,))
     assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_partition_that_is_added_while_a_fetch_waits_is_copied_all_the_same() -> None:
+    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=30_000))
+    await nodes.start()
+    try:
+        await nodes.lead(1)
+        sessions = nodes[1].parts.sessions.sessions
+        await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
+        (fetcher,) = fetchers(nodes[2]).fetchers.values()
+        session = fetcher.session_id
+        added = LeaderAndIsrPartitionState(
+            partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True
+        )
+        for node in nodes.nodes.values():
+            await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
+        info = nodes[1].append(b"one", index=1, acks=-1)
+        await asyncio.wait_for(nodes[1].partition(1).promise(info.last_offset + 1), 5)
+        assert fetcher.session_id == session, "the session goes on"
+        nodes[1].append(b"two")
+        await copied(nodes)
+    finally:
+        await nodes.stop()
+
+
+async def test_a_leader_without_room_for_a_session_is_not_asked_without_end() -> None:
+    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=200))
+    await nodes.start()
+    nodes[1].parts.sessions.slots = 0
+    asked = 0
+    fetch_once = Fetcher.fetch_once
+
+    async def counting(fetcher: Fetcher) -> None:
+        nonlocal asked
+        asked += 1
+        await fetch_once(fetcher)
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Fetcher, "fetch_once", counting)
+            await nodes.lead(1)
+            await eventually(lambda: asked >= 4)
+            began = asyncio.get_running_loop().time()
+            await eventually(lambda: asked >= 6)
+            assert asyncio.get_running_loop().time() - began > 0.15
+        nodes[1].append(b"one")
+        await copied(nodes)
+    finally:
+        await nodes.stop()
