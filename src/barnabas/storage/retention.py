@@ -103,5 +103,5 @@ def purge(log: Log, now_ms: int) -> None:
             log.directory_synced = log.directory_changes
         segment = log.deleted.pop(0)[1]
         segment.remove_files()
-        if not segment.is_replaced:  # for the next start, a `.deleted` file that came back is none
+        if not segment.suffix:  # for the next start, a `.deleted` file that came back is none
             log.directory_changes += 1

@@ -67,13 +67,13 @@ class Segment:
         "first_timestamp",
         "index_file",
         "index_interval",
-        "is_replaced",
         "largest_timestamp",
         "largest_timestamp_offset",
         "log",
         "offsets",
         "path",
         "size",
+        "suffix",
         "time_file",
         "times",
         "unchecked_to",
@@ -108,8 +108,8 @@ class Segment:
         # checking.py: how far what stands here was believed, and not read, since the start.
         self.unchecked_to = self.checked_from = self.checked_to = 0
         self.faults: tuple[int, ...] = ()
-        self.is_replaced = False
-        """Another segment has its name; its own files are called `.deleted`."""
+        self.suffix = ""
+        """Of all its files, once another segment has their names: `.deleted`."""
 
     @classmethod
     def create(
@@ -451,19 +451,23 @@ class Segment:
         self.log.close()
 
     def rename_deleted(self, *, keep_snapshot: bool) -> None:
-        """Leave the names to another segment. Who still reads the log file goes on reading it."""
-        self.is_replaced = True
+        """Leave the names to another segment. Who still reads the log file goes on reading it, and so does who reads
+        one that had these names before, and is not removed yet."""
+        self.suffix, number = DELETED, 0
+        while self.disk.exists(self.path + ".log" + self.suffix):
+            number += 1
+            self.suffix = f".{number}{DELETED}"
         self.close_index_files()
-        self.log.rename(self.path + ".log" + DELETED)
+        self.log.rename(self.path + ".log" + self.suffix)
         for suffix in SUFFIXES[1:]:
             path = self.path + suffix
             if self.disk.exists(path) and not (keep_snapshot and suffix == ".snapshot"):
-                self.disk.rename(path, path + DELETED)
+                self.disk.rename(path, path + self.suffix)
 
     def remove_files(self) -> None:
         self.close()
         for suffix in SUFFIXES:
-            self.disk.remove(self.path + suffix + (DELETED if self.is_replaced else ""))
+            self.disk.remove(self.path + suffix + self.suffix)
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:

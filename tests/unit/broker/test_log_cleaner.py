@@ -147,6 +147,28 @@ async def test_who_still_reads_a_replaced_segment_reads_on(nodes: Nodes) -> None
     assert_sound(log)
 
 
+async def test_two_cleanings_in_a_row_do_not_mix_up_what_is_still_being_read(nodes: Nodes) -> None:
+    node = nodes[1]
+    log = node.partition().log
+    log.use_config(replace(COMPACT, file_delete_delay_ms=60_000))
+    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    parts = []
+    for _ in range(3):
+        fill(node)
+        (part,) = log.read(0, 1500, log.log_end_offset).slices
+        parts.append((part, part.file.read(part.position, part.size)))
+        assert await cleaner.clean_dirtiest()
+    node.disk.descriptors = 1
+    node.disk.make_room()
+    node.disk.descriptors = 100
+    for part, before in parts:
+        assert part.file.read(part.position, part.size) == before
+    assert len({part.file.path for part, _ in parts}) == 3
+    log.purge(NOW_MS + 60_000)
+    assert not [name for name in names(log) if name.endswith(".deleted")]
+    assert_sound(log)
+
+
 async def test_a_cut_stops_a_cleaning_and_the_next_one_works(nodes: Nodes) -> None:
     node = nodes[1]
     fill(node)
