@@ -8,7 +8,6 @@ from typing import Any
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.messages.offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -97,11 +96,6 @@ class RawClient(RawConnection):
         )
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
         return self.exchange(request, 5, CreateTopicsResponse).topics[0].error_code
-
-    def count_partitions(self) -> int:
-        """Of all topics together."""
-        answer = self.exchange(MetadataRequest(topics=None), 9, MetadataResponse)
-        return sum(len(topic.partitions) for topic in answer.topics)
 
     def delete_topic(self, name: str) -> int:
         request = DeleteTopicsRequest(topic_names=(name,), timeout_ms=30_000)

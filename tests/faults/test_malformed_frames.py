@@ -55,7 +55,6 @@ FRAMES = 100_000
 WARM_UP_FRAMES = 10_000
 WORKERS = 4
 RSS_GROWTH_MAX = 64 << 20
-PARTITION_BYTES_MAX = 7000
 LATENCY_MAX_SECONDS = 1.0
 PIPELINED = 8
 REQUEST_BYTES_MAX = 104_857_600
@@ -81,8 +80,9 @@ def real_request(random: Random) -> tuple[bytes, int]:
 
 def legal(random: Random, request: type[Message], version: int) -> Message:
     if request is CreateTopicsRequest:
-        # More replicas than there are brokers: refused, so that the fuzzing makes no topics.
-        topic = CreatableTopic(name="fuzz", num_partitions=1, replication_factor=3)
+        # A name that no changed byte makes legal: with any other, one of the frames would sooner or later be a rightful
+        # wish for a topic of tens of thousands of partitions.
+        topic = CreatableTopic(name="f/u/z/z", num_partitions=1, replication_factor=1)
         return CreateTopicsRequest(topics=(topic,), timeout_ms=100)
     if request is ProduceRequest:
         batch = build_batch([Record(at, now_ms(), b"key", b"value") for at in range(3)])
@@ -339,8 +339,6 @@ def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None
         warm = broker.rss_bytes()
         fuzzers += attack(broker, seed, range(WORKERS, 2 * WORKERS), FRAMES - WARM_UP_FRAMES)
         growth = broker.rss_bytes() - warm
-        with RawClient(broker.address) as client:
-            partitions = client.count_partitions()
         good.stopping.set()
         good.join()
         refused = sum(fuzzer.refused for fuzzer in fuzzers)
@@ -349,7 +347,7 @@ def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None
         print(
             f"frames={FRAMES} refused={refused} rounds of the good client={good.rounds} "
             f"p99={waits[len(waits) * 99 // 100] * 1000:.0f} ms max={waits[-1] * 1000:.0f} ms "
-            f"rss={warm >> 20} MB growth={growth / (1 << 20):.1f} MB partitions={partitions}"
+            f"rss={warm >> 20} MB growth={growth / (1 << 20):.1f} MB"
         )
         if good.failure is not None:
             raise good.failure
@@ -362,8 +360,7 @@ def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None
         unclear = sum(fuzzer.unclear for fuzzer in fuzzers)
         assert refused <= log.count("closing connection") <= refused + unclear
         assert max(map(len, log.splitlines())) < 1000
-        # A changed byte can make a wish for a topic legal, of up to 32,767 partitions, and these are there to stay.
-        assert growth < RSS_GROWTH_MAX + partitions * PARTITION_BYTES_MAX
+        assert growth < RSS_GROWTH_MAX
         assert good.rounds > 100
         assert waits[-1] < LATENCY_MAX_SECONDS
         assert broker.stop() == 0
