@@ -82,9 +82,13 @@ Step = int | Replacement
 
 def facts_of(log: Log) -> LogFacts:
     with_times = compaction.needs_timestamps(log.config)
+    closed, active = log.segments[:-1], log.active
+    if closed and active.size == 0:
+        # The last record of a log stays, whatever it is: readers go on until they have seen one before the end.
+        active = closed.pop()
     return LogFacts(
-        closed=[facts_of_segment(segment, with_times) for segment in log.segments[:-1]],
-        active_base=log.active.base_offset,
+        closed=[facts_of_segment(segment, with_times) for segment in closed],
+        active_base=active.base_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         stable_offset=stable_offset(log),

@@ -14,6 +14,7 @@ from barnabas.config import TopicConfig
 from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage import checkpoints
+from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.log import Log
 from barnabas.wire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -316,6 +317,24 @@ async def test_a_damaged_segment_is_not_written_anew_with_a_right_checksum(nodes
     assert not node.logs.offline
     assert cleaner.given_up, "and it is not tried again and again"
     assert await cleaner.dirtiest() is None
+
+
+async def test_the_last_record_of_a_log_stays_even_if_nothing_has_followed_it(
+    nodes: Nodes,
+) -> None:
+    node = nodes[1]
+    log = node.partition().log
+    log.use_config(replace(COMPACT, delete_retention_ms=0, min_cleanable_dirty_ratio=0.0))
+    fill(node, count=100)
+    data = memoryview(bytearray(build_batch([Record(0, NOW_MS, b"0", None)])))
+    node.partition().append(data, read_header(data), acks=1, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    cleaner = LogCleaner(node.config, node.replicas, StandingClock())
+    for _ in range(3):
+        assert await cleaner.clean_dirtiest()
+        log.cleaned_to = NEVER_CLEANED
+    assert len(read_all(log)) < 40
+    assert max(read_all(log)) == 100
 
 
 async def test_compact_delete_also_forgets_by_size(nodes: Nodes) -> None:
