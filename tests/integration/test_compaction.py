@@ -1,4 +1,4 @@
-"""A compacted topic on a real broker: it shrinks while it runs and survives a kill; readers see the last of each key."""
+"""A compacted topic on a real broker: it shrinks while it runs, and survives a kill with the last of each key."""
 
 from __future__ import annotations
 

@@ -1,0 +1,49 @@
+"""The disk has flipped a bit while the broker was away: that batch is never sent, and everything else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.records import Record, batch_headers, build_batch, crc_is_valid
+from tests.broker_process import BrokerProcess
+from tests.compatibility.raw import Raw, fetch_request
+
+TOPIC = "letters"
+BATCHES = 60
+
+
+def test_a_flipped_bit_in_a_closed_segment_is_not_sent_and_told_of_once(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            raw.create_topic(TOPIC, configs={"segment.bytes": "5000"})
+            for number in range(BATCHES):
+                raw.produce(TOPIC, build_batch([Record(0, -1, None, b"%d" % number * 200)]))
+        broker.stop()
+        second = sorted((broker.log_dir / f"{TOPIC}-0").glob("*.log"))[1]
+        data = bytearray(second.read_bytes())
+        position, damaged = list(batch_headers(data))[3]
+        data[position + 200] ^= 8
+        second.write_bytes(data)
+        broker.start()
+        with Raw(broker.bootstrap_servers) as raw:
+            for offset in range(BATCHES):
+                code, records = fetch(raw, offset)
+                if offset == damaged.base_offset:
+                    assert (code, records) == (ErrorCode.CORRUPT_MESSAGE, b"")
+                else:
+                    assert code == ErrorCode.NONE
+                    assert next(batch_headers(records))[1].base_offset == offset
+        told = [line for line in broker.log().splitlines() if "damaged batch" in line]
+        assert len(told) == 1
+        assert f"{second} at {position}" in told[0]
+
+
+def fetch(raw: Raw, offset: int) -> tuple[int, bytes]:
+    answer = raw.ask(fetch_request(TOPIC, {0: offset}), FetchResponse, 12)
+    (fetched,) = answer.responses[0].partitions
+    records = bytes(fetched.records or b"")
+    for position, header in batch_headers(records):
+        assert crc_is_valid(memoryview(records), position, header)
+    return fetched.error_code, records
