@@ -62,6 +62,7 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
     running = False
 
     def __init__(self, connect_timeout_s: float) -> None:
+        """`connect_timeout_s` is for the connection to stand, and once more for the server's first word on it."""
         super().__init__()
         self.connect_timeout_s = connect_timeout_s
         self.sleep_func = self.sleep
@@ -117,6 +118,10 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         if writers and not readers:
             return [], list(writers), []  # a BufferedSocket waits for room itself
         at_hand = [reader for reader in readers if is_buffered(reader)]
+        if any(isinstance(reader, BufferedSocket) and not reader.is_greeted for reader in readers):
+            # Kazoo would wait as long as the session lasts. But a server that is just starting may take a connection
+            # and forget it, and what a session has left then is needed for the next attempt.
+            timeout = self.connect_timeout_s
         poll = select.poll()
         for reader in readers:
             poll.register(reader, select.POLLIN)
@@ -133,6 +138,7 @@ class BufferedSocket:
         self.socket = connected
         self.bytes = b""
         self.position = 0
+        self.is_greeted = False
         self.fileno = connected.fileno
         self.setblocking = connected.setblocking
         self.close = connected.close
@@ -144,6 +150,7 @@ class BufferedSocket:
     def recv(self, size: int) -> bytes:
         if not self.pending():
             self.bytes, self.position = self.socket.recv(READ_BYTES), 0
+            self.is_greeted = True
         chunk = self.bytes[self.position : self.position + size]
         self.position += len(chunk)
         return chunk

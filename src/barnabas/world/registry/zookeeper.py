@@ -69,6 +69,7 @@ IN_FLIGHT_DEFAULT = 10  # that of zookeeper.max.in.flight.requests
 IN_FLIGHT_MAX = 200
 GOODBYE_S = 2.0
 SILENT_S = 1.0
+SHORTEST_ATTEMPT_S = 1.0
 
 
 class ZooKeeperRegistry:
@@ -130,6 +131,16 @@ class ZooKeeperRegistry:
             await session.close()
 
 
+def attempt_s(share_s: float) -> float:
+    """How long one attempt to reach a server may take, where each server has this share of the session: another
+    attempt must find the session alive.
+
+    >>> attempt_s(18.0), attempt_s(2.0), attempt_s(0.5)
+    (6.0, 1.0, 0.5)
+    """
+    return min(share_s, max(share_s / 3, SHORTEST_ATTEMPT_S))
+
+
 class Call:
     """A request on its way: which connection it was given to, and what to remember when it succeeds."""
 
@@ -157,7 +168,7 @@ class ZooKeeperSession:
         self.chroot = registry.chroot
         self.loop = asyncio.get_running_loop()
         self.inbox = Inbox(self.loop)
-        self.handler = OneThreadHandler(timeout_ms / 1000 / registry.host_count)
+        self.handler = OneThreadHandler(attempt_s(timeout_ms / 1000 / registry.host_count))
         self.kazoo = KazooClient(
             hosts=registry.hosts,
             timeout=timeout_ms / 1000,
