@@ -63,6 +63,11 @@ def pytest_terminal_summary(
         f"{'epochs':7} {'stale':6} result"
     )
     terminalreporter.write_line(head)
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        fine = [row for row in rows if row.result == "ok"]
+        rows = [row for row in rows if row.result != "ok"]
+        # Several hundred lines would stand between the reader and what failed.
+        terminalreporter.write_line(f"({len(fine)} that went well are left out)")
     for row in rows:
         terminalreporter.write_line(
             f"{row.registry:9} {row.scenario:25} {row.point:19} {row.client:9} {row.found:13} "
