@@ -89,8 +89,10 @@ LAYERS = {
     "metadata": {"wire", "config"},
     "controller": {"metadata", "config", "wire", "client", "tasks"},
     "replication": {"storage", "metadata", "wire", "config", "client", "tasks"},
+    "groups": {"replication", "storage", "metadata", "wire", "config", "tasks"},
     "broker": {
-        *("controller", "replication", "storage", "metadata", "wire", "config", "client", "tasks"),
+        *("controller", "groups", "replication", "storage", "metadata", "wire", "config", "client"),
+        "tasks",
     },
     "client": {"wire"},
     "spark": {"client", "wire"},
