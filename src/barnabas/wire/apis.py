@@ -70,11 +70,21 @@ APIS: dict[int, Api] = {
 NOT_YET_SERVED: dict[int, Api] = {
     api.key: api
     for api in (
+        Api(8, "OffsetCommit", range(10), 8, "group_offsets"),
+        Api(9, "OffsetFetch", range(10), 6, "group_offsets"),
+        Api(11, "JoinGroup", range(10), 6, "group_membership"),
+        Api(12, "Heartbeat", range(5), 4, "group_membership"),
+        Api(13, "LeaveGroup", range(6), 4, "group_membership"),
+        Api(14, "SyncGroup", range(6), 4, "group_membership"),
+        Api(15, "DescribeGroups", range(6), 5, "groups"),
+        Api(16, "ListGroups", range(6), 3, "groups"),
         Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
+        Api(42, "DeleteGroups", range(3), 2, "groups"),
         Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
         Api(44, "IncrementalAlterConfigs", range(2), 1, "alter_configs"),
         Api(45, "AlterPartitionReassignments", range(1), 0, "reassignments"),
         Api(46, "ListPartitionReassignments", range(1), 0, "reassignments"),
+        Api(47, "OffsetDelete", range(1), 1, "group_offsets"),
         Api(67, "AllocateProducerIds", range(1), 0, "allocate_producer_ids"),
     )
 }

@@ -1,0 +1,82 @@
+"""What members of a group tell each other, held against kio, a codec generated from the protocol's description."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from io import BytesIO
+from random import Random
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kio.serial import entity_writer
+
+from barnabas.errors import RemoteWireError
+from barnabas.wire.consumer_protocol import (
+    NEWEST,
+    VERSION,
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from tests.unit.wire.random_messages import random_message
+from tests.unit.wire.test_against_kio import to_kio
+
+VERSIONS = range(NEWEST + 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kio_writes_the_subscription_we_write(version: int) -> None:
+    for seed in range(15):
+        ours = random_message(Random(seed), Subscription, version)
+        golden = kio_bytes(ours, "subscription", version)
+        assert encode_subscription(ours, version) == golden
+        assert decode_subscription(golden) == ours
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kio_writes_the_assignment_we_write(version: int) -> None:
+    for seed in range(15):
+        ours = random_message(Random(seed), Assignment, version)
+        golden = kio_bytes(ours, "assignment", version)
+        assert encode_assignment(ours, version) == golden
+        assert decode_assignment(golden) == ours
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_kafka_python_reads_what_we_say(version: int) -> None:
+    said = Subscription(("orders", "bills"), b"abc")
+    theirs = ConsumerProtocolSubscription.decode(encode_subscription(said, version))
+    assert (theirs.topics, theirs.user_data) == (["orders", "bills"], b"abc")
+    given = Assignment((TopicPartitions("orders", (0, 2)),), b"")
+    theirs = ConsumerProtocolAssignment.decode(encode_assignment(given, version))
+    (one,) = theirs.assigned_partitions
+    assert (one.topic, one.partitions) == ("orders", [0, 2])
+
+
+def test_a_version_of_the_future_is_read_as_the_newest_known() -> None:
+    said = Subscription(("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a")
+    data = VERSION.pack(9) + encode_subscription(said)[2:] + b"what comes after"
+    assert decode_subscription(data) == said
+
+
+def test_nothing_is_the_assignment_of_a_member_that_got_nothing() -> None:
+    assert decode_assignment(b"") == Assignment()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff\x00\x00", b"\x00\x00\x00\x00\x00\x09"])
+def test_bytes_that_are_no_subscription_are_refused(data: bytes) -> None:
+    with pytest.raises(RemoteWireError):
+        decode_subscription(data)
+
+
+def kio_bytes(ours: Any, kind: str, version: int) -> bytes:
+    module = import_module(f"kio.schema.consumer_protocol_{kind}.v{version}.data")
+    theirs = getattr(module, f"ConsumerProtocol{kind.title()}")
+    buffer = BytesIO()
+    entity_writer(theirs)(buffer, to_kio(ours, theirs))
+    return VERSION.pack(version) + buffer.getvalue()
