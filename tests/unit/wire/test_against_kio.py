@@ -110,7 +110,7 @@ def kio_value(value: Any, kind: str | None, hint: Any) -> Any:
     match kind:
         case "error_code":
             return ErrorCode(value)
-        case "timedelta_i32":
+        case "timedelta_i32" | "timedelta_i64":
             return timedelta(milliseconds=value)
         case "datetime_i64":
             return (
