@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.client.group_assignors import (
+    Candidate,
+    Shares,
+    assign_cooperative_sticky,
+    assign_range,
+    flat,
+    grouped,
+)
+from barnabas.model import TopicPartition
+from barnabas.wire.consumer_protocol import Subscription
+
+
+def candidates(
+    topics: Mapping[str, str], owned: Shares | None = None, generation: int = 1
+) -> list[Candidate]:
+    return [
+        Candidate(
+            member,
+            Subscription(
+                tuple(names.split()), None, grouped((owned or {}).get(member, ())), generation
+            ),
+        )
+        for member, names in topics.items()
+    ]
+
+
+def numbers(shares: Shares) -> dict[str, list[int]]:
+    return {member: [partition.partition for partition in each] for member, each in shares.items()}
+
+
+def partitions(*numbers: int) -> list[TopicPartition]:
+    return [TopicPartition("orders", number) for number in numbers]
+
+
+def test_range_gives_runs_and_the_first_members_one_more() -> None:
+    shares = assign_range(candidates({"b": "orders", "a": "orders"}), {"orders": 5})
+    assert numbers(shares) == {"a": [0, 1, 2], "b": [3, 4]}
+
+
+def test_range_goes_topic_by_topic_and_asks_who_reads_it() -> None:
+    shares = assign_range(
+        candidates({"a": "x y", "b": "y gone", "c": ""}), {"x": 1, "y": 2, "unread": 3}
+    )
+    assert shares == {
+        "a": [TopicPartition("x", 0), TopicPartition("y", 0)],
+        "b": [TopicPartition("y", 1)],
+        "c": [],
+    }
+
+
+def test_range_sets_members_with_a_name_of_their_own_first() -> None:
+    named = Candidate("z-9", Subscription(("orders",)), instance_id="worker-1")
+    (other,) = candidates({"a": "orders"})
+    assert numbers(assign_range([other, named], {"orders": 2})) == {"a": [1], "z-9": [0]}
+
+
+def test_sticky_lets_everyone_keep_what_is_fair_and_withholds_what_moves() -> None:
+    owned = {"a": partitions(0, 1, 2), "b": partitions(3, 4)}
+    members = candidates({"a": "orders", "b": "orders", "c": "orders"}, owned)
+    first = assign_cooperative_sticky(members, {"orders": 5})
+    assert numbers(first) == {"a": [0, 1], "b": [3, 4], "c": []}
+    members = candidates({"a": "orders", "b": "orders", "c": "orders"}, first, generation=2)
+    second = assign_cooperative_sticky(members, {"orders": 5})
+    assert numbers(second) == {"a": [0, 1], "b": [3, 4], "c": [2]}
+
+
+def test_of_two_owners_the_later_generation_is_right() -> None:
+    (late,) = candidates({"a": "orders"}, {"a": partitions(0)}, generation=7)
+    (early,) = candidates({"b": "orders"}, {"b": partitions(0, 1)}, generation=6)
+    shares = assign_cooperative_sticky([early, late], {"orders": 2})
+    assert numbers(shares) == {"a": [0], "b": [1]}
+
+
+def test_what_two_claim_in_one_generation_is_free() -> None:
+    both = candidates(
+        {"a": "orders", "b": "orders"}, {"a": partitions(0), "b": partitions(0)}, generation=3
+    )
+    assert sorted(map(len, assign_cooperative_sticky(both, {"orders": 1}).values())) == [0, 1]
+
+
+def test_partitions_that_are_gone_or_no_longer_wanted_are_not_kept() -> None:
+    owned = {"a": [*partitions(0, 9), TopicPartition("bills", 0)]}
+    shares = assign_cooperative_sticky(
+        candidates({"a": "orders"}, owned), {"orders": 1, "bills": 1}
+    )
+    assert shares == {"a": partitions(0)}
+
+
+counts = st.dictionaries(st.sampled_from("xyz"), st.integers(0, 7))
+subscriptions = st.dictionaries(
+    st.sampled_from("abcdef"), st.sets(st.sampled_from("xyz")).map(" ".join), min_size=1
+)
+
+
+@settings(deadline=None)
+@given(subscriptions, subscriptions, counts)
+def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
+    before: dict[str, str], after: dict[str, str], topics: dict[str, int]
+) -> None:
+    owned = assign_cooperative_sticky(candidates(before), topics)
+    given_first = assign_cooperative_sticky(candidates(after, owned), topics)
+    for member, each in owned.items():
+        taken = {p for other, theirs in given_first.items() if other != member for p in theirs}
+        if member in after:
+            kept = [p for p in each if p.topic in after[member].split()]
+            assert not taken & set(kept), "a partition was given before it was given up"
+    shares = assign_cooperative_sticky(candidates(after, given_first, generation=2), topics)
+    readable = {
+        TopicPartition(topic, number)
+        for topic, count in topics.items()
+        for number in range(count)
+        if any(topic in names.split() for names in after.values())
+    }
+    assert sorted(p for each in shares.values() for p in each) == sorted(readable)
+    for giver, given_to in shares.items():
+        for taker, names in after.items():
+            if len(shares[giver]) - len(shares[taker]) >= 2:
+                assert not any(p.topic in names.split() for p in given_to)
+    again = assign_cooperative_sticky(candidates(after, shares, generation=3), topics)
+    assert again == shares, "what is fair stays as it is"
+
+
+def test_grouping_and_flattening_are_inverse() -> None:
+    some = [TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("a", 1)]
+    assert flat(grouped(some)) == sorted(some)
