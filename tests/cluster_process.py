@@ -21,6 +21,8 @@ from barnabas.errors import ApiError
 from tests.broker_process import COMMAND, START_SECONDS, STOP_SECONDS, eventually, free_port
 from tests.child_process import ENVIRONMENT
 
+ROOT = Path(__file__).parents[1]
+
 
 class MemberProcess:
     """`barnabas broker` with a file of its own, on a port and a directory that it keeps."""
@@ -34,6 +36,8 @@ class MemberProcess:
         self.log_path = data / f"broker-{broker_id}.log"
         self.config_path = data / f"broker-{broker_id}.properties"
         self.process: subprocess.Popen[bytes] | None = None
+        self.command = [*COMMAND, "broker"]
+        """Takes the file with the settings."""
         written = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
@@ -56,10 +60,11 @@ class MemberProcess:
         assert not self.is_running
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "broker", str(self.config_path)],
+                [*self.command, str(self.config_path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=ROOT,
                 env=ENVIRONMENT,
             )
 

@@ -1,0 +1,179 @@
+"""What was promised and what was seen in a run, and what of it does not fit together. Pure, fed by many threads.
+
+A value says who wrote it, into which partition, and as which of theirs there: `rdkafka-3-17`. So a log alone tells
+whether anything is missing, there twice, or out of order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+SHOWN_MAX = 10
+UNKNOWN_OFFSET = -1
+"""Of a batch that the leader had already, when the answer to it was lost."""
+
+
+class Ack(NamedTuple):
+    sent_at: float
+    told_at: float
+
+
+def value_of(writer: str, partition: int, number: int) -> bytes:
+    return b"%s-%d-%d" % (writer.encode(), partition, number)
+
+
+@dataclass
+class Written:
+    """What one writer wrote into one partition."""
+
+    acks: list[Ack] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Of those acknowledged, by number."""
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.written: dict[tuple[str, int], Written] = {}
+        self.failed: list[str] = []
+        self.seen: dict[tuple[int, int], bytes] = {}
+        """By partition and offset, whoever saw it wherever."""
+        self.contradictions: list[str] = []
+        self.reads: dict[str, int] = defaultdict(int)
+
+    # ---- writers
+
+    def begin(self, writer: str, partitions: int) -> None:
+        """Before any thread runs."""
+        for partition in range(partitions):
+            self.written[writer, partition] = Written()
+
+    def acknowledge(
+        self,
+        writer: str,
+        partition: int,
+        number: int,
+        *,
+        offset: int,
+        sent_at: float,
+        told_at: float,
+    ) -> None:
+        written = self.written[writer, partition]
+        written.offsets[number] = offset
+        written.acks.append(Ack(sent_at, told_at))
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(written.offsets) for written in self.written.values())
+
+    def seconds_until_writing_again(self, writer: str, since: float) -> float | None:
+        """Until something sent after that moment was acknowledged in every partition; None if that is still to come."""
+        slowest = 0.0
+        for (name, _), written in self.written.items():
+            if name != writer:
+                continue
+            told = first_told(written.acks, since)
+            if told is None:
+                return None
+            slowest = max(slowest, told - since)
+        return slowest
+
+    def longest_silence(self, partition: int, begin: float, end: float) -> float:
+        """How long nobody was told anything of this partition. That is what being unavailable means to writers."""
+        told = sorted(
+            ack.told_at
+            for (_, index), written in self.written.items()
+            if index == partition
+            for ack in list(written.acks)
+            if begin <= ack.told_at <= end
+        )
+        moments = [begin, *told, end]
+        return max(later - earlier for earlier, later in pairwise(moments))
+
+    # ---- readers
+
+    def see(self, reader: str, partition: int, offset: int, value: bytes) -> None:
+        self.reads[reader] += 1
+        known = self.seen.setdefault((partition, offset), value)
+        if known != value:
+            self.contradictions.append(
+                f"{partition}@{offset} was {known!r}, and {value!r} for {reader}"
+            )
+
+    def protest(self, reader: str, what: str) -> None:
+        self.contradictions.append(f"{reader}: {what}")
+
+    # ---- the end
+
+    def faults(self, logs: Mapping[int, Sequence[bytes]]) -> list[str]:
+        """Everything that is wrong, given what the logs hold in the end: values by partition, the first at offset 0."""
+        found = [f"failed: {each}" for each in self.failed[:SHOWN_MAX]]
+        found += [f"contradiction: {each}" for each in self.contradictions[:SHOWN_MAX]]
+        for partition, values in logs.items():
+            found += self.faults_in(partition, values)
+        wrong = [
+            f"seen at {partition}@{offset} and not there: {value!r}"
+            for (partition, offset), value in list(self.seen.items())
+            if not holds(logs.get(partition, ()), offset, value)
+        ]
+        return found + wrong[:SHOWN_MAX]
+
+    def faults_in(self, partition: int, values: Sequence[bytes]) -> list[str]:
+        found: list[str] = []
+        places: dict[bytes, list[int]] = defaultdict(list)
+        for offset, value in enumerate(values):
+            places[value].append(offset)
+        found += [
+            f"twice in {partition}: {value!r} at {offsets}"
+            for value, offsets in places.items()
+            if len(offsets) > 1
+        ]
+        for (writer, index), written in self.written.items():
+            if index == partition:
+                found += faults_of(writer, partition, written.offsets, places)
+        # All writers have come to their end, so there is nothing that might still be acknowledged.
+        found += [f"in {partition} and never acknowledged: {value!r}" for value in places]
+        return found[:SHOWN_MAX]
+
+
+def faults_of(
+    writer: str, partition: int, offsets: Mapping[int, int], places: dict[bytes, list[int]]
+) -> list[str]:
+    """Takes what it has found out of `places`."""
+    found: list[str] = []
+    last = -1
+    for number in range(max(offsets, default=-1) + 1):
+        value = value_of(writer, partition, number)
+        if number not in offsets:
+            found.append(f"left out: {value!r}")
+            continue
+        told = offsets[number]
+        at = places.pop(value, None)
+        if at is None:
+            found.append(f"lost: {value!r}, acknowledged at {partition}@{told}")
+            continue
+        if told not in (UNKNOWN_OFFSET, at[0]):
+            found.append(f"acknowledged at {partition}@{told}, is at {at[0]}: {value!r}")
+        if at[0] < last:
+            found.append(f"out of order in {partition}: {value!r} at {at[0]}")
+        last = at[0]
+    return found
+
+
+def first_told(acks: Sequence[Ack], since: float) -> float | None:
+    """Looked for from the end: what is asked for is always recent."""
+    first = None
+    for index in range(len(acks) - 1, -1, -1):
+        sent_at, told_at = acks[index]
+        if told_at < since:
+            break
+        if sent_at >= since:
+            first = told_at
+    return first
+
+
+def holds(values: Sequence[bytes], offset: int, value: bytes) -> bool:
+    return offset < len(values) and values[offset] == value

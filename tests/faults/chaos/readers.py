@@ -1,0 +1,116 @@
+"""Two kinds of readers that read all the time.
+
+A `Consumer` reads as everybody does: from the leaders, each offset once. An `Eye` looks at one broker, whatever that
+broker takes itself for, and again and again at what it has shown already: were a record to be taken back or replaced
+after anybody could read it, an eye would have seen both. What an eye asked of a broker that stands still lies in its
+socket, and is the first thing that a leader of yesterday answers when it wakes up.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from confluent_kafka import Consumer as RdkafkaConsumer
+from confluent_kafka import TopicPartition
+
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.records import batch_headers, records
+from tests.compatibility.raw import Raw, fetch_request, partitions_of
+from tests.faults.chaos.ledger import Ledger
+from tests.faults.chaos.worker import Worker
+from tests.faults.chaos.writer_process import REQUEST_MS
+
+QUIET = logging.getLogger("tests.librdkafka")
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+LOOKS_EVERY_S = 0.1
+LOOKS_BACK = 30
+FETCH_BY_NAME = 12
+BYTES = 20_000
+
+
+class Reader(Worker):
+    def __init__(self, name: str, topic: str, partitions: int, ledger: Ledger) -> None:
+        super().__init__(name)
+        self.topic = topic
+        self.partitions = partitions
+        self.ledger = ledger
+        self.positions = dict.fromkeys(range(partitions), 0)
+
+
+class Consumer(Reader):
+    """Also holds that no offset is left out, and none comes again."""
+
+    def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
+        super().__init__("consumer", topic, partitions, ledger)
+        self.consumer = RdkafkaConsumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "socket.timeout.ms": REQUEST_MS,
+                "fetch.wait.max.ms": 200,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "topic.metadata.refresh.fast.interval.ms": 100,
+            },
+            logger=QUIET,
+        )
+
+    def work(self) -> None:
+        self.consumer.assign([TopicPartition(self.topic, index, 0) for index in self.positions])
+        while not self.stopping.is_set():
+            for message in self.consumer.consume(500, timeout=0.1):
+                if message.error() is not None:
+                    if not message.error().retriable():
+                        self.ledger.protest(self.name, str(message.error()))
+                    continue
+                self.take(message.partition(), message.offset(), message.value())
+        self.consumer.close()
+
+    def take(self, partition: int, offset: int, value: bytes) -> None:
+        if offset != self.positions[partition]:
+            self.ledger.protest(
+                self.name, f"read {partition}@{offset} at {self.positions[partition]}"
+            )
+        self.positions[partition] = offset + 1
+        self.ledger.see(self.name, partition, offset, value)
+
+
+class Eye(Reader):
+    """On one broker."""
+
+    def __init__(
+        self, number: int, servers: str, topic: str, partitions: int, ledger: Ledger
+    ) -> None:
+        super().__init__(f"eye-{number}", topic, partitions, ledger)
+        self.servers = servers
+
+    def work(self) -> None:
+        while not self.stopping.wait(LOOKS_EVERY_S):
+            with suppress(OSError), Raw(self.servers) as raw:
+                while not self.stopping.wait(LOOKS_EVERY_S):
+                    self.look(raw)
+
+    def look(self, raw: Raw) -> None:
+        offsets = {index: max(0, at - LOOKS_BACK) for index, at in self.positions.items()}
+        request = fetch_request(self.topic, offsets, partition_max_bytes=BYTES)
+        answer = raw.ask(request, FetchResponse, FETCH_BY_NAME)
+        if answer.error_code != ErrorCode.NONE:
+            return
+        for partition, found in partitions_of(answer).items():
+            if found.error_code != ErrorCode.NONE:
+                continue
+            data = memoryview(found.records or b"")
+            for at, header in batch_headers(data):
+                if header.last_offset >= found.high_watermark:
+                    self.ledger.protest(
+                        self.name, f"{partition}@{header.last_offset} above {found.high_watermark}"
+                    )
+                for record in records(data[at : at + header.size]):
+                    self.ledger.see(self.name, partition, record.offset, bytes(record.value or b""))
+                self.positions[partition] = max(self.positions[partition], header.next_offset)

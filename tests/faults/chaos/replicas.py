@@ -1,0 +1,59 @@
+"""The logs of all replicas as they lie on their disks, compared byte for byte up to the high watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.wire.records import batch_headers, crc_is_valid, records
+
+
+class Copy(NamedTuple):
+    """What one replica holds below the high watermark."""
+
+    data: bytes
+    values: list[bytes]
+    epochs: list[int]
+    """Of the leaders that wrote it, each once for every time it begins."""
+    faults: list[str]
+
+
+def read_copy(directory: Path, high_watermark: int) -> Copy:
+    """Where one segment ends and the next begins is each broker's own business, so they are read as one."""
+    joined = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+    view = memoryview(joined)
+    values: list[bytes] = []
+    epochs: list[int] = []
+    faults: list[str] = []
+    end = 0
+    for at, header in batch_headers(view):
+        if header.base_offset >= high_watermark:
+            break
+        if header.base_offset != len(values):
+            faults.append(f"{directory}: offset {header.base_offset} in place of {len(values)}")
+            break
+        if not crc_is_valid(view, at, header):
+            faults.append(f"{directory}: the batch at {header.base_offset} is damaged")
+        if not epochs or epochs[-1] != header.partition_leader_epoch:
+            epochs.append(header.partition_leader_epoch)
+        values += [bytes(each.value or b"") for each in records(view[at : at + header.size])]
+        end = at + header.size
+    if len(values) != high_watermark:
+        faults.append(f"{directory}: ends at {len(values)}, the high watermark is {high_watermark}")
+    if epochs != sorted(set(epochs)):
+        faults.append(f"{directory}: leader epochs go back: {epochs}")
+    return Copy(joined[:end], values, epochs, faults)
+
+
+def differences(copies: Mapping[int, Copy]) -> list[str]:
+    """By broker. Bytes hold everything: offsets, leader epochs, sequences and where a batch ends."""
+    found = [fault for copy in copies.values() for fault in copy.faults]
+    (first, reference), *others = copies.items()
+    for broker, copy in others:
+        if copy.data != reference.data:
+            pairs = zip(reference.data, copy.data, strict=False)
+            length = min(len(copy.data), len(reference.data))
+            at = next((n for n, (one, other) in enumerate(pairs) if one != other), length)
+            found.append(f"brokers {first} and {broker} differ from byte {at} on")
+    return found

@@ -1,0 +1,227 @@
+"""Three brokers in processes around a ZooKeeper, two writers and four readers at work, and somebody who looks on.
+
+with Stage(tmp_path, chroot) as stage:
+    ...                     whatever happens to brokers
+    stage.settle()          all of it stands, and all replicas hold it; what does not fit fails
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import latest_offsets
+from barnabas.client.view import PartitionView
+from barnabas.errors import ApiError
+from barnabas.model import TopicPartition
+from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+from tests.broker_process import eventually
+from tests.cluster_process import ClusterProcesses
+from tests.faults.chaos import replicas
+from tests.faults.chaos.ledger import Ledger
+from tests.faults.chaos.readers import Consumer, Eye, Reader
+from tests.faults.chaos.worker import Worker
+from tests.faults.chaos.writers import KINDS, Writer
+from tests.lifecycle.invariants import Invariants
+from tests.lifecycle.observer import Observer
+
+TOPIC, PARTITIONS = "letters", 4
+SESSION_S = 2.0
+DEADLINE_S = 60.0
+LOOKS_EVERY_S = 0.05
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
+    # Leaders go back to whom they belong to now and then, faults or not.
+    "leader.imbalance.check.interval.seconds": "7",
+    "leader.imbalance.per.broker.percentage": "0",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "barnabas.history.topic.enable": "false",
+}
+TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "65536"}
+FORGETFUL = [sys.executable, "-m", "tests.faults.chaos.forgetful_broker"]
+
+
+class Stage:
+    def __init__(self, data: Path, connect_string: str, *, forgetful: int | None = None) -> None:
+        """The broker `forgetful` has a disk that forgets; see forgetful_disk.py."""
+        self.data = data
+        self.cluster = ClusterProcesses(data, connect_string, brokers=3, settings=SETTINGS)
+        if forgetful is not None:
+            self.cluster.brokers[forgetful].command = FORGETFUL
+        self.ledger = Ledger()
+        self.invariants = Invariants()
+        self.observer = Observer(
+            ZooKeeperRegistry(connect_string, connection_timeout_ms=20_000, in_flight_max=50),
+            self.invariants,
+        )
+        self.writers: list[Writer] = []
+        self.consumer: Consumer
+        self.readers: list[Reader] = []
+
+    def __enter__(self) -> Self:
+        self.cluster.__enter__()
+        try:
+            self.observer.begin()
+            self.create_topic()
+            self.begin_work()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for writer in self.writers:
+            writer.end()
+        for reader in self.readers:
+            reader.stopping.set()
+        for reader in self.readers:
+            reader.join(DEADLINE_S)
+        self.cluster.end()
+        self.observer.end()
+
+    def create_topic(self) -> None:
+        wanted = NewTopic(
+            name=TOPIC, partitions=PARTITIONS, replication_factor=3, configs=TOPIC_SETTINGS
+        )
+        with Cluster(self.cluster.bootstrap_servers) as client:
+            (outcome,) = Admin(client).create_topics([wanted])
+        assert outcome.error is None, outcome.error
+
+    def begin_work(self) -> None:
+        servers = self.cluster.bootstrap_servers
+        self.writers = [
+            Writer(kind, servers, TOPIC, PARTITIONS, self.ledger, self.data / f"{kind}.log")
+            for kind in KINDS
+        ]
+        self.consumer = Consumer(servers, TOPIC, PARTITIONS, self.ledger)
+        self.readers = [
+            self.consumer,
+            *(
+                Eye(number, broker.bootstrap_servers, TOPIC, PARTITIONS, self.ledger)
+                for number, broker in self.cluster.brokers.items()
+            ),
+        ]
+        for each in self.workers:
+            each.start()
+        self.wait_for_writers(time.monotonic())
+
+    @property
+    def workers(self) -> list[Worker]:
+        return [*self.writers, *self.readers]
+
+    # ---- looking
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """As `eventually`, but at a pace that leaves the machine to those who work; a broken run ends at once."""
+
+        def look() -> bool:
+            self.check_health()
+            if condition():
+                return True
+            time.sleep(LOOKS_EVERY_S)
+            return False
+
+        eventually(look, what, DEADLINE_S)
+
+    def check_health(self) -> None:
+        for each in self.workers:
+            if each.error is not None:
+                raise AssertionError(f"{each.name} ended") from each.error
+        assert not self.ledger.failed, self.ledger.failed[:3]
+        assert not self.ledger.contradictions, self.ledger.contradictions[:3]
+        assert not self.invariants.broken, self.invariants.broken[:3]
+
+    def partitions(self) -> tuple[PartitionView, ...] | None:
+        """As any broker that answers knows them."""
+        servers = [each.bootstrap_servers for each in self.cluster.brokers.values()]
+        for address in servers:
+            try:
+                with Cluster(address, timeout_s=1.0) as client:
+                    return client.refresh([TOPIC]).topic(TOPIC).partitions
+            except ApiError:
+                continue
+        return None
+
+    def is_whole(self) -> bool:
+        """In everybody's eyes: all brokers are there, and all replicas in sync."""
+        for broker in self.cluster.brokers.values():
+            try:
+                with Cluster(broker.bootstrap_servers, timeout_s=1.0) as client:
+                    view = client.refresh([TOPIC])
+                    partitions = view.topic(TOPIC).partitions
+            except ApiError:
+                return False
+            if len(view.brokers) < len(self.cluster.brokers):
+                return False
+            if any(each.is_offline or each.is_under_replicated for each in partitions):
+                return False
+        return True
+
+    def wait_until_whole(self) -> None:
+        self.wait(self.is_whole, "all replicas are in sync again")
+
+    def wait_for_writers(self, since: float) -> dict[str, float]:
+        """Seconds from then until each of them got something into every partition."""
+        self.wait(
+            lambda: all(
+                self.ledger.seconds_until_writing_again(writer.kind, since) is not None
+                for writer in self.writers
+            ),
+            "the writers go on",
+        )
+        return {
+            writer.kind: self.ledger.seconds_until_writing_again(writer.kind, since) or 0.0
+            for writer in self.writers
+        }
+
+    # ---- the end
+
+    def settle(self) -> None:
+        """Writers finish, readers come to the end; then everything is compared."""
+        self.wait_until_whole()
+        for writer in self.writers:
+            writer.finish()
+        self.check_health()
+        self.wait_until_whole()
+        ends = self.high_watermarks()
+        self.wait(
+            lambda: all(self.consumer.positions[index] >= end for index, end in ends.items()),
+            f"the consumer is at the end: {ends}",
+        )
+        for reader in self.readers:
+            reader.stopping.set()
+        for reader in self.readers:
+            reader.join(DEADLINE_S)
+        self.check_health()
+        faults = []
+        logs = {}
+        for index, end in ends.items():
+            copies = {
+                number: replicas.read_copy(broker.log_dir / f"{TOPIC}-{index}", end)
+                for number, broker in self.cluster.brokers.items()
+            }
+            faults += [f"{TOPIC}-{index}: {each}" for each in replicas.differences(copies)]
+            logs[index] = copies[1].values
+        faults += self.ledger.faults(logs)
+        assert not faults, "\n".join(faults)
+        print(
+            f"{self.ledger.acknowledged} records acknowledged, {sum(self.ledger.reads.values())} "
+            f"read, {sum(ends.values())} compared on {len(self.cluster.brokers)} disks"
+        )
+
+    def high_watermarks(self) -> dict[int, int]:
+        asked = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        with Cluster(self.cluster.bootstrap_servers) as client:
+            found = latest_offsets(client, asked)
+        return {each.partition: end for each, end in found.items()}

@@ -1,0 +1,76 @@
+"""Two idempotent producers of different making that write into every partition all the time, until they are stopped.
+
+Each has a process of its own (writer_process.py): what it is told then is told at that moment, whatever the test does.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.child_process import ENVIRONMENT
+from tests.faults.chaos.ledger import Ledger
+from tests.faults.chaos.worker import Worker
+
+ROOT = Path(__file__).parents[3]
+KINDS = ("rdkafka", "kafka-python")
+COMMAND = [sys.executable, "-m", "tests.faults.chaos.writer_process"]
+ENDING_S = 60.0
+
+
+class Writer(Worker):
+    """Hears what the process is told, and notes it down."""
+
+    def __init__(
+        self, kind: str, servers: str, topic: str, partitions: int, ledger: Ledger, log: Path
+    ) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.ledger = ledger
+        self.log = log
+        ledger.begin(kind, partitions)
+        with log.open("wb") as written:
+            self.process = subprocess.Popen(
+                [*COMMAND, kind, servers, topic, str(partitions)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=written,
+                text=True,
+                cwd=ROOT,
+                env=ENVIRONMENT,
+            )
+
+    def work(self) -> None:
+        assert self.process.stdout is not None
+        has_finished = False
+        for line in self.process.stdout:
+            what, *words = line.split(maxsplit=5)
+            if what == "ack":
+                partition, number, offset = map(int, words[:3])
+                sent_at, told_at = map(float, words[3:])
+                self.ledger.acknowledge(
+                    self.kind, partition, number, offset=offset, sent_at=sent_at, told_at=told_at
+                )
+            elif what == "failed":
+                self.ledger.failed.append(f"{self.kind}: {line}")
+            else:
+                has_finished = True
+        assert has_finished, f"{self.kind} ended; its last words:\n{self.log.read_text()[-2000:]}"
+
+    def finish(self) -> None:
+        """Returns when all that was sent is acknowledged."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.join(ENDING_S)
+        assert not self.is_alive(), f"{self.kind} does not come to an end"
+
+    def end(self) -> None:
+        """Whatever became of it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.kill()
+        self.process.wait()
+        self.join(ENDING_S)
+        self.process.stdout.close()
