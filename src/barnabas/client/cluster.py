@@ -121,7 +121,9 @@ class Cluster:
         self.view = view if topics is None else self.view.with_topics_of(view)
         return self.view
 
-    def ask_whoever_is_there(self, request: Message, response: type[R]) -> R:
+    def ask_whoever_is_there(
+        self, request: Message, response: type[R], *, at_most: int | None = None
+    ) -> R:
         """A broker may have died since it was last spoken to; the next one knows as much."""
         dead: dict[str, ApiError] = {}
         while True:
@@ -132,7 +134,9 @@ class Cluster:
                     raise next(iter(dead.values())) from None
                 raise
             try:
-                return connection.exchange(request, response, timeout_s=self.timeout_s)
+                return connection.exchange(
+                    request, response, timeout_s=self.timeout_s, at_most=at_most
+                )
             except ApiError as error:
                 if error.code is not ErrorCode.NETWORK_EXCEPTION:
                     raise

@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 Shares = dict[str, list[TopicPartition]]
 """Member id → what it is to read."""
 Counts = Mapping[str, int]
-"""Topic → how many partitions it has. A topic that does not exist is not in it."""
+"""Topic → how many partitions it has; none, if it does not exist."""
 
 
 def assign_range(candidates: Sequence[Candidate], counts: Counts) -> Shares:
