@@ -43,7 +43,7 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "500",
     "barnabas.history.topic.enable": "false",
 }
-TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "65536"}
+TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "16384"}
 FORGETFUL = [sys.executable, "-m", "tests.faults.chaos.forgetful_broker"]
 
 
@@ -91,6 +91,7 @@ class Stage:
         self.observer.end()
 
     def create_topic(self) -> None:
+        self.wait(self.all_are_there, "all brokers are there")
         wanted = NewTopic(
             name=TOPIC, partitions=PARTITIONS, replication_factor=3, configs=TOPIC_SETTINGS
         )
@@ -152,6 +153,10 @@ class Stage:
             except ApiError:
                 continue
         return None
+
+    def all_are_there(self) -> bool:
+        views = [broker.view() for broker in self.cluster.brokers.values()]
+        return all(view is not None and len(view.brokers) == len(views) for view in views)
 
     def is_whole(self) -> bool:
         """In everybody's eyes: all brokers are there, and all replicas in sync."""
