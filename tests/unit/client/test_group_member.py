@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.client.group_member import NO_GENERATION, Member, Standing
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import TopicPartition
+from barnabas.wire.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from barnabas.wire.messages.group_membership import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
+
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+MINE = encode_assignment(Assignment((TopicPartitions("orders", (0, 1)),)))
+
+
+def new_member() -> Member:
+    return Member(
+        "billing",
+        ["orders"],
+        assignors=("range", "cooperative-sticky"),
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=60_000,
+    )
+
+
+def said(*member_ids: str) -> tuple[JoinGroupResponseMember, ...]:
+    data = encode_subscription(Subscription(("orders",)))
+    return tuple(JoinGroupResponseMember(member, None, data) for member in member_ids)
+
+
+def joined(member: Member, *, leader: str = "m-1", generation: int = 4) -> Member:
+    member.on_join(
+        JoinGroupResponse(
+            generation_id=generation,
+            protocol_name="range",
+            leader=leader,
+            member_id="m-1",
+            members=said("m-1", "m-2") if leader == "m-1" else (),
+        )
+    )
+    return member
+
+
+def settled() -> Member:
+    member = joined(new_member())
+    member.on_sync(SyncGroupResponse(assignment=MINE))
+    return member
+
+
+def test_a_member_is_given_an_id_and_joins_again_with_it() -> None:
+    member = new_member()
+    assert member.join([]).member_id == ""
+    code = ErrorCode.MEMBER_ID_REQUIRED
+    member.on_join(JoinGroupResponse(error_code=code, member_id="m-1"))
+    assert member.standing is Standing.OUT
+    assert member.join([]).member_id == "m-1"
+    assert not member.is_forgotten
+
+
+def test_every_assignor_is_offered_with_what_the_member_reads_and_owns() -> None:
+    request = settled().join([ORDERS_1, ORDERS_0])
+    assert [protocol.name for protocol in request.protocols] == ["range", "cooperative-sticky"]
+    assert request.protocol_type == "consumer"
+    for protocol in request.protocols:
+        owned = (TopicPartitions("orders", (0, 1)),)
+        assert decode_subscription(protocol.metadata) == Subscription(("orders",), None, owned, 4)
+
+
+def test_the_leader_shares_out_what_everyone_reads() -> None:
+    member = joined(new_member())
+    assert member.standing is Standing.JOINED
+    assert member.topics_of_all == {"orders"}
+    request = member.sync({"orders": 3})
+    assert (request.generation_id, request.protocol_name) == (4, "range")
+    shares = {each.member_id: decode_assignment(each.assignment) for each in request.assignments}
+    assert shares == {
+        "m-1": Assignment((TopicPartitions("orders", (0, 1)),)),
+        "m-2": Assignment((TopicPartitions("orders", (2,)),)),
+    }
+
+
+def test_a_follower_brings_nothing_and_is_told_its_share() -> None:
+    member = joined(new_member(), leader="m-2")
+    assert member.sync({}).assignments == ()
+    assert member.on_sync(SyncGroupResponse(assignment=MINE)) == [ORDERS_0, ORDERS_1]
+    assert member.standing is Standing.IN
+
+
+def test_a_rebalance_is_joined_with_the_same_id_and_generation() -> None:
+    member = settled()
+    member.on_heartbeat(HeartbeatResponse())
+    assert member.standing is Standing.IN
+    member.on_heartbeat(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert (member.standing, member.is_forgotten) == (Standing.OUT, False)
+    assert member.join([]).member_id == "m-1"
+    assert member.generation == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "member_id"),
+    [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "m-1")],
+)
+def test_a_forgotten_member_knows_that_it_owns_nothing(code: ErrorCode, member_id: str) -> None:
+    member = settled()
+    member.on_heartbeat(HeartbeatResponse(error_code=code))
+    assert (member.standing, member.is_forgotten) == (Standing.OUT, True)
+    assert (member.member_id, member.generation) == (member_id, NO_GENERATION)
+    member.join([])
+    assert not member.is_forgotten
+
+
+def test_a_sync_that_came_too_late_is_joined_again() -> None:
+    member = joined(new_member())
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    assert member.on_sync(SyncGroupResponse(error_code=code)) == []
+    assert member.standing is Standing.OUT
+
+
+def test_what_joining_again_does_not_cure_is_raised() -> None:
+    with pytest.raises(ApiError, match="INCONSISTENT_GROUP_PROTOCOL: group billing"):
+        new_member().on_join(
+            JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id="m-1")
+        )
+
+
+def test_a_member_that_says_nonsense_is_named() -> None:
+    member = joined(new_member())
+    member.others = (JoinGroupResponseMember("m-9", None, b"\x00"),)
+    with pytest.raises(ApiError, match="member m-9 of group billing"):
+        member.sync({"orders": 1})
