@@ -81,17 +81,18 @@ class Ledger:
             slowest = max(slowest, told - since)
         return slowest
 
-    def longest_silence(self, partition: int, begin: float, end: float) -> float:
-        """How long nobody was told anything of this partition. That is what being unavailable means to writers."""
+    def longest_silence(
+        self, partition: int, begin: float, end: float, writer: str | None = None
+    ) -> float:
+        """How long nobody, or one writer, was told anything of this partition: that is what unavailable means."""
         told = sorted(
             ack.told_at
-            for (_, index), written in self.written.items()
-            if index == partition
+            for (name, index), written in self.written.items()
+            if index == partition and writer in (None, name)
             for ack in list(written.acks)
             if begin <= ack.told_at <= end
         )
-        moments = [begin, *told, end]
-        return max(later - earlier for earlier, later in pairwise(moments))
+        return max(later - earlier for earlier, later in pairwise([begin, *told, end]))
 
     # ---- readers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +27,7 @@ from tests.faults.chaos import replicas
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.readers import Consumer, Eye, Reader
 from tests.faults.chaos.worker import Worker
-from tests.faults.chaos.writers import KINDS, Writer
+from tests.faults.chaos.writers import Writer
 from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.observer import Observer
 
@@ -44,14 +44,26 @@ SETTINGS = {
     "barnabas.history.topic.enable": "false",
 }
 TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "16384"}
+WRITERS = ("rdkafka", "kafka-python")
 FORGETFUL = [sys.executable, "-m", "tests.faults.chaos.forgetful_broker"]
 
 
 class Stage:
-    def __init__(self, data: Path, connect_string: str, *, forgetful: int | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        connect_string: str,
+        *,
+        forgetful: int | None = None,
+        writers: Sequence[str] = WRITERS,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         """The broker `forgetful` has a disk that forgets; see forgetful_disk.py."""
         self.data = data
-        self.cluster = ClusterProcesses(data, connect_string, brokers=3, settings=SETTINGS)
+        self.kinds = writers
+        self.cluster = ClusterProcesses(
+            data, connect_string, brokers=3, settings={**SETTINGS, **(settings or {})}
+        )
         if forgetful is not None:
             self.cluster.brokers[forgetful].command = FORGETFUL
         self.ledger = Ledger()
@@ -103,7 +115,7 @@ class Stage:
         servers = self.cluster.bootstrap_servers
         self.writers = [
             Writer(kind, servers, TOPIC, PARTITIONS, self.ledger, self.data / f"{kind}.log")
-            for kind in KINDS
+            for kind in self.kinds
         ]
         self.consumer = Consumer(servers, TOPIC, PARTITIONS, self.ledger)
         self.readers = [

@@ -125,7 +125,36 @@ class KafkaPython:
         self.producer.close(timeout=ENDING_S)
 
 
-KINDS: dict[str, type[Rdkafka | KafkaPython]] = {"rdkafka": Rdkafka, "kafka-python": KafkaPython}
+class Barnabas:
+    """Blocks until all that was gathered is acknowledged; any error ends it."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        from barnabas.client.cluster import Cluster
+        from barnabas.client.producer import Producer
+
+        self.topic = topic
+        self.producer = Producer(Cluster(servers), idempotent=True)
+        self.gathered: dict[int, tuple[int, float]] = {}
+
+    def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None:
+        self.producer.send(self.topic, value, partition=partition)
+        self.gathered[partition] = number, sent_at
+
+    def wait(self, stopping: threading.Event) -> None:
+        for sent in self.producer.flush():
+            number, sent_at = self.gathered[sent.partition.partition]
+            acknowledged(sent.partition.partition, number, sent.base_offset, sent_at)
+        stopping.wait(WRITTEN_EVERY_S)
+
+    def finish(self) -> None:
+        self.producer.cluster.close()
+
+
+KINDS: dict[str, type[Rdkafka | KafkaPython | Barnabas]] = {
+    "rdkafka": Rdkafka,
+    "kafka-python": KafkaPython,
+    "barnabas": Barnabas,
+}
 
 
 def main() -> None:

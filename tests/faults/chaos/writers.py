@@ -1,4 +1,4 @@
-"""Two idempotent producers of different making that write into every partition all the time, until they are stopped.
+"""Idempotent producers of different making that write into every partition all the time, until they are stopped.
 
 Each has a process of its own (writer_process.py): what it is told then is told at that moment, whatever the test does.
 """
@@ -14,7 +14,6 @@ from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.worker import Worker
 
 ROOT = Path(__file__).parents[3]
-KINDS = ("rdkafka", "kafka-python")
 COMMAND = [sys.executable, "-m", "tests.faults.chaos.writer_process"]
 ENDING_S = 60.0
 
