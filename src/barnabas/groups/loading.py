@@ -103,7 +103,7 @@ class Contents:
                 offsets = self.offsets[group_id] = GroupOffsets()
             offsets.load(partition, value, log_offset)
         elif offsets is not None:
-            offsets.remove((partition,))
+            offsets.remove((partition,), log_offset)
             if not offsets:
                 del self.offsets[group_id]
 

@@ -3,8 +3,8 @@
     begin ─► (appended, copied to the replicas) ─► complete     committed
                                                 └► fail         as if it had never been
 
-A commit counts when it is in the log, and the later one in the log wins, in whichever order answers come. While one is
-under way its partition does not expire.
+A commit counts when it is in the log, and what comes later in the log wins, in whichever order answers come. While one
+is under way its partition does not expire.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, CommittedOffset] = {}
         self.log_offsets: dict[TopicPartition, int] = {}
-        """Where in the log each of them stands."""
-        self.pending: dict[TopicPartition, CommittedOffset] = {}
+        """Where in the log each of them stands; or the tombstone, of one that was removed while it was written."""
+        self.pending: dict[TopicPartition, int] = {}
+        """How many commits of each are under way."""
 
     def __len__(self) -> int:
         return len(self.committed)
@@ -32,20 +33,25 @@ class GroupOffsets:
     # ---- committing
 
     def begin(self, commits: Commits) -> None:
-        self.pending.update(commits)
+        for partition in commits:
+            self.pending[partition] = self.pending.get(partition, 0) + 1
 
     def complete(self, commits: Commits, log_offset: int) -> None:
-        """They are in the log at `log_offset`. What was removed meanwhile, with its topic, stays away."""
+        """They are in the log at `log_offset`."""
         for partition, value in commits.items():
-            if partition in self.pending:
-                self.load(partition, value, log_offset)
-                if self.pending[partition] is value:
-                    del self.pending[partition]
+            self.load(partition, value, log_offset)
+            self.end(partition)
 
     def fail(self, commits: Commits) -> None:
-        for partition, value in commits.items():
-            if self.pending.get(partition) is value:
-                del self.pending[partition]
+        for partition in commits:
+            self.end(partition)
+
+    def end(self, partition: TopicPartition) -> None:
+        left = self.pending.pop(partition) - 1
+        if left:
+            self.pending[partition] = left
+        elif partition not in self.committed:
+            self.log_offsets.pop(partition, None)
 
     def load(self, partition: TopicPartition, value: CommittedOffset, log_offset: int) -> None:
         if self.log_offsets.get(partition, -1) <= log_offset:
@@ -54,11 +60,13 @@ class GroupOffsets:
 
     # ---- forgetting
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+    def remove(self, partitions: Iterable[TopicPartition], log_offset: int) -> None:
+        """Their tombstones stand at `log_offset`: a commit before it that is still under way comes too late."""
         for partition in partitions:
             self.committed.pop(partition, None)
             self.log_offsets.pop(partition, None)
-            self.pending.pop(partition, None)
+            if partition in self.pending:
+                self.log_offsets[partition] = log_offset
 
     def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those of them that have an offset here, or are about to have one."""

@@ -1,0 +1,267 @@
+"""Bytes of `__consumer_offsets`: those of the published schemas, by hand or by another library's encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.old.types import Array, Bytes, Int16, Int32, Int64, Schema, String
+
+from barnabas.errors import RemoteWireError
+from barnabas.groups.records import (
+    CommittedOffset,
+    GroupKey,
+    GroupSnapshot,
+    MemberSnapshot,
+    OffsetKey,
+    group_metadata_record,
+    group_tombstone,
+    is_commit_marker,
+    offset_record,
+    offset_tombstone,
+    read_group,
+    read_key,
+    read_offset,
+)
+
+KEY = bytes.fromhex(
+    "0001"  # version
+    "0003 617070"  # app
+    "0006 6f7264657273"  # orders
+    "00000007"
+)
+VALUE = bytes.fromhex(
+    "0003"
+    "000000000000002a"  # offset 42
+    "00000005"  # leader epoch
+    "0004 6e6f7465"  # note
+    "0000018bcfe56800"  # 1 700 000 000 000
+)
+VALUE_THAT_EXPIRES = bytes.fromhex(
+    "0001 000000000000002a 0004 6e6f7465 0000018bcfe56800 0000018bcfe56801"
+)
+FLEXIBLE_VALUE = bytes.fromhex("0004 000000000000002a 00000005 05 6e6f7465 0000018bcfe56800 00")
+GROUP_KEY = bytes.fromhex("0002 0003 617070")
+GROUP_VALUE = bytes.fromhex(
+    "0003"
+    "0008 636f6e73756d6572"  # consumer
+    "00000002"  # generation
+    "0005 72616e6765"  # range
+    "0003 6d2d31"  # m-1 leads
+    "0000018bcfe56800"
+    "00000001"  # one member
+    "0003 6d2d31"
+    "ffff"  # no instance id
+    "0001 63"
+    "000a 2f3132372e302e302e31"  # /127.0.0.1
+    "000493e0"  # 300 000
+    "0000afc8"  # 45 000
+    "00000002 0102"
+    "00000001 ff"
+)
+GROUP = GroupSnapshot(
+    group_id="app",
+    protocol_type="consumer",
+    generation=2,
+    protocol="range",
+    leader="m-1",
+    current_state_timestamp=1_700_000_000_000,
+    members=(
+        MemberSnapshot("m-1", None, "c", "/127.0.0.1", 300_000, 45_000, b"\x01\x02", b"\xff"),
+    ),
+)
+EMPTY_GROUP_VALUE = bytes.fromhex(
+    "0003 0008 636f6e73756d6572 00000003 ffff ffff 0000018bcfe56800 00000000"
+)
+COMMITTED = CommittedOffset(42, 5, "note", 1_700_000_000_000)
+
+STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def test_a_commit_is_written_as_key_1_and_value_3() -> None:
+    assert offset_record("app", "orders", 7, COMMITTED) == (KEY, VALUE)
+    assert read_key(KEY) == OffsetKey("app", "orders", 7)
+    assert read_offset(VALUE) == COMMITTED
+
+
+def test_a_commit_that_says_when_it_ends_is_written_as_value_1_which_has_no_epoch() -> None:
+    ending = COMMITTED._replace(expire_timestamp=1_700_000_000_001)
+    assert offset_record("app", "orders", 7, ending) == (KEY, VALUE_THAT_EXPIRES)
+    assert read_offset(VALUE_THAT_EXPIRES) == ending._replace(leader_epoch=-1)
+
+
+def test_a_flexible_value_of_a_newer_broker_is_read() -> None:
+    assert read_offset(FLEXIBLE_VALUE) == COMMITTED
+
+
+def test_a_group_is_written_as_key_2_and_value_3() -> None:
+    assert group_metadata_record(GROUP) == (GROUP_KEY, GROUP_VALUE)
+    assert read_key(GROUP_KEY) == GroupKey("app")
+    assert read_group("app", GROUP_VALUE) == GROUP
+
+
+def test_a_group_without_members_has_no_protocol_and_no_leader() -> None:
+    empty = GroupSnapshot("app", "consumer", 3, None, None, 1_700_000_000_000)
+    assert group_metadata_record(empty) == (GROUP_KEY, EMPTY_GROUP_VALUE)
+    assert read_group("app", EMPTY_GROUP_VALUE) == empty
+
+
+def test_tombstones_have_the_keys_of_what_they_remove() -> None:
+    assert offset_tombstone("app", "orders", 7) == (KEY, None)
+    assert group_tombstone("app") == (GROUP_KEY, None)
+
+
+def test_the_older_key_of_offsets_is_read_and_one_of_a_newer_broker_passed_over() -> None:
+    assert read_key(b"\x00\x00" + KEY[2:]) == OffsetKey("app", "orders", 7)
+    assert read_key(b"\x00\x03" + KEY[2:]) is None
+
+
+OFFSET_FIELDS: dict[int, list[tuple[str, Any]]] = {
+    0: [("offset", Int64), ("metadata", String()), ("commit", Int64)],
+    1: [("offset", Int64), ("metadata", String()), ("commit", Int64), ("expire", Int64)],
+    2: [("offset", Int64), ("metadata", String()), ("commit", Int64)],
+    3: [("offset", Int64), ("epoch", Int32), ("metadata", String()), ("commit", Int64)],
+}
+
+
+@pytest.mark.parametrize("version", OFFSET_FIELDS)
+def test_values_of_offsets_are_read_as_another_library_writes_them(version: int) -> None:
+    given = {"offset": 42, "epoch": 5, "metadata": "é", "commit": 1000, "expire": 2000}
+    fields = OFFSET_FIELDS[version]
+    raw = Schema(*fields).encode([given[name] for name, _ in fields])
+    value = read_offset(Int16.encode(version) + raw)
+    assert value.offset == 42
+    assert value.metadata == "é"
+    assert value.commit_timestamp == 1000
+    assert value.leader_epoch == (5 if version == 3 else -1)
+    assert value.expire_timestamp == (2000 if version == 1 else -1)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_values_of_groups_are_read_as_another_library_writes_them(version: int) -> None:
+    member = Schema(
+        ("member_id", String()),
+        *([("instance", String())] if version >= 3 else []),
+        ("client_id", String()),
+        ("client_host", String()),
+        *([("rebalance", Int32)] if version >= 1 else []),
+        ("session", Int32),
+        ("subscription", Bytes),
+        ("assignment", Bytes),
+    )
+    schema = Schema(
+        ("protocol_type", String()),
+        ("generation", Int32),
+        ("protocol", String()),
+        ("leader", String()),
+        *([("since", Int64)] if version >= 2 else []),
+        ("members", Array(member)),
+    )
+    fields: list[Any] = ["m-1"]
+    fields += ["instance-1"] if version >= 3 else []
+    fields += ["c", "/h"]
+    fields += [60_000] if version >= 1 else []
+    fields += [10_000, b"sub", b"ass"]
+    values: list[Any] = ["consumer", 9, "range", "m-1"]
+    values += [77] if version >= 2 else []
+    values += [[fields]]
+    found = read_group("app", Int16.encode(version) + schema.encode(values))
+    assert found == GroupSnapshot(
+        group_id="app",
+        protocol_type="consumer",
+        generation=9,
+        protocol="range",
+        leader="m-1",
+        current_state_timestamp=77 if version >= 2 else -1,
+        members=(
+            MemberSnapshot(
+                "m-1",
+                "instance-1" if version >= 3 else None,
+                "c",
+                "/h",
+                60_000 if version >= 1 else 10_000,  # one timeout for both
+                10_000,
+                b"sub",
+                b"ass",
+            ),
+        ),
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    group=STRINGS,
+    topic=STRINGS,
+    partition=INT32,
+    value=st.builds(CommittedOffset, INT64, INT32, STRINGS, INT64, st.just(-1)),
+)
+def test_whatever_is_committed_is_read_again(
+    group: str, topic: str, partition: int, value: CommittedOffset
+) -> None:
+    key, written = offset_record(group, topic, partition, value)
+    assert written is not None
+    assert read_key(key) == OffsetKey(group, topic, partition)
+    assert read_offset(written) == value
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    snapshot=st.builds(
+        GroupSnapshot,
+        STRINGS,
+        STRINGS,
+        INT32,
+        st.none() | STRINGS,
+        st.none() | STRINGS,
+        INT64,
+        st.lists(
+            st.builds(
+                MemberSnapshot,
+                STRINGS,
+                st.none() | STRINGS,
+                STRINGS,
+                STRINGS,
+                INT32,
+                INT32,
+                st.binary(max_size=50),
+                st.binary(max_size=50),
+            ),
+            max_size=3,
+        ).map(tuple),
+    )
+)
+def test_whatever_a_group_is_it_is_read_again(snapshot: GroupSnapshot) -> None:
+    key, written = group_metadata_record(snapshot)
+    assert written is not None
+    assert read_key(key) == GroupKey(snapshot.group_id)
+    assert read_group(snapshot.group_id, written) == snapshot
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.binary(max_size=80), version=st.integers(0, 5))
+def test_bytes_that_are_nothing_are_refused_in_one_way(data: bytes, version: int) -> None:
+    data = bytes((0, version)) + data
+    for read in (read_key, read_offset, lambda value: read_group("app", value)):
+        try:
+            read(data)
+        except RemoteWireError:
+            continue
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"\x00\x05" + VALUE[2:], b"\xff\xff"])
+def test_a_value_of_no_known_version_is_refused(value: bytes) -> None:
+    with pytest.raises(RemoteWireError):
+        read_offset(value)
+    with pytest.raises(RemoteWireError):
+        read_group("app", value)
+
+
+def test_a_control_record_says_whether_a_transaction_was_committed() -> None:
+    assert is_commit_marker(bytes.fromhex("00000001"))
+    assert not is_commit_marker(bytes.fromhex("00000000"))
+    with pytest.raises(RemoteWireError):
+        is_commit_marker(b"\x00\x00")
