@@ -4,6 +4,7 @@ r"""`barnabas consume`: records of a topic to standard output, in order within e
     barnabas consume orders -e                        everything there is, then stop
     barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, and on
     barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
+    barnabas consume orders --group billing           one of several who share the partitions, see consume_group.py
 
 It is a filter: to a pipe, contents go as the bytes they are; to a terminal, control characters are shown.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 import json
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import click
 
@@ -46,6 +48,13 @@ from barnabas.model import TopicPartition
     show_default="end; with -e, beginning",
     metavar="WHERE",
     help="beginning, end, 1234, -10 (from the end), @1700000000000 (ms), @-1h, @2024-05-01T08:00",
+)
+@click.option(
+    "-g",
+    "--group",
+    metavar="NAME",
+    help="Share the partitions with the others of this group, and go on where it stands; "
+    "-O counts only where it stands nowhere yet.",
 )
 @click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option(
@@ -83,6 +92,7 @@ def consume(
     topic: str,
     partitions: tuple[int, ...],
     offset: str | None,
+    group: str | None,
     count: int | None,
     stop_at_end: bool,
     template: str | None,
@@ -98,8 +108,17 @@ def consume(
     start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
     write = writer(output, template, key_delimiter, delimiter)
     wanted = [compile_filter(expression) for expression in filters]
+    if group is not None and partitions:
+        raise ConfigError("--partition", "excludes --group, whose members share all partitions")
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         assigned = assignment(cluster, topic, partitions)
+        if group is not None:
+            from barnabas.cli.consume_group import joined
+
+            with joined(cluster, group, topic, start) as member:
+                for batch in batches(member, stop_at_end, count, wanted, member.processed):
+                    write_out(b"".join([write(record) for record in batch]))
+            return
         starts = within_range(cluster, dict.fromkeys(assigned, start))
         # Should retention overtake us later on, what is left is read from its beginning.
         whole = () if partitions or stop_at_end else (topic,)
@@ -110,22 +129,42 @@ def consume(
             write_out(b"".join([write(record) for record in batch]))
 
 
+class Source(Protocol):
+    """A consumer, alone or in a group."""
+
+    @property
+    def at_end(self) -> bool: ...
+    def poll(self, timeout_s: float) -> list[ConsumedRecord]: ...
+
+
+Written = Callable[[Sequence[ConsumedRecord] | None], None]
+
+
 def batches(
-    consumer: Consumer, stop_at_end: bool, count: int | None, wanted: list[Filter]
+    source: Source,
+    stop_at_end: bool,
+    count: int | None,
+    wanted: list[Filter],
+    written: Written = lambda _: None,
 ) -> Iterator[list[ConsumedRecord]]:
-    """What each poll brought and the filters let through, until there is enough."""
-    while not (stop_at_end and consumer.at_end):
-        found = [
-            record for record in consumer.poll(1.0) if all(matches(record) for matches in wanted)
-        ]
+    """What each poll brought and the filters let through, until there is enough. When a batch has been taken care of,
+    `written` is told of which records, or None for all that were polled."""
+    while not (stop_at_end and source.at_end):
+        polled = source.poll(1.0)
+        found = [record for record in polled if all(matches(record) for matches in wanted)]
         if count is not None:
             found = found[:count]
             count -= len(found)
         if found:
             yield found
+        written(up_to(found[-1], polled) if found and count == 0 else None)
         if count == 0:
             return
         raise_if_reader_gone()
+
+
+def up_to(last: ConsumedRecord, polled: list[ConsumedRecord]) -> list[ConsumedRecord]:
+    return polled[: polled.index(last) + 1]
 
 
 def raise_if_reader_gone() -> None:

@@ -33,6 +33,10 @@ COMMANDS = {
         "Write records to a topic from standard input or files.",
     ),
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic to standard output."),
+    "groups": (
+        "barnabas.cli.groups:groups",
+        "See consumer groups, set where they go on, delete them.",
+    ),
     "sql": ("barnabas.cli.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
     "spark": ("barnabas.cli.spark:spark", "Open a PySpark shell with the topics as tables."),
     "lifecycle": (

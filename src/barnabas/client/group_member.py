@@ -73,6 +73,8 @@ class Member:
         self.is_leader = False
         self.is_forgotten = False
         self.assignor = ""
+        self.keeps_assignment = False
+        """The group goes on with the assignment it has: the leader is to make none."""
         self.others: tuple[JoinGroupResponseMember, ...] = ()
 
     # ---- join -----------------------------------------------------------------------------------------------------
@@ -108,6 +110,7 @@ class Member:
         self.generation = response.generation_id
         self.assignor = response.protocol_name or ""
         self.is_leader = response.leader == response.member_id
+        self.keeps_assignment = response.skip_assignment
         self.others = response.members
         self.standing = Standing.JOINED
 
@@ -131,7 +134,8 @@ class Member:
 
     def sync(self, counts: Counts) -> SyncGroupRequest:
         """`counts` is of interest to the leader alone."""
-        shares = ASSIGNORS[self.assignor](self.candidates(), counts) if self.is_leader else {}
+        decides = self.is_leader and not self.keeps_assignment
+        shares = ASSIGNORS[self.assignor](self.candidates(), counts) if decides else {}
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,

@@ -1,0 +1,169 @@
+"""Groups from outside: who is there, who is in them, how far they have read, and how to set or to forget it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.core import error_of, raise_if
+from barnabas.client.group_assignors import flat
+from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
+from barnabas.client.group_offsets import (
+    CommittedOffset,
+    commit_request,
+    committed_in,
+    fetch_request,
+    refused_in,
+)
+from barnabas.errors import ApiError, RemoteWireError
+from barnabas.model import TopicPartition
+from barnabas.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from barnabas.wire.messages.group_offsets import OffsetCommitResponse, OffsetFetchResponse
+from barnabas.wire.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+DEAD = "Dead"
+"""What the coordinator calls a group that does not exist."""
+EMPTY = "Empty"
+
+
+class MemberView(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    """None while the group rebalances, and none that can be told of members that are no consumers."""
+
+
+class GroupView(NamedTuple):
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: str
+    members: tuple[MemberView, ...]
+
+    @property
+    def exists(self) -> bool:
+        return self.state != DEAD
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in (DEAD, EMPTY)
+
+
+class GroupAdmin:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def list_groups(self) -> list[ListedGroup]:
+        """Each broker knows those it coordinates, so all are asked."""
+        found: dict[str, ListedGroup] = {}
+
+        def ask_all() -> None:
+            for broker in sorted(self.cluster.refresh([]).brokers):
+                response = self.cluster.connection(broker).exchange(
+                    ListGroupsRequest(), ListGroupsResponse, timeout_s=self.cluster.timeout_s
+                )
+                raise_if(response.error_code, f"groups of broker {broker}")
+                found.update((group.group_id, group) for group in response.groups)
+
+        self.cluster.retry(ask_all, refresh=False)
+        return [found[name] for name in sorted(found)]
+
+    def describe_group(self, group_id: str) -> GroupView:
+        """A group that does not exist is Dead."""
+        response = ask_coordinator(
+            self.cluster,
+            group_id,
+            DescribeGroupsRequest(groups=(group_id,)),
+            DescribeGroupsResponse,
+            codes=lambda answer: [group.error_code for group in answer.groups],
+        )
+        (group,) = response.groups
+        raise_if(group.error_code, f"group {group_id}")
+        host, port = find_coordinator(self.cluster, group_id)
+        return GroupView(
+            group_id=group.group_id,
+            state=group.group_state,
+            protocol_type=group.protocol_type,
+            assignor=group.protocol_data,
+            coordinator=f"{host}:{port}",
+            members=tuple(
+                sorted(
+                    (member_view(each, group.protocol_type) for each in group.members),
+                    key=lambda member: (member.client_id, member.member_id),
+                )
+            ),
+        )
+
+    def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ApiError | None]:
+        """The outcome for each."""
+        outcomes = {}
+        for group_id in group_ids:
+            response = ask_coordinator(
+                self.cluster,
+                group_id,
+                DeleteGroupsRequest(groups_names=(group_id,)),
+                DeleteGroupsResponse,
+                codes=lambda answer: [result.error_code for result in answer.results],
+            )
+            (result,) = response.results
+            outcomes[group_id] = error_of(result.error_code, f"group {group_id}")
+        return outcomes
+
+    def committed_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Of those that have one; of all partitions unless told which."""
+        request, at_most = fetch_request(group_id, partitions)
+        response = ask_coordinator(
+            self.cluster,
+            group_id,
+            request,
+            OffsetFetchResponse,
+            codes=lambda answer: [answer.error_code],
+            at_most=at_most,
+        )
+        return committed_in(response, group_id)
+
+    def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Only while nobody is in the group. ApiError for the first that was refused."""
+        response = ask_coordinator(
+            self.cluster,
+            group_id,
+            commit_request(group_id, offsets),
+            OffsetCommitResponse,
+            codes=lambda answer: [
+                partition.error_code for topic in answer.topics for partition in topic.partitions
+            ],
+        )
+        for error in refused_in(response).values():
+            raise error
+
+
+def member_view(member: DescribedGroupMember, protocol_type: str) -> MemberView:
+    partitions: list[TopicPartition] = []
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            partitions = flat(decode_assignment(member.member_assignment).assigned_partitions)
+        except RemoteWireError:
+            # Other clients may put anything here; the rest of the group can still be shown.
+            partitions = []
+    return MemberView(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        partitions=tuple(sorted(partitions)),
+    )
