@@ -337,9 +337,9 @@ def same_way(one: Event, other: Event) -> bool:
 
 def leader(event: Event, known: Event | None) -> str:
     now = f"leader {event['leader']} in epoch {event['leader_epoch']}"
-    if known is None or known["leader"] == event["leader"]:
-        return now
-    return f"{now} after {known['leader']}"
+    if known is not None and known["leader"] != event["leader"]:
+        now += f" after {known['leader']}"
+    return f"{now}, unclean: it was not in sync" if event.get("unclean") else now
 
 
 def in_sync(event: Event, known: Event | None) -> str:

@@ -153,6 +153,8 @@ class Move(NamedTuple, Generic[Item, State]):
     leadership: LeaderAndIsr | None = None
     requests: tuple[RequestIntent, ...] = ()
     stops: tuple[SendStopReplica, ...] = ()
+    is_unclean: bool = False
+    """An election of somebody who was not in sync: records may be lost by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

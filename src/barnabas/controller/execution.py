@@ -227,6 +227,13 @@ class Execution:
         changes = self.history.moved(outcome.won.moves, replicas_of=self.context.replicas)
         changes += self.history.failed(outcome.failures)
         self.log.record(changes)
+        for move in outcome.won.moves:
+            if move.is_unclean and move.leadership is not None:
+                logger.warning(
+                    "unclean election partition=%s leader=%d: what it lacks is lost",
+                    move.item,
+                    move.leadership.leader,
+                )
         for failure in outcome.failures[:FAILURES_LOGGED_MAX]:
             # That nobody can lead is how things are, and told to whoever asks for the topic; the rest is trouble.
             level = logging.INFO if failure.reason in NOBODY_CAN_LEAD else logging.WARNING

@@ -126,6 +126,8 @@ class History:
                 cause, quoted_cause = move.cause, quoted(move.cause)
             known = move.leadership
             leadership = "" if known is None else leadership_of(known)
+            if move.is_unclean:
+                leadership += ',"unclean":true'
             assigned = ""
             if replicas_of is not None and isinstance(move.item, TopicPartition):
                 assigned = f',"replicas":{numbers(tuple(replicas_of(move.item)))}'

@@ -173,6 +173,7 @@ def elect(
         write=UpdateState(partition=partition, state=after, expected_version=state.partition_epoch),
         leadership=after,
         requests=(SendLeaderAndIsr(brokers=chosen.recipients, partition=partition, is_new=False),),
+        is_unclean=chosen.unclean,
     )
 
 

@@ -130,6 +130,14 @@ def test_a_topic_is_born_in_words() -> None:
     ]
 
 
+def test_an_unclean_election_is_told() -> None:
+    online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
+    by = history()
+    moved = partition(offline, online, leader=3, isr=(3,), epoch=1, cause="BrokersChanged#9")
+    lines = told(*by.moved([ONLINE]), *by.moved([moved._replace(is_unclean=True)]))
+    assert "leader 3 in epoch 1 after 2, unclean: it was not in sync, ISR 3" in lines[-1]
+
+
 def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> None:
     by = history()
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE

@@ -119,6 +119,12 @@ def test_a_transition_is_one_line_with_all_there_is_to_know() -> None:
     }
 
 
+def test_an_unclean_election_says_so() -> None:
+    clean, unclean = read(history().moved([online(), online()._replace(is_unclean=True)]))
+    assert "unclean" not in clean
+    assert unclean["unclean"] is True
+
+
 def test_a_replica_is_named_with_its_broker() -> None:
     move = Move(
         item=Replica(ORDERS, BrokerId(3)),

@@ -144,6 +144,22 @@ def test_an_administrator_may_force_it() -> None:
     assert cluster.znodes.states[TP] == state(2, [2], epoch=5, version=10, recovering=True)
 
 
+def test_of_two_elections_the_unclean_one_is_marked() -> None:
+    clean, unclean = state(-1, [2], epoch=4, version=9), state(-1, [1], epoch=4, version=9)
+    for before, is_unclean in ((clean, False), (unclean, True)):
+        cluster = offline(1, replicas=(1, 2, 3), up=(2, 3))
+        decided = partition_machine.move(
+            cluster.context,
+            (TP,),
+            PartitionState.ONLINE,
+            cause="",
+            strategy=Strategy.OFFLINE,
+            states={TP: before},
+            unclean={"t": True},
+        )
+        assert [each.is_unclean for each in decided.moves] == [is_unclean]
+
+
 def test_a_clean_election_leaves_the_recovery_to_go_on() -> None:
     cluster = offline(2)
     cluster.znodes.states[TP] = state(-1, [2], epoch=4, version=9, recovering=True)
