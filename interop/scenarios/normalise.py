@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID
@@ -142,8 +143,8 @@ class Normaliser:
 
 
 def items_of(value: object) -> Iterable[tuple[str, object]] | None:
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    if isinstance(value, Struct):
+        return [(name, getattr(value, name)) for name in value.__struct_fields__]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(zip(value._fields, value, strict=True))
     if isinstance(value, Mapping):

@@ -15,9 +15,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
+
+from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
 from barnabas.config import BrokerConfig
@@ -36,6 +37,7 @@ from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
 FIRST_BROKER_ID = 1
 READY_SECONDS = 30.0
 ALONE_SECONDS = 2.0
+OFFSETS_REPLICAS_MAX = 3
 EACH_ITS_OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 
@@ -65,6 +67,7 @@ class Cluster:
                     "broker.id": str(broker_id),
                     "listeners": f"PLAINTEXT://{bracketed(host)}:{port + number if port else 0}",
                     "log.dirs": str(data / f"broker-{broker_id}"),
+                    **group_settings(brokers),
                     **(settings or {}),
                 }
             )
@@ -404,3 +407,8 @@ def close_doors(world: World) -> None:
         world.disk.close()
     if isinstance(world.network, SocketNetwork):
         world.network.close()
+
+
+def group_settings(brokers: int) -> dict[str, str]:
+    """Groups are kept on three brokers, as by default, or on as many as there are."""
+    return {"offsets.topic.replication.factor": str(min(OFFSETS_REPLICAS_MAX, brokers))}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
 from uuid import UUID
+
+from msgspec import Struct
 
 BrokerId = NewType("BrokerId", int)
 Offset = NewType("Offset", int)
@@ -29,8 +30,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """Where a listener can be reached from outside."""
 
     listener: str
@@ -38,8 +38,7 @@ class Endpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(Struct, frozen=True, kw_only=True):
     """A registered broker as clients and other brokers see it."""
 
     id: BrokerId
@@ -47,8 +46,7 @@ class Broker:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsr:
+class LeaderAndIsr(Struct, frozen=True, kw_only=True):
     """Who leads a partition and who is in sync with it, as the registry has it."""
 
     leader: BrokerId

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,6 +12,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.broker import auto_creation

@@ -6,11 +6,11 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.config.load import RACK_AWARE_SELECTOR

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
 from barnabas.cluster import Cluster, ClusterBroker, Life

@@ -20,9 +20,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
 from barnabas.cluster import real_world

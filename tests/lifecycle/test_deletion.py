@@ -6,9 +6,9 @@ Brokers die here as they do in test_crash_points.py, but between the steps of a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes

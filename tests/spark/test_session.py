@@ -294,8 +294,8 @@ def said_of(python: str, *, begun: bool = False) -> str:
 def test_a_python_that_cannot_run_the_workers_is_named_with_what_to_do(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare")
     bare = f"{tmp_path}/bare/bin/python"
-    lacks = "cannot import cramjam, crc32c, numpy, pyarrow; there, run: "
-    fix = f"{bare} -m pip install cramjam crc32c numpy pyarrow; or set PYSPARK_PYTHON to a Python that has them"
+    lacks = "cannot import cramjam, crc32c, msgspec, numpy, pyarrow; there, run: "
+    fix = f"{bare} -m pip install cramjam crc32c msgspec numpy pyarrow; or set PYSPARK_PYTHON to a Python that has them"
     assert said_of(bare).endswith(f"{lacks}{fix}\n")
     assert said_of(bare, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
     nowhere = said_of(f"{tmp_path}/nowhere")

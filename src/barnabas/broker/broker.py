@@ -18,6 +18,7 @@ from barnabas.broker.adoption import adopt_logs, set_strays_aside
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.departure import leave_in_peace
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.group_parts import GroupParts
 from barnabas.broker.listener import ConnectionLimits, Listeners
 from barnabas.broker.lost_logs import find_lost_logs
 from barnabas.broker.parts import BrokerParts
@@ -62,6 +63,7 @@ class Broker:
         self.logs: LogManager | None = None
         self.replicas: ReplicaManager | None = None
         self.listeners: Listeners | None = None
+        self.groups: GroupParts | None = None
         self.router: Router | None = None
         self.controller: Controller | None = None
         self.state_log: StateLog | None = None
@@ -140,6 +142,9 @@ class Broker:
             log=state_log,
             register=self.register,
         )
+        groups = self.groups = GroupParts(
+            config, replicas, metadata, clock=world.clock, random=world.random
+        )
         parts = BrokerParts(
             config=config,
             clock=world.clock,
@@ -152,6 +157,7 @@ class Broker:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random),
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
+            group_parts=groups,
         )
         self.router = Router(parts)
         listeners = self.listeners = Listeners(
@@ -165,6 +171,7 @@ class Broker:
         controller.start()
         await self.wait_until_ready(metadata, controller, replicas)
         listeners.open_to_clients()
+        groups.open()
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", state_log.publish())
         maintenance.start(self.tasks, config, replicas, world.clock)
@@ -256,6 +263,9 @@ class Broker:
         if self.listeners is not None:
             await self.listeners.close()
             self.listeners = None
+        if self.groups is not None:
+            await self.groups.stop()
+            self.groups = None
         if self.router is not None:
             await self.router.stop()
             self.router = None

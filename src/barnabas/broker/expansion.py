@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from barnabas.broker.topics import IN_FLIGHT_MAX, Topics, another_is_in_charge, at_most
 from barnabas.controller.assignment import check_racks
@@ -39,8 +40,7 @@ logger = logging.getLogger("barnabas.topics")
 CONTROLLER_CHECK = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpansionWish:
+class ExpansionWish(Struct, frozen=True, kw_only=True):
     """`count` is the new total. `assignments` are for the new partitions alone; None leaves them to the broker."""
 
     name: str

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from barnabas.broker.connection import Answer, Connection, MemoryBudget, Serve
 from barnabas.world.ports import Listener, Network, Receiver, Stream
@@ -25,8 +26,7 @@ SWEEP_SECONDS_MIN = 0.1
 UNLIMITED_MEANS_BYTES = 1 << 30  # queued.max.request.bytes=-1 still ends somewhere
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """The settings that bound what clients can take from a broker."""
 
     request_bytes_max: int

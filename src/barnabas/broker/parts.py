@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.group_parts import GroupParts
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.seldom import Seldom
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller
@@ -16,11 +18,12 @@ from barnabas.metadata.registry_client import RegistryClient
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.world.ports import Clock, Network
 
-GROUP_WARNING_INTERVAL_S = 60.0
+if TYPE_CHECKING:
+    from barnabas.groups.coordinator import GroupCoordinator
+    from barnabas.groups.store import GroupStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerParts:
+class BrokerParts(Struct, frozen=True, kw_only=True):
     """Built once by broker.py and handed to every handler."""
 
     config: BrokerConfig
@@ -34,5 +37,12 @@ class BrokerParts:
     sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics
-    group_warning: Seldom = field(default_factory=lambda: Seldom(GROUP_WARNING_INTERVAL_S))
-    """Clients take the refusal for a broker that is not ready, and ask again ten times a second."""
+    group_parts: GroupParts
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.group_parts.coordinator
+
+    @property
+    def group_store(self) -> GroupStore:
+        return self.group_parts.store

@@ -127,6 +127,8 @@ ROUTES: dict[int, Route] = {
     5: compiled(5, control.stop_replica),
     6: compiled(6, control.update_metadata),
     7: compiled(7, controller.controlled_shutdown),
+    8: on_demand(8, "group_offsets", "offset_commit"),
+    9: on_demand(9, "group_offsets", "offset_fetch"),
     10: on_demand(10, "coordinators", "find_coordinator"),
     18: compiled(18, api_versions.handle),
     19: compiled(19, topics.create),
@@ -137,6 +139,8 @@ ROUTES: dict[int, Route] = {
     32: on_demand(32, "configs", "describe"),
     35: on_demand(35, "cluster", "describe_log_dirs"),
     37: on_demand(37, "partitions", "create"),
+    43: on_demand(43, "elections", "elect"),
+    47: on_demand(47, "group_offsets", "offset_delete"),
     56: compiled(56, controller.alter_partition),
     60: on_demand(60, "cluster", "describe_cluster"),
 }

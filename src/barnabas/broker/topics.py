@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple, TypeVar
 from uuid import UUID
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barnabas.broker.control_plane import catch_up
 from barnabas.config import TopicConfig
@@ -58,8 +60,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOutcome:
+class TopicOutcome(Struct, frozen=True, kw_only=True):
     """What became of the wish for one topic; without an error it is there, or would be, if only checking was asked."""
 
     name: str

@@ -273,7 +273,7 @@ def reset_text(document: dict[str, Any]) -> str:
 
 def remark(offset: dict[str, Any]) -> str:
     if offset["asked_for"] > offset["after"]:
-        return f"the end; there is no {offset['asked_for']} yet"
+        return f"the end, instead of {offset['asked_for']}"
     if offset["asked_for"] < offset["after"]:
-        return f"the beginning; {offset['asked_for']} is no longer there"
+        return f"the beginning, instead of {offset['asked_for']}"
     return "as it was" if offset["before"] == offset["after"] else ""

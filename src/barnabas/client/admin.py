@@ -7,8 +7,9 @@ the whole request is raised.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from barnabas.client.blocking import Connection, Deadline, pause
 from barnabas.client.cluster import Cluster
@@ -62,8 +63,7 @@ DELETE_BY_NAME = 5
 """The last version of DeleteTopics that takes plain names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True, kw_only=True):
     """-1 leaves a number to the cluster. `assignment` names the brokers of every partition and excludes both."""
 
     name: str
@@ -73,8 +73,7 @@ class NewTopic:
     assignment: Sequence[Sequence[int]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPartitions:
+class NewPartitions(Struct, frozen=True, kw_only=True):
     """`count` is how many the topic shall have. `assignment` names the brokers of each that is added, and of no other;
     None leaves them to the cluster."""
 
@@ -83,8 +82,7 @@ class NewPartitions:
     assignment: Sequence[Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOutcome:
+class TopicOutcome(Struct, frozen=True, kw_only=True):
     """The id and the numbers are known of a topic that was created."""
 
     name: str
@@ -94,8 +92,7 @@ class TopicOutcome:
     replication_factor: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True, kw_only=True):
     name: str
     value: str | None
     source: ConfigSource

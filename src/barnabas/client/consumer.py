@@ -13,8 +13,9 @@ transactions are not told apart from others (read_uncommitted).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from barnabas.client.blocking import Connection, Deadline, pause, wait_any
 from barnabas.client.cluster import PAUSE_S_MAX, PAUSE_S_MIN, Cluster
@@ -54,30 +55,25 @@ class ConsumedRecord(NamedTuple):
 # ---- where to start -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class FromOffset:
+class FromOffset(Struct, frozen=True):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FromEnd:
+class FromEnd(Struct, frozen=True):
     """So many records before the end, or from the beginning if there are fewer."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class FromTime:
+class FromTime(Struct, frozen=True):
     """The first record at or after this time, or the end if there is none."""
 
     timestamp_ms: int
@@ -121,8 +117,7 @@ def resolve(cluster: Cluster, starts: Mapping[TopicPartition, Start]) -> dict[To
 # ---- reading on -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class UnderWay:
+class UnderWay(Struct, frozen=True):
     connection: Connection
     ticket: int
     positions: dict[TopicPartition, int]
@@ -164,6 +159,14 @@ class Consumer:
             position >= self.high_watermarks.get(partition, position + 1)
             for partition, position in self.positions.items()
         )
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from now on, and no others."""
+        for topic in {partition.topic for partition in positions}:
+            self.cluster.topic(topic)
+        self.positions = dict(positions)
+        for partition in [each for each in self.high_watermarks if each not in positions]:
+            del self.high_watermarks[partition]
 
     def records(self, *, stop_at_end: bool = False) -> Iterator[ConsumedRecord]:
         """Records as they come, for ever, or until the end of every partition has been seen."""
@@ -224,6 +227,8 @@ class Consumer:
                 failed = error
                 continue
             for partition, data in answers(response, fetch.positions, self.names()):
+                if self.positions.get(partition) != fetch.positions[partition]:
+                    continue  # given up, or set back, since it was asked for
                 try:
                     consumed += self.take(partition, data)
                 except ApiError as error:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import NamedTuple, Self
+
+from msgspec import Struct, field
 
 from barnabas.client.blocking import Connection, Deadline, now_ms
 from barnabas.client.cluster import Cluster
@@ -64,8 +65,7 @@ class Unsent(NamedTuple):
     """Takes `producer_id`, `producer_epoch` and `base_sequence`."""
 
 
-@dataclass(slots=True)
-class Gathered:
+class Gathered(Struct):
     """What waits for one partition: full batches, and the one being filled."""
 
     batches: list[list[Record]] = field(default_factory=lambda: [[]])

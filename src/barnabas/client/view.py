@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from barnabas.client.core import error_of
 from barnabas.errors import ApiError, ErrorCode
@@ -12,16 +13,14 @@ from barnabas.model import NO_LEADER, ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerView:
+class BrokerView(Struct, frozen=True, kw_only=True):
     id: BrokerId
     host: str
     port: int
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView:
+class PartitionView(Struct, frozen=True, kw_only=True):
     partition: int
     leader: BrokerId
     leader_epoch: int
@@ -38,8 +37,7 @@ class PartitionView:
         return len(self.isr) < len(self.replicas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicView:
+class TopicView(Struct, frozen=True, kw_only=True):
     name: str
     id: UUID = ZERO_ID
     is_internal: bool = False
@@ -51,8 +49,7 @@ class TopicView:
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterView:
+class ClusterView(Struct, frozen=True, kw_only=True):
     cluster_id: str | None = None
     controller: BrokerId = NO_LEADER
     brokers: Mapping[BrokerId, BrokerView] = field(default_factory=dict)

@@ -11,7 +11,8 @@ Barnabas' own additions begin with `barnabas.`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from barnabas.config.setting import (
     ANY,
@@ -48,8 +49,7 @@ DEFAULT_PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEX
 DEFAULT_LISTENERS = (Endpoint(listener="PLAINTEXT", host="", port=9092),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(Struct, frozen=True, kw_only=True):
     """One broker's settings. A field is a setting's name with `_` for `.`."""
 
     # A table: what a setting is stands on one line, what it does on the next.
@@ -392,7 +392,11 @@ class BrokerConfig:
     # fmt: on
 
     # What was set, as it was written; the rest of the fields are these or defaults.
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    properties: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        """Without the properties: there are passwords among them."""
+        return f"<BrokerConfig broker.id={self.broker_id}>"
 
     @staticmethod
     def load(

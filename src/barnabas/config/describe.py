@@ -13,9 +13,10 @@ log.retention.hours alone in the file, retention.ms is said to come from the def
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import dropwhile
+
+from msgspec import Struct
 
 from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig
 from barnabas.config.load import find_setting
@@ -38,15 +39,13 @@ class Source(IntEnum):
 UNKNOWN_TYPE = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Synonym:
+class Synonym(Struct, frozen=True, kw_only=True):
     name: str
     value: str | None
     source: Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True, kw_only=True):
     """One line of the answer. The value of a sensitive setting is never in it."""
 
     name: str
@@ -63,8 +62,7 @@ class ConfigEntry:
         return self.source is Source.DEFAULT_CONFIG
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerLevels:
+class BrokerLevels(Struct, frozen=True, kw_only=True):
     """The properties of one broker by level; the file's are `BrokerConfig.properties`."""
 
     dynamic: Mapping[str, str]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barnabas.config.broker import BROKER_SETTINGS, DEFAULT_PROTOCOLS, BrokerConfig
 from barnabas.config.listeners import (
@@ -21,6 +22,7 @@ from barnabas.config.without_effect import NOT_YET, WITHOUT_EFFECT, is_for_a_plu
 from barnabas.errors import ConfigError
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+CODEC_MAX = 4
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 
@@ -167,6 +169,10 @@ def check_offsets(config: BrokerConfig) -> None:
     if not -1 <= acks <= replicas:
         why = f"{acks} is not allowed, from -1 to offsets.topic.replication.factor, {replicas}"
         raise ConfigError("offsets.commit.required.acks", why)
+    codec = config.offsets_topic_compression_codec
+    if not 0 <= codec <= CODEC_MAX:
+        why = f"{codec} is not allowed: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"
+        raise ConfigError("offsets.topic.compression.codec", why)
 
 
 def warnings_about(config: BrokerConfig, ignored: list[str]) -> list[str]:

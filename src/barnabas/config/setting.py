@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from barnabas.errors import ConfigError
 
@@ -53,16 +54,14 @@ class Update(StrEnum):
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """What a value has to be, in words and as a test."""
 
     allowed: str
     holds: Callable[[Any], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """The declaration of one setting. A default of None means: no value unless one is given."""
 
     name: str
@@ -103,6 +102,10 @@ class Setting:
         return ConfigError(self.name, f"{shown} is not allowed, it must be {allowed}")
 
 
+DECLARED: list[Setting] = []
+"""By the class whose body is being run."""
+
+
 def setting(
     name: str,
     kind: Kind,
@@ -119,14 +122,17 @@ def setting(
     `held_as` is the default in the form the configuration holds it, where that is not the form it is written in:
     listeners are written as one text and held as endpoints.
     """
-    declared = Setting(name, kind, default, check, doc, update, internal)
-    return field(default=default if held_as is None else held_as, metadata={"setting": declared})
+    DECLARED.append(Setting(name, kind, default, check, doc, update, internal))
+    return default if held_as is None else held_as
 
 
-def settings_of(config: type) -> dict[str, Setting]:
-    """Every setting a configuration class declares, by Kafka's name, in the order of declaration."""
-    declared = (f.metadata.get("setting") for f in fields(config))
-    return {each.name: each for each in declared if each is not None}
+def settings_of(config: type[Struct]) -> dict[str, Setting]:
+    """Every setting that the configuration class declares, by Kafka's name, in the order of declaration. To be asked
+    for once, right behind the class."""
+    declared = {each.name: each for each in DECLARED}
+    DECLARED.clear()
+    assert all(each.field in config.__struct_fields__ for each in declared.values())
+    return declared
 
 
 def unknown(name: str, known: list[str], what: str) -> ConfigError:

@@ -9,8 +9,10 @@ topic's own settings over it. A TopicConfig never changes: a new override makes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barnabas.config.setting import (
     ANY,
@@ -39,8 +41,7 @@ from barnabas.config.setting import (
 from barnabas.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
+class TopicConfig(Struct, frozen=True, kw_only=True):
     """Every topic setting of Kafka 3.9, with the value that holds for one topic."""
 
     # A table: what a setting is stands on one line, what it does on the next.

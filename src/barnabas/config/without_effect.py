@@ -10,7 +10,8 @@ and under it what it does in Kafka. Settings Kafka does not document are marked 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from barnabas.config.setting import (
     ANY,
@@ -490,13 +491,6 @@ NOT_YET = frozenset(
         "group.max.session.timeout.ms",
         "group.initial.rebalance.delay.ms",
         "group.max.size",
-        "offset.metadata.max.bytes",
-        "offsets.load.buffer.size",
-        "offsets.topic.compression.codec",
-        "offsets.retention.minutes",
-        "offsets.retention.check.interval.ms",
-        "offsets.commit.timeout.ms",
-        "offsets.commit.required.acks",
     ]
 )
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from random import Random
 from typing import assert_never
+
+from msgspec import Struct
 
 from barnabas.controller import deletion, events, plans
 from barnabas.controller.balance import unbalanced
@@ -28,7 +29,7 @@ from barnabas.controller.execution import Execution
 from barnabas.controller.history import History, Response, Sent, StateChangeLog
 from barnabas.controller.queue import EventQueue, preempt
 from barnabas.controller.request_batch import RequestBatch, RequestsLeftOver
-from barnabas.controller.requests import alter_partition, controlled_shutdown
+from barnabas.controller.requests import alter_partition, controlled_shutdown, elect_leaders
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import MovePartitions, MoveReplicas, Plan, StartSenders
 from barnabas.controller.store import ControllerStore, Won
@@ -50,8 +51,7 @@ TAKE_OVER_PAUSE_SECONDS = 0.5
 ADDED_AT_ONCE = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerSettings:
+class ControllerSettings(Struct, frozen=True, kw_only=True):
     listener: str
     """By which brokers reach each other."""
     socket_timeout_s: float
@@ -251,6 +251,8 @@ class Controller:
                 await alter_partition(execution, event, cause)
             case events.ControlledShutdownReceived():
                 await controlled_shutdown(execution, event, cause)
+            case events.ElectLeadersReceived():
+                await elect_leaders(execution, event, cause)
             case events.LeadersUnbalanced():
                 await self.balance(execution, cause)
             case (

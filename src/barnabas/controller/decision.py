@@ -15,10 +15,11 @@ There may be tens of thousands of moves. They, and what hangs on them, are Named
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum, unique
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition, ZnodeVersion
@@ -60,8 +61,7 @@ class WriteRefused(StrEnum):
 WriteResult = ZnodeVersion | WriteRefused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True, kw_only=True):
     """Stands where a state should have been read, for a znode whose bytes make no sense."""
 
     why: str
@@ -124,8 +124,7 @@ class FailureReason(StrEnum):
     WRITE_FAILED = "the registry refused the write"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure(Generic[Item, State]):
+class Failure(Struct, Generic[Item, State], frozen=True, kw_only=True):
     item: Item
     before: State
     after: State
@@ -157,8 +156,7 @@ class Move(NamedTuple, Generic[Item, State]):
     """An election of somebody who was not in sync: records may be lost by it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(Generic[Item, State]):
+class Decision(Struct, Generic[Item, State], frozen=True, kw_only=True):
     """All moves of one call. `deferred` items wait until the others of their partition are committed."""
 
     moves: tuple[Move[Item, State], ...] = ()
@@ -205,8 +203,7 @@ class Decision(Generic[Item, State]):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Generic[Item, State]):
+class Outcome(Struct, Generic[Item, State], frozen=True, kw_only=True):
     """What became of a Decision.
 
     `won` is to be applied and announced. `again` is to be read and decided again. `failures` is over, and to be logged;

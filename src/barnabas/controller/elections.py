@@ -8,8 +8,9 @@ must recover first, and which brokers are told of it directly. The epoch is not 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum, unique
+
+from msgspec import Struct
 
 from barnabas.model import BrokerId
 
@@ -30,8 +31,7 @@ class Strategy(StrEnum):
     """The leader is about to leave."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
+class Election(Struct, frozen=True, kw_only=True):
     leader: BrokerId
     isr: tuple[BrokerId, ...]
     recipients: tuple[BrokerId, ...]

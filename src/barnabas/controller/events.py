@@ -7,13 +7,15 @@ whatever happens, also when they are dropped unhandled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
+from msgspec import Struct
+
+from barnabas.controller.elections import Strategy
 from barnabas.controller.history import Response
 from barnabas.controller.request_batch import Request
 from barnabas.errors import ApiError
-from barnabas.model import BrokerId
+from barnabas.model import BrokerId, TopicPartition
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -21,67 +23,55 @@ from barnabas.wire.messages.controlled_shutdown import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(Struct, frozen=True):
     """The broker is registered: somebody must be in charge."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerChanged:
+class ControllerChanged(Struct, frozen=True):
     """/controller was created or written."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerGone:
+class ControllerGone(Struct, frozen=True):
     """/controller was deleted: everybody races for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOpened:
+class SessionOpened(Struct, frozen=True):
     """After an expiry: register again, then see who is in charge."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionExpired:
+class SessionExpired(Struct, frozen=True):
     """Our entry and our watches are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(Struct, frozen=True):
     """Somebody registered, or is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerModified:
+class BrokerModified(Struct, frozen=True):
     """The entry of a broker was written anew."""
 
     broker: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(Struct, frozen=True):
     """A topic was created, or is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsModified:
+class PartitionsModified(Struct, frozen=True):
     """The assignment of a topic was written."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsMarked:
+class TopicsMarked(Struct, frozen=True):
     """A topic was marked for deletion."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirFailed:
+class LogDirFailed(Struct, frozen=True):
     """A broker told of a broken log directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestAnswered:
+class RequestAnswered(Struct, frozen=True):
     """A broker answered a request of ours, and something follows from it."""
 
     broker: BrokerId
@@ -89,8 +79,7 @@ class RequestAnswered:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionReceived:
+class AlterPartitionReceived(Struct, frozen=True):
     """A leader wants its ISR changed."""
 
     request: AlterPartitionRequest
@@ -98,16 +87,22 @@ class AlterPartitionReceived:
     answer: Callable[[AlterPartitionResponse | ApiError], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdownReceived:
+class ControlledShutdownReceived(Struct, frozen=True):
     """A broker wants to leave in peace."""
 
     request: ControlledShutdownRequest
     answer: Callable[[ControlledShutdownResponse | ApiError], None]
 
 
-@dataclass(frozen=True, slots=True)
-class LeadersUnbalanced:
+class ElectLeadersReceived(Struct, frozen=True):
+    """An administrator wants other leaders. The answer has the leader of each partition that got one, or why not."""
+
+    partitions: tuple[TopicPartition, ...]
+    strategy: Strategy
+    answer: Callable[[Mapping[TopicPartition, BrokerId | ApiError] | ApiError], None]
+
+
+class LeadersUnbalanced(Struct, frozen=True):
     """It is time to look whether preferred replicas should lead again."""
 
 
@@ -126,5 +121,6 @@ Event = (
     | RequestAnswered
     | AlterPartitionReceived
     | ControlledShutdownReceived
+    | ElectLeadersReceived
     | LeadersUnbalanced
 )

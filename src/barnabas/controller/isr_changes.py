@@ -6,8 +6,9 @@ proposal is of yesterday, or the controller itself is. The leader epoch does not
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from barnabas.controller.context import ControllerContext
 from barnabas.errors import ErrorCode

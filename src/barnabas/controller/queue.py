@@ -16,6 +16,7 @@ from typing import NamedTuple
 from barnabas.controller.events import (
     AlterPartitionReceived,
     ControlledShutdownReceived,
+    ElectLeadersReceived,
     Event,
     RequestAnswered,
 )
@@ -24,7 +25,8 @@ from barnabas.errors import ApiError, ErrorCode
 logger = logging.getLogger("barnabas.controller")
 
 Handle = Callable[[Event, str], Awaitable[None]]
-ALWAYS_NEW = (AlterPartitionReceived, ControlledShutdownReceived, RequestAnswered)
+SOMEBODY_WAITS = (AlterPartitionReceived, ControlledShutdownReceived, ElectLeadersReceived)
+ALWAYS_NEW = (*SOMEBODY_WAITS, RequestAnswered)
 
 
 class Queued(NamedTuple):
@@ -87,5 +89,5 @@ class EventQueue:
 
 def preempt(event: Event) -> None:
     """It is not handled, or not to its end; who waits must not wait for ever. A second answer goes nowhere."""
-    if isinstance(event, AlterPartitionReceived | ControlledShutdownReceived):
+    if isinstance(event, SOMEBODY_WAITS):
         event.answer(ApiError(ErrorCode.NOT_CONTROLLER))

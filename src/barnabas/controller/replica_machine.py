@@ -18,8 +18,9 @@ is `deferred`, and decided when the first is committed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from barnabas.controller.assignment import with_replica, without_replica
 from barnabas.controller.context import ControllerContext

@@ -1,21 +1,26 @@
-"""What brokers ask of the controller: another ISR, and leave to go."""
+"""What is asked of the controller: by leaders another ISR, by brokers leave to go, by administrators other leaders."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from barnabas.controller import isr_changes
+from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     SendUpdateMetadata,
     UpdateState,
     WriteRefused,
 )
 from barnabas.controller.elections import Strategy
-from barnabas.controller.events import AlterPartitionReceived, ControlledShutdownReceived
+from barnabas.controller.events import (
+    AlterPartitionReceived,
+    ControlledShutdownReceived,
+    ElectLeadersReceived,
+)
 from barnabas.controller.execution import Execution
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import MovePartitions, MoveReplicas
-from barnabas.errors import ErrorCode
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartitionResponse,
@@ -123,3 +128,61 @@ async def controlled_shutdown(
             )
         )
     )
+
+
+async def elect_leaders(execution: Execution, event: ElectLeadersReceived, cause: str) -> None:
+    """Elect where it may and needs to be done. Who got a leader shows by its epoch, which every election raises."""
+    context = execution.context
+    outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
+    electable: dict[TopicPartition, int] = {}
+    for partition in event.partitions:
+        refused = why_no_election(context, partition, event.strategy)
+        if refused is not None:
+            outcomes[partition] = refused
+        else:
+            electable[partition] = epoch_of(context, partition)
+    if electable:
+        step = MovePartitions(
+            partitions=tuple(electable), target=PartitionState.ONLINE, strategy=event.strategy
+        )
+        await execution.do(step, cause)
+    for partition, before in electable.items():
+        if epoch_of(context, partition) > before:
+            outcomes[partition] = context.leadership[partition].leader
+        else:
+            outcomes[partition] = nobody_elected(context, partition, event.strategy)
+    event.answer(outcomes)
+
+
+def nobody_elected(
+    context: ControllerContext, partition: TopicPartition, strategy: Strategy
+) -> ApiError:
+    replicas = context.replicas(partition)
+    if strategy is Strategy.PREFERRED:
+        why = f"broker {replicas[0]} is down or not in sync"
+        return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
+    why = f"none of its replicas is up: {', '.join(map(str, replicas))}"
+    return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
+
+
+def why_no_election(
+    context: ControllerContext, partition: TopicPartition, strategy: Strategy
+) -> ApiError | None:
+    """Before anybody tries; None if it is worth trying."""
+    if partition not in context.assignments.get(partition.topic, {}):
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if context.is_topic_queued_for_deletion(partition.topic):
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+    known = context.leadership.get(partition)
+    if known is None:
+        return None  # it never had a leader: nobody of its replicas was ever up
+    if strategy is Strategy.PREFERRED:
+        is_right = known.leader == context.replicas(partition)[0]
+    else:
+        is_right = context.is_live(known.leader)
+    return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if is_right else None
+
+
+def epoch_of(context: ControllerContext, partition: TopicPartition) -> int:
+    known = context.leadership.get(partition)
+    return -1 if known is None else known.leader_epoch

@@ -11,8 +11,9 @@ asks for the next, which is decided on the context as it is by then:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
@@ -24,60 +25,50 @@ T = TypeVar("T")
 THINGS_AT_ONCE = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveTurn:
+class LeaveTurn(Struct, frozen=True):
     """Nothing: others have their turn, where a plan has much to do by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovePartitions:
+class MovePartitions(Struct, frozen=True, kw_only=True):
     partitions: tuple[TopicPartition, ...]
     target: PartitionState
     strategy: Strategy | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveReplicas:
+class MoveReplicas(Struct, frozen=True, kw_only=True):
     replicas: tuple[Replica, ...]
     target: ReplicaState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeReassignments:
+class ResumeReassignments(Struct, frozen=True, kw_only=True):
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSenders:
+class StartSenders(Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopSenders:
+class StopSenders(Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchBrokers:
+class WatchBrokers(Struct, frozen=True, kw_only=True):
     """Notice when their registrations change."""
 
     brokers: tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnwatchBrokers:
+class UnwatchBrokers(Struct, frozen=True, kw_only=True):
     brokers: tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnwatchTopics:
+class UnwatchTopics(Struct, frozen=True, kw_only=True):
     """Their znodes will go; their end is no change of their partitions."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicZnodes:
+class DeleteTopicZnodes(Struct, frozen=True, kw_only=True):
     """Of each: its partitions, children first, then its own znode, then its config, and the delete marker last.
 
     What is gone already is no error. Each delete is under the check of the controller's epoch.

@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barnabas.controller.decision import (
     CreateState,
@@ -65,8 +67,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Won:
+class Won(Struct, frozen=True, kw_only=True):
     """An election: the epoch that is ours, and the version by which every write of ours is fenced."""
 
     epoch: ControllerEpoch

@@ -11,8 +11,9 @@ never get a leader, and nobody means that.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
+
+from msgspec import Struct
 
 from barnabas.config import TopicConfig
 from barnabas.controller.assignment import (
@@ -30,8 +31,7 @@ USE_DEFAULT = -1
 PARTITIONS_MAX = 50_000  # with more, the topic's znode would not fit a packet of ZooKeeper's
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicWish:
+class TopicWish(Struct, frozen=True, kw_only=True):
     """A topic as a client wishes it. With `assignments`, both counts are -1."""
 
     name: str
@@ -41,8 +41,7 @@ class TopicWish:
     configs: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDefaults:
+class TopicDefaults(Struct, frozen=True, kw_only=True):
     partitions: int = 1
     replication_factor: int = 1
 

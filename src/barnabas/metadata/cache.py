@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES, TRANSACTION_STATE
@@ -59,8 +60,7 @@ class PartitionState(NamedTuple):
     partition_epoch: ZnodeVersion = ZnodeVersion(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicState:
+class TopicState(Struct, frozen=True, kw_only=True):
     """A topic; replaced as a whole when one of its partitions changes."""
 
     name: str

@@ -16,10 +16,11 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.errors import RegistryError
 from barnabas.model import (
@@ -230,8 +231,7 @@ def bracketed(host: str) -> str:
 # ---- topics and partitions --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaAssignment:
+class ReplicaAssignment(Struct, frozen=True, kw_only=True):
     """The replicas of one partition, preferred leader first, and who of them is coming or going."""
 
     replicas: tuple[BrokerId, ...]
@@ -239,8 +239,7 @@ class ReplicaAssignment:
     removing: tuple[BrokerId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAssignment:
+class TopicAssignment(Struct, frozen=True, kw_only=True):
     """What `/brokers/topics/<t>` holds. Old topics have no id."""
 
     topic_id: UUID | None
@@ -429,8 +428,7 @@ def sequence_of(path_or_name: str) -> int:
 # ---- producer ids and features ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdBlock:
+class ProducerIdBlock(Struct, frozen=True, kw_only=True):
     """Producer ids from `start` to `end`, both included, belong to `broker` to hand out."""
 
     broker: BrokerId

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher import Fetcher
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetcherSettings:
+class FetcherSettings(Struct, frozen=True, kw_only=True):
     listener: str
     fetchers: int = 1
     wait_max_ms: int = 500

@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -46,8 +47,7 @@ PLAIN_BYTES_MAX = 32 << 20
 """A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderContext:
+class LeaderContext(Struct, frozen=True, kw_only=True):
     """What the leaders of one broker share: the time, who is alive, and the way to the controller."""
 
     now_ms: Callable[[], float] = lambda: 0.0

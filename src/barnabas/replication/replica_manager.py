@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
@@ -78,8 +79,7 @@ class Change(NamedTuple):
     state: LeaderAndIsrPartitionState
 
 
-@dataclass(slots=True)
-class NoFetchers:
+class NoFetchers(Struct):
     """Of a broker that follows nobody."""
 
     def add(self, partitions: Iterable[Partition]) -> None:
@@ -146,6 +146,8 @@ class ReplicaManager:
         self.has_unsaved = asyncio.Event()
         self.lately_led = (0.0, 0)
         """Since when, and how many partitions began to be led here."""
+        self.on_leadership: dict[str, Callable[[Partition], None]] = {}
+        """By topic, who is told when one of its partitions begins or ceases to be led here."""
         self.on_broken: Callable[[], None] | None = None
         """Called when a log directory has broken."""
         logs.on_offline = self.take_offline
@@ -320,6 +322,7 @@ class ReplicaManager:
             partition.epoch_start_offset,
             state.isr,
         )
+        self.tell_of_leadership(partition)
 
     def make_follower(self, change: Change, config: TopicConfig) -> Partition | None:
         """The partition, if a fetcher is to be started for it."""
@@ -331,6 +334,7 @@ class ReplicaManager:
             # over: the controller may say the same again when the leader is known.
             logger.debug("no leader to follow partition=%s leader=%d", tp, state.leader)
             partition.cease(NO_LEADER)
+            self.tell_of_leadership(partition)
             self.fetchers.remove((tp,))
             return None
         is_new = partition.follow(
@@ -339,7 +343,12 @@ class ReplicaManager:
             replicas=self.metadata.share(state.replicas),
             partition_epoch=ZnodeVersion(state.partition_epoch),
         )
+        self.tell_of_leadership(partition)
         return partition if is_new else None
+
+    def tell_of_leadership(self, partition: Partition) -> None:
+        if partition.topic in self.on_leadership:
+            self.on_leadership[partition.topic](partition)
 
     def partition_of(self, change: Change, config: TopicConfig) -> Partition:
         tp, topic_id, state = change
@@ -458,6 +467,7 @@ class ReplicaManager:
             if delete:
                 del self.partitions[tp]
                 partition.cease(NO_LEADER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self.tell_of_leadership(partition)
             else:
                 partition.break_promises(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if delete and self.logs.get(tp) is not None:
@@ -535,6 +545,7 @@ class ReplicaManager:
             if partition is not None:
                 partition.is_offline = True
                 partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
+                self.tell_of_leadership(partition)
         if self.on_broken is not None:
             self.on_broken()
 

@@ -17,7 +17,7 @@ from barnabas import __version__
 from barnabas.spark.cache import write_whole
 
 PACKAGES = ("barnabas", "pyspark_barnabas")
-NEEDED = ("crc32c", "cramjam", "numpy", "pyarrow")
+NEEDED = ("crc32c", "cramjam", "msgspec", "numpy", "pyarrow")
 """Compiled; a worker must have them."""
 SAME_TIME = (1980, 1, 1, 0, 0, 0)
 """In the zip every file is of the same age: equal code makes equal zips."""

@@ -23,8 +23,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.storage import compaction
@@ -48,8 +49,7 @@ BYTES_PER_KEY = 160
 """What a key, its offset and their place in the map take, measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What one cleaning may use."""
 
     map_bytes: int
@@ -60,16 +60,14 @@ class Limits:
         return max(self.map_bytes // BYTES_PER_KEY, 1)
 
 
-@dataclass(slots=True, kw_only=True)
-class Tally:
+class Tally(Struct, kw_only=True):
     bytes_read: int = 0
     bytes_kept: int = 0
     records_read: int = 0
     records_kept: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class Replacement(Struct, frozen=True, kw_only=True):
     """A segment that stands ready in `.cleaned` files, for those that it is to replace."""
 
     old: tuple[Segment, ...]

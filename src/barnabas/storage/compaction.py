@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from barnabas.config.topic import TopicConfig
 from barnabas.storage.index import MAX_RELATIVE_OFFSET
@@ -33,8 +34,7 @@ class SegmentFacts(NamedTuple):
     largest_timestamp: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
+class LogFacts(Struct, frozen=True, kw_only=True):
     closed: Sequence[SegmentFacts]
     active_base: int
     log_start_offset: int
@@ -44,8 +44,7 @@ class LogFacts:
     cleaned_to: int = NEVER_CLEANED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleanable:
+class Cleanable(Struct, frozen=True, kw_only=True):
     """The part of a log that can be cleaned now."""
 
     first_dirty: int

@@ -16,9 +16,10 @@ replace a committed one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from barnabas.errors import RemoteWireError
 from barnabas.model import NO_TIMESTAMP
@@ -41,8 +42,7 @@ from barnabas.world.ports import Buffer
 FINGERPRINT_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survival:
+class Survival(Struct, frozen=True, kw_only=True):
     """What one cleaning knows when it decides about records."""
 
     latest: Mapping[bytes, int]

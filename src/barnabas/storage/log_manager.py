@@ -17,10 +17,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import OutOfSpace, StorageError
@@ -40,8 +41,7 @@ NAME_MAX = 255
 CLEAN_MARK = b'{"version":0,"brokerEpoch":-1}'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirInfo:
+class LogDirInfo(Struct, frozen=True, kw_only=True):
     """One log directory as DescribeLogDirs tells of it. `error` is set if it is offline."""
 
     path: str

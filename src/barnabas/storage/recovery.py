@@ -20,11 +20,12 @@ Files in transit: `.deleted` and `.cleaned` go, `.swap` takes its place (a compa
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from struct import Struct
 from uuid import UUID
 from zlib import crc32
+
+from msgspec import Struct
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError
@@ -43,12 +44,11 @@ from barnabas.world.ports import Disk
 logger = logging.getLogger(__name__)
 
 TEMPORARY = ".tmp"
-OLD_HEAD = Struct(">qiIb")
+OLD_HEAD = struct.Struct(">qiIb")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-@dataclass(slots=True)
-class Recovered:
+class Recovered(Struct):
     """What reading the unflushed part of a log brought to light."""
 
     epochs: LeaderEpochs

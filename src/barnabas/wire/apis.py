@@ -52,6 +52,8 @@ APIS: dict[int, Api] = {
         Api(5, "StopReplica", range(5), 2, "stop_replica"),
         Api(6, "UpdateMetadata", range(9), 6, "update_metadata"),
         Api(7, "ControlledShutdown", range(4), 3, "controlled_shutdown"),
+        Api(8, "OffsetCommit", range(10), 8, "group_offsets"),
+        Api(9, "OffsetFetch", range(10), 6, "group_offsets"),
         Api(10, "FindCoordinator", range(7), 3, "coordinator"),
         Api(18, "ApiVersions", range(5), 3, "api_versions"),
         Api(19, "CreateTopics", range(8), 5, "topics"),
@@ -62,6 +64,8 @@ APIS: dict[int, Api] = {
         Api(32, "DescribeConfigs", range(5), 4, "configs"),
         Api(35, "DescribeLogDirs", range(5), 2, "cluster"),
         Api(37, "CreatePartitions", range(4), 2, "create_partitions"),
+        Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
+        Api(47, "OffsetDelete", range(1), 1, "group_offsets"),
         Api(56, "AlterPartition", range(4), 0, "alter_partition"),
         Api(60, "DescribeCluster", range(2), 0, "cluster"),
     )
@@ -70,8 +74,6 @@ APIS: dict[int, Api] = {
 NOT_YET_SERVED: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(8, "OffsetCommit", range(10), 8, "group_offsets"),
-        Api(9, "OffsetFetch", range(10), 6, "group_offsets"),
         Api(11, "JoinGroup", range(10), 6, "group_membership"),
         Api(12, "Heartbeat", range(5), 4, "group_membership"),
         Api(13, "LeaveGroup", range(6), 4, "group_membership"),
@@ -80,11 +82,9 @@ NOT_YET_SERVED: dict[int, Api] = {
         Api(16, "ListGroups", range(6), 3, "groups"),
         Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
         Api(42, "DeleteGroups", range(3), 2, "groups"),
-        Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
         Api(44, "IncrementalAlterConfigs", range(2), 1, "alter_configs"),
         Api(45, "AlterPartitionReassignments", range(1), 0, "reassignments"),
         Api(46, "ListPartitionReassignments", range(1), 0, "reassignments"),
-        Api(47, "OffsetDelete", range(1), 1, "group_offsets"),
         Api(67, "AllocateProducerIds", range(1), 0, "allocate_producer_ids"),
     )
 }

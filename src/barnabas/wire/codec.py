@@ -1,4 +1,4 @@
-"""Messages to bytes and back: an annotated dataclass is the schema, compiled once per version into closures.
+"""Messages to bytes and back: an annotated class is the schema, compiled once per version into closures.
 
     timeout_ms: Int32 = 60_000                                  in every version
     validate_only: Annotated[Bool, Since(1)] = False            from version 1 on; before it the default stands in
@@ -8,8 +8,8 @@
     topics: Annotated[tuple[Topic, ...], Since(6), Essential]   refused, not dropped, in a version without it
 
 From FLEXIBLE_SINCE on, sizes and counts are varints of n + 1 and every struct ends in tagged fields; unknown tags
-are skipped. A message is a frozen dataclass; the structs inside it are NamedTuples, because there may be thousands of
-them: they are made several times faster, and their classes load in a tenth of the time.
+are skipped. A message is a frozen Struct with keywords; the structs inside it are NamedTuples, which are read and made
+by position.
 
 Laws. Bytes fields come back as memoryviews into the data that was given: nothing is copied, and the data must live as
 long as they do. Bytes after a message are no error. Received bytes raise RemoteWireError or nothing; every size and
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields
 from functools import cache
 from operator import attrgetter, itemgetter
 from typing import (
@@ -36,6 +35,8 @@ from typing import (
     get_type_hints,
 )
 from uuid import UUID
+
+from msgspec import NODEFAULT
 
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.wire.primitives import (
@@ -247,7 +248,7 @@ def layout_of(cls: type[Any], version: int, flexible: bool) -> Layout:
             field = Field(name, wire_of(hint, version, flexible, nullable), tag, default)
             (layout.plain if tag is None else layout.tagged).append(field)
         else:
-            assert default is not MISSING, f"{cls.__name__}.{name} needs a default"
+            assert default is not NODEFAULT, f"{cls.__name__}.{name} needs a default"
             layout.absent[name] = default
             if Essential in marks:
                 layout.essential.append(name)
@@ -258,8 +259,11 @@ def layout_of(cls: type[Any], version: int, flexible: bool) -> Layout:
 def defaults_of(cls: type[Any]) -> Iterable[tuple[str, Any]]:
     if issubclass(cls, tuple):
         names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-        return [(name, cls._field_defaults.get(name, MISSING)) for name in names]  # type: ignore[attr-defined]
-    return [(field.name, field.default) for field in fields(cls)]
+        return [(name, cls._field_defaults.get(name, NODEFAULT)) for name in names]  # type: ignore[attr-defined]
+    defaults: tuple[Any, ...] = cls.__struct_defaults__  # of the last fields
+    names = cls.__struct_fields__
+    required = (NODEFAULT,) * (len(names) - len(defaults))
+    return list(zip(names, required + defaults, strict=True))
 
 
 def runs(plain: list[Field]) -> list[list[Field]]:
@@ -379,11 +383,7 @@ def tags_reader(tagged: list[Field]) -> ReadStep:
 
 
 def builder(cls: type[Any], order: list[str]) -> Callable[[list[Any]], Any]:
-    """A maker from values in this order.
-
-    It goes around a frozen dataclass's own `__init__`, which costs twice as much; message classes have no
-    `__post_init__` that would be missed.
-    """
+    """A maker from values in this order."""
     if issubclass(cls, tuple):
         names: list[str] = list(cls._fields)  # type: ignore[attr-defined]
         make: Callable[[Iterable[Any]], Any] = cls._make  # type: ignore[attr-defined]
@@ -391,13 +391,4 @@ def builder(cls: type[Any], order: list[str]) -> Callable[[list[Any]], Any]:
             return make
         pick = itemgetter(*(order.index(name) for name in names))
         return lambda values: make(pick(values))
-    puts = [getattr(cls, name).__set__ for name in order]
-    new = object.__new__
-
-    def build(values: list[Any]) -> Any:
-        made = new(cls)
-        for put, value in zip(puts, values, strict=True):
-            put(made, value)
-        return made
-
-    return build
+    return lambda values: cls(**dict(zip(order, values, strict=True)))

@@ -12,10 +12,11 @@ comes through is StorageError, RegistryError, or `closed()` on a stream.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 Buffer = bytes | bytearray | memoryview
 
@@ -235,29 +236,25 @@ class WatchEvent(NamedTuple):
 Watch = Callable[[WatchEvent], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class Create(Struct, frozen=True, kw_only=True):
     path: str
     data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetData:
+class SetData(Struct, frozen=True, kw_only=True):
     path: str
     data: bytes
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class Delete(Struct, frozen=True, kw_only=True):
     path: str
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     path: str
     version: int
 
@@ -333,8 +330,7 @@ class Registry(Protocol):
     def connect(self, session_timeout_ms: int) -> Awaitable[RegistrySession]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(Struct, frozen=True, kw_only=True):
     """All doors of one broker."""
 
     clock: Clock

@@ -102,6 +102,8 @@ class KafkaPython:
             enable_idempotence=True,
             acks="all",
             linger_ms=2,
+            # It puts batches that failed together back in the wrong order, and then fails for good.
+            max_in_flight_requests_per_connection=1,
             request_timeout_ms=REQUEST_MS,
             delivery_timeout_ms=DELIVERY_MS,
             reconnect_backoff_ms=20,

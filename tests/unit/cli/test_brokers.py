@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barnabas.cli.brokers import list_document, list_text
 from barnabas.cli.controller import controller_text

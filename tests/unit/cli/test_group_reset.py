@@ -78,8 +78,8 @@ def test_the_text_says_what_would_change_and_how_to_do_it() -> None:
     assert reset_text(reset_document("billing", moves, executed=False)).splitlines() == [
         "group billing: would set 3 offsets",
         "TOPIC   PARTITION  BEFORE  AFTER",
-        "orders          0       7      0  the beginning; -3 is no longer there",
-        "orders          1       -     10  the end; there is no 12 yet",
+        "orders          0       7      0  the beginning, instead of -3",
+        "orders          1       -     10  the end, instead of 12",
         "orders          2       5      5  as it was",
         "nothing was changed; add --execute to do it",
     ]

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.cli.assignments import parse_assignment
 from barnabas.cli.topics import (

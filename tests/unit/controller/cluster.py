@@ -7,8 +7,9 @@ order: decide, commit, apply, announce, and again for whoever lost a race.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from barnabas.controller import deletion, partition_machine, plans, replica_machine
 from barnabas.controller.assignment import reassign_to

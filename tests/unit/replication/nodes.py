@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 from uuid import UUID, uuid4
 
+from msgspec.structs import replace
+
 from barnabas.broker.broker import connection_limits
 from barnabas.broker.connection import Connection
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.group_parts import GroupParts
 from barnabas.broker.handlers import control
 from barnabas.broker.listener import Listeners
 from barnabas.broker.parts import BrokerParts
@@ -166,6 +168,13 @@ class Node:
             sessions=FetchSessions(100, Random(self.id)),
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
+            group_parts=GroupParts(
+                self.config,
+                self.replicas,
+                self.metadata,
+                clock=StandingClock(),
+                random=Random(self.id),
+            ),
         )
         self.listeners = Listeners(
             self.network, connection_limits(self.config), Router(self.parts).serve

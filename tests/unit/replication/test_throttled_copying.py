@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.config import TopicConfig
 from tests.unit.replication.nodes import Node, Nodes, eventually

@@ -6,7 +6,6 @@ type than the protocol (durations, moments, known error codes) its range is kept
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from random import Random
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -42,7 +41,7 @@ def random_message(random: Random, cls: Any, version: int, most: int = 3) -> Any
 def fields_in(cls: type[Any], version: int) -> list[tuple[str, Any, bool]]:
     """Name, hint and whether null is legal, of the fields that this version has."""
     hints = get_type_hints(cls, include_extras=True)
-    names = getattr(cls, "_fields", None) or [field.name for field in fields(cls)]
+    names = getattr(cls, "_fields", None) or cls.__struct_fields__
     found = []
     for name in names:
         hint = hints[name]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from kafka.protocol import admin, consumer, metadata, producer
+from msgspec.structs import replace
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import API_NAMES
-from barnabas.wire.codec import Message, decode, encode
+from barnabas.wire.codec import Message, decode, defaults_of, encode
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 from tests.unit.wire.random_messages import ALL, name_of, random_message
@@ -127,6 +127,4 @@ def our_name(ours: Any, name: str) -> str:
 
 
 def our_default(ours: Any, name: str) -> Any:
-    if isinstance(ours, tuple):
-        return ours._field_defaults[name]  # type: ignore[attr-defined]
-    return type(ours).__dataclass_fields__[name].default
+    return dict(defaults_of(type(ours)))[name]

@@ -37,6 +37,7 @@ def test_what_kafka_3_9_accepts_is_what_is_advertised() -> None:
         "DescribeConfigs": 4,
         "DescribeLogDirs": 4,
         "CreatePartitions": 3,
+        "ElectLeaders": 2,
         "AlterPartition": 3,
         "DescribeCluster": 1,
     }
@@ -56,7 +57,6 @@ def test_what_kafka_3_9_accepts_is_what_can_be_spoken_to_others() -> None:
         "DeleteGroups": 2,
         "OffsetDelete": 0,
         "AlterConfigs": 2,
-        "ElectLeaders": 2,
         "IncrementalAlterConfigs": 1,
         "AlterPartitionReassignments": 0,
         "ListPartitionReassignments": 0,

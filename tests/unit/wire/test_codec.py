@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.model import ZERO_ID
@@ -45,8 +45,7 @@ class Inner(NamedTuple):
 EMPTY = Inner()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Everything:
+class Everything(Struct, frozen=True, kw_only=True):
     """Every type there is; flexible from version 2 on."""
 
     API_KEY: ClassVar[int] = 99
@@ -74,8 +73,7 @@ class Everything:
     tagged_inner: Annotated[Inner, Since(3), Tag(0)] = EMPTY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Small:
+class Small(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 98
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1
@@ -252,8 +250,7 @@ def test_a_value_that_cannot_be_sent_is_our_error(value: Any, version: int) -> N
         encode(value, version)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SameNumbers:
+class SameNumbers(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 97
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 0

@@ -129,6 +129,7 @@ async def update_metadata(
         removed = metadata.take_over(request, await aside(size, metadata.merged, request))
         if removed:
             parts.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
+            parts.group_parts.partitions_deleted(removed)
             logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
     return UpdateMetadataResponse()
 

@@ -1,13 +1,22 @@
-"""FindCoordinator and InitProducerId."""
+"""FindCoordinator and InitProducerId.
+
+The coordinator of a group leads the partition of `__consumer_offsets` that the hash of the group's name says. Where
+there is no such topic yet it is created, and the client asks again; so it does until its leader is known here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Sequence
 
+from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
+from barnabas.broker.provenance import asker_of
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.store import partition_of
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.coordinator import (
     Coordinator,
@@ -19,7 +28,10 @@ from barnabas.wire.messages.produce import InitProducerIdRequest, InitProducerId
 
 logger = logging.getLogger("barnabas.groups")
 
-NO_COORDINATOR = "there are no consumer groups yet; consume by assigning partitions"
+MANY_KEYS_SINCE = 4
+SHARES_SINCE = 6
+NO_ERROR_MESSAGE = "NONE"  # as Kafka says it up to version 3; later it says nothing
+ON_ITS_WAY = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def find_coordinator(
@@ -27,35 +39,70 @@ def find_coordinator(
     request: FindCoordinatorRequest,
     header: RequestHeader,
     connection: Connection,
-) -> FindCoordinatorResponse:
-    """No groups yet. It is answered all the same: librdkafka sends lz4 only to brokers that know this request.
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    version, key_type = header.api_version, request.key_type
+    keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
+    if key_type == CoordinatorType.GROUP:
+        if CONSUMER_OFFSETS not in parts.metadata.topics:
+            return create_topic(parts, keys, header, connection)
+        return answer(version, [coordinator_of(parts, key, connection) for key in keys])
+    if key_type == CoordinatorType.TRANSACTION:
+        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions yet")
+    elif key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
+        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups")
+    else:
+        error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+    return answer(version, [refused(key, error) for key in keys])
 
-    To clients the answer means "not now": they ask on and show nothing, so it is said here."""
-    if request.key_type == CoordinatorType.GROUP and parts.group_warning.due(
-        asyncio.get_running_loop().time()
-    ):
-        logger.warning(
-            "client %r at %s:%s asks for a consumer group; %s",
-            header.client_id or "",
-            *connection.stream.peer,
-            NO_COORDINATOR,
+
+def coordinator_of(parts: BrokerParts, group_id: str, connection: Connection) -> Coordinator:
+    partitions = parts.metadata.topics[CONSUMER_OFFSETS].partitions
+    index = partition_of(group_id, len(partitions))
+    state = partitions.get(index)
+    endpoint = (
+        parts.metadata.endpoint_of(state.leader, connection.listener_name)
+        if state is not None
+        else None
+    )
+    if state is None or endpoint is None:
+        why = f"{CONSUMER_OFFSETS}-{index} has no leader now; ask again"
+        return refused(group_id, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
+    return Coordinator(group_id, state.leader, endpoint.host, endpoint.port, error_message="")
+
+
+async def create_topic(
+    parts: BrokerParts, keys: Sequence[str], header: RequestHeader, connection: Connection
+) -> FindCoordinatorResponse:
+    """Whatever auto.create.topics.enable says."""
+    asker = asker_of(header, connection)
+    told = await create_automatically(parts, (CONSUMER_OFFSETS,), asker)
+    code = told[CONSUMER_OFFSETS]
+    why = f"{CONSUMER_OFFSETS} is being created; ask again"
+    if code not in ON_ITS_WAY:
+        why = (
+            f"{CONSUMER_OFFSETS} cannot be created: {code.name}; brokers={len(parts.metadata.brokers)}"
+            f" offsets.topic.replication.factor={parts.config.offsets_topic_replication_factor}"
         )
-    if header.api_version >= 4:
-        return FindCoordinatorResponse(
-            coordinators=tuple(
-                Coordinator(
-                    key=key,
-                    error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    error_message=NO_COORDINATOR,
-                )
-                for key in request.coordinator_keys
-            )
-        )
+        if parts.group_parts.complaint.due(asyncio.get_running_loop().time()):
+            logger.error("no consumer group can be used: %s", why)
+    error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+    return answer(header.api_version, [refused(key, error) for key in keys])
+
+
+def refused(key: str, error: ApiError) -> Coordinator:
+    return Coordinator(key, error_code=error.code, error_message=error.message)
+
+
+def answer(version: int, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
+    if version >= MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=tuple(found))
+    (only,) = found
     return FindCoordinatorResponse(
-        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        error_message=NO_COORDINATOR,
-        node_id=-1,
-        port=-1,
+        error_code=only.error_code,
+        error_message=only.error_message or NO_ERROR_MESSAGE,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
     )
 
 

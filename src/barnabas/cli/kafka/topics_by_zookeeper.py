@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
+
+from msgspec.structs import replace
 
 from barnabas.cli.kafka.command import complain, say
 from barnabas.cli.kafka.describing import PartitionShown, TopicShown, report_of

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Int16, Int32, Int64
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsRequest:
+class AllocateProducerIdsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 67
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
@@ -19,8 +19,7 @@ class AllocateProducerIdsRequest:
     broker_epoch: Int64 = UNKNOWN_BROKER_EPOCH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIdsResponse:
+class AllocateProducerIdsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 67
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0

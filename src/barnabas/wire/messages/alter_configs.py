@@ -6,9 +6,10 @@ what it names and leaves the rest. Resource types are those of DescribeConfigs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Bool, Int8, Int16, Int32
 
@@ -33,8 +34,7 @@ class AlterConfigsResource(NamedTuple):
     configs: tuple[AlterableConfig, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 33
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
@@ -50,8 +50,7 @@ class AlterConfigsResourceResponse(NamedTuple):
     resource_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 33
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
@@ -72,8 +71,7 @@ class IncrementalAlterConfigsResource(NamedTuple):
     configs: tuple[IncrementallyAlterableConfig, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 44
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1
@@ -82,8 +80,7 @@ class IncrementalAlterConfigsRequest:
     validate_only: Bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 44
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1

@@ -7,9 +7,10 @@ be refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
@@ -38,8 +39,7 @@ class AlterPartitionTopic(NamedTuple):
     partitions: tuple[AlterPartitionPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionRequest:
+class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 56
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 0
@@ -67,8 +67,7 @@ class AlterPartitionTopicResponse(NamedTuple):
     partitions: tuple[AlterPartitionPartitionResponse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionResponse:
+class AlterPartitionResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 56
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 0

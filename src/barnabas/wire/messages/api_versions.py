@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Bool, Int16, Int32, Int64, Since, Tag
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 18
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 3
@@ -36,8 +36,7 @@ class FinalizedFeatureKey(NamedTuple):
     min_version_level: Int16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 18
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 3

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since
 from barnabas.wire.messages.metadata import NO_OPERATIONS
@@ -12,8 +13,7 @@ BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 60
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 0
@@ -29,8 +29,7 @@ class DescribeClusterBroker(NamedTuple):
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 60
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 0
@@ -50,8 +49,7 @@ class DescribableLogDirTopic(NamedTuple):
     partitions: tuple[Int32, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Struct, frozen=True, kw_only=True):
     """`topics=None` asks for all of them."""
 
     API_KEY: ClassVar[int] = 35
@@ -81,8 +79,7 @@ class DescribeLogDirsResult(NamedTuple):
     usable_bytes: Annotated[Int64, Since(4)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 35
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2

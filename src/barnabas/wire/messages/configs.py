@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Since, Until
 
@@ -51,8 +52,7 @@ class DescribeConfigsResource(NamedTuple):
     configuration_keys: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 32
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
@@ -88,8 +88,7 @@ class DescribeConfigsResult(NamedTuple):
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 32
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4

@@ -5,15 +5,15 @@ The answer names the partitions it still leads; the broker asks again until ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Int16, Int32, Int64, Since
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownRequest:
+class ControlledShutdownRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 7
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 3
@@ -27,8 +27,7 @@ class RemainingPartition(NamedTuple):
     partition_index: Int32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownResponse:
+class ControlledShutdownResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 7
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 3

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since, Until
 
@@ -15,8 +16,7 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 10
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 3
@@ -35,8 +35,7 @@ class Coordinator(NamedTuple):
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 10
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 3

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Bool, Int16, Int32
 
@@ -12,8 +13,7 @@ class CreatePartitionsAssignment(NamedTuple):
     broker_ids: tuple[Int32, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(Struct, frozen=True, kw_only=True):
     """`count` is the new total. `assignments` has an element per partition that is added; with None, the broker decides
     where they go. Not a NamedTuple, since every tuple has a `count` of its own."""
 
@@ -22,8 +22,7 @@ class CreatePartitionsTopic:
     assignments: tuple[CreatePartitionsAssignment, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 37
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
@@ -39,8 +38,7 @@ class CreatePartitionsTopicResult(NamedTuple):
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 37
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2

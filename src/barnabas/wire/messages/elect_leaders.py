@@ -5,9 +5,10 @@ Version 0 knows preferred elections alone, and has no error for the request as a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since
 
@@ -24,8 +25,7 @@ class ElectLeadersTopic(NamedTuple):
     partitions: tuple[Int32, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
     """`topic_partitions=None` asks for all of them."""
 
     API_KEY: ClassVar[int] = 43
@@ -48,8 +48,7 @@ class ElectLeadersTopicResult(NamedTuple):
     partition_result: tuple[ElectLeadersPartitionResult, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 43
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2

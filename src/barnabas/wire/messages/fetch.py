@@ -6,9 +6,10 @@ Versions below 13 name a topic, later ones carry its id. A follower gives its br
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Records, Since, Tag, Until
@@ -45,8 +46,7 @@ class ForgottenTopic(NamedTuple):
     partitions: Annotated[tuple[Int32, ...], Since(7)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
+class FetchRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 1
     VERSIONS: ClassVar[range] = range(18)
     FLEXIBLE_SINCE: ClassVar[int] = 12
@@ -104,8 +104,7 @@ class FetchableTopicResponse(NamedTuple):
     partitions: tuple[PartitionData, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class FetchResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 1
     VERSIONS: ClassVar[range] = range(18)
     FLEXIBLE_SINCE: ClassVar[int] = 12

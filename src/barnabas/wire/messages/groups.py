@@ -9,6 +9,9 @@ from msgspec import Struct
 from barnabas.wire.codec import Bool, Bytes, Essential, Int16, Int32, Since
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 
+GROUP_OPERATIONS = 0b1_0100_1000
+"""Everything that can be done to a group, a bit for each: nothing is forbidden here."""
+
 
 class DescribeGroupsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 15

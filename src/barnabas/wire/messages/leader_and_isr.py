@@ -6,9 +6,10 @@ The answer follows with version 5, and there a topic goes by its id alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Until
@@ -44,8 +45,7 @@ class LeaderAndIsrLiveLeader(NamedTuple):
     port: Int32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 4
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 4
@@ -73,8 +73,7 @@ class LeaderAndIsrTopicError(NamedTuple):
     partition_errors: tuple[LeaderAndIsrPartitionError, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrResponse:
+class LeaderAndIsrResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 4
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 4

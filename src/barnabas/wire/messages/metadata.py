@@ -5,9 +5,10 @@ A request for all topics is `topics=()` in version 0 and `topics=None` from vers
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, NullableSince, Since, Until
@@ -24,8 +25,7 @@ class MetadataRequestTopic(NamedTuple):
     name: Annotated[str | None, NullableSince(10)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataRequest:
+class MetadataRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 3
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_SINCE: ClassVar[int] = 9
@@ -62,8 +62,7 @@ class MetadataResponseTopic(NamedTuple):
     topic_authorized_operations: Annotated[Int32, Since(8)] = NO_OPERATIONS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataResponse:
+class MetadataResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 3
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_SINCE: ClassVar[int] = 9

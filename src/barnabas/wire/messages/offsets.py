@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
 
@@ -26,8 +27,7 @@ class ListOffsetsTopic(NamedTuple):
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 2
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
@@ -53,8 +53,7 @@ class ListOffsetsTopicResponse(NamedTuple):
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 2
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
@@ -74,8 +73,7 @@ class OffsetForLeaderTopic(NamedTuple):
     partitions: tuple[OffsetForLeaderPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 23
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
@@ -96,8 +94,7 @@ class OffsetForLeaderTopicResult(NamedTuple):
     partitions: tuple[EpochEndOffset, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 23
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
@@ -116,8 +113,7 @@ class DeleteRecordsTopic(NamedTuple):
     partitions: tuple[DeleteRecordsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 21
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
@@ -137,8 +133,7 @@ class DeleteRecordsTopicResult(NamedTuple):
     partitions: tuple[DeleteRecordsPartitionResult, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 21
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2

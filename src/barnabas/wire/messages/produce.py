@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Essential, Int16, Int32, Int64, Records, Since, Tag
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
@@ -19,8 +20,7 @@ class TopicProduceData(NamedTuple):
     partition_data: tuple[PartitionProduceData, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceRequest:
+class ProduceRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 0
     VERSIONS: ClassVar[range] = range(12)
     FLEXIBLE_SINCE: ClassVar[int] = 9
@@ -52,8 +52,7 @@ class TopicProduceResponse(NamedTuple):
     partition_responses: tuple[PartitionProduceResponse, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceResponse:
+class ProduceResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 0
     VERSIONS: ClassVar[range] = range(12)
     FLEXIBLE_SINCE: ClassVar[int] = 9
@@ -63,8 +62,7 @@ class ProduceResponse:
     node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(10), Tag(0)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 22
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 2
@@ -75,8 +73,7 @@ class InitProducerIdRequest:
     producer_epoch: Annotated[Int16, Since(3), Essential] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 22
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Int16, Int32
 
@@ -20,8 +21,7 @@ class ReassignableTopic(NamedTuple):
     partitions: tuple[ReassignablePartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 45
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
@@ -41,8 +41,7 @@ class ReassignableTopicResponse(NamedTuple):
     partitions: tuple[ReassignablePartitionResponse, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 45
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
@@ -58,8 +57,7 @@ class ListPartitionReassignmentsTopic(NamedTuple):
     partition_indexes: tuple[Int32, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     """`topics=None` asks for every move that is under way."""
 
     API_KEY: ClassVar[int] = 46
@@ -84,8 +82,7 @@ class OngoingTopicReassignment(NamedTuple):
     partitions: tuple[OngoingPartitionReassignment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 46
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0

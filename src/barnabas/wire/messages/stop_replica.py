@@ -7,8 +7,9 @@ nobody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, Int64, Since, Until
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
@@ -37,8 +38,7 @@ class StopReplicaTopicState(NamedTuple):
     partition_states: tuple[StopReplicaPartitionState, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaRequest:
+class StopReplicaRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 5
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
@@ -59,8 +59,7 @@ class StopReplicaPartitionError(NamedTuple):
     error_code: Int16 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaResponse:
+class StopReplicaResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 5
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import (
@@ -40,8 +41,7 @@ class CreatableTopic(NamedTuple):
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 19
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 5
@@ -70,8 +70,7 @@ class CreatableTopicResult(NamedTuple):
     configs: Annotated[tuple[CreatableTopicConfigs, ...] | None, Since(5)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 19
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 5
@@ -85,8 +84,7 @@ class DeleteTopicState(NamedTuple):
     topic_id: UUID = ZERO_ID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
     """Topics go by name alone up to version 5, by name or id from version 6 on."""
 
     API_KEY: ClassVar[int] = 20
@@ -105,8 +103,7 @@ class DeletableTopicResult(NamedTuple):
     error_message: Annotated[str | None, Since(5)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 20
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 4

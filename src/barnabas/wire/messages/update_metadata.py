@@ -6,9 +6,10 @@ A broker has one address in version 0, one per security protocol up to version 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Tag, Until
@@ -48,8 +49,7 @@ class UpdateMetadataBroker(NamedTuple):
     rack: Annotated[str | None, Since(2)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataRequest:
+class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 6
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_SINCE: ClassVar[int] = 6
@@ -66,8 +66,7 @@ class UpdateMetadataRequest:
     live_brokers: tuple[UpdateMetadataBroker, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataResponse:
+class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
     API_KEY: ClassVar[int] = 6
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_SINCE: ClassVar[int] = 6

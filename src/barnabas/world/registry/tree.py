@@ -15,8 +15,9 @@ Two numbers of ZooKeeper that surprise:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, assert_never
+
+from msgspec import Struct
 
 from barnabas.errors import (
     BadPath,
@@ -72,8 +73,7 @@ class Change(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(Struct, frozen=True, kw_only=True):
     """What happened under one zxid.
 
     `results` is what the caller is told per operation; `changes` is the story in order, which watches are
