@@ -1,0 +1,264 @@
+"""Taking over the groups of a partition: what its log comes to, and what happens beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from barnabas.broker.log_cleaner import LogCleaner
+from barnabas.config import TopicConfig
+from barnabas.groups.loading import GroupLoader, LoadedGroup
+from barnabas.groups.records import (
+    CommittedOffset,
+    GroupSnapshot,
+    KeyValue,
+    group_metadata_record,
+    group_tombstone,
+    offset_record,
+    offset_tombstone,
+)
+from barnabas.groups.store import GroupStore
+from barnabas.model import TopicPartition
+from barnabas.tasks import THINGS_PER_TURN, Tasks
+from barnabas.wire.records import Record, build_batch, read_header
+from tests.unit.replication.nodes import NOW_MS, TOPIC, Node, Nodes, StandingClock, eventually
+
+COMPACT = replace(
+    TopicConfig(), cleanup_policy=("compact",), segment_bytes=4000, file_delete_delay_ms=0
+)
+SNAPSHOT = GroupSnapshot("app", "consumer", 4, None, None, NOW_MS)
+COMMIT = bytes.fromhex("00000001")
+ABORT = bytes.fromhex("00000000")
+KEY_OF_A_NEWER_BROKER = bytes.fromhex("0009 0003 617070")
+
+
+class Taken:
+    """Stands where the coordinator will be."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, LoadedGroup] = {}
+        self.dropped: list[int] = []
+
+    def take(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
+        self.groups |= {group.group_id: group for group in groups}
+
+    def drop(self, partition: int) -> None:
+        self.dropped.append(partition)
+        self.groups.clear()
+
+    def offsets(self, group_id: str = "app") -> dict[TopicPartition, int]:
+        committed = self.groups[group_id].offsets.committed
+        return {partition: value.offset for partition, value in committed.items()}
+
+
+class Loading:
+    """A broker whose logs hold what groups have written, and who reads them."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self.node = nodes[1]
+        self.taken = Taken()
+        node = self.node
+        self.store = GroupStore(node.config, node.replicas, node.metadata, StandingClock())
+        self.loader = GroupLoader(self.store, self.taken)
+        self.tasks = Tasks()
+        self.epochs = count(1)
+
+    def append(self, *written: KeyValue, index: int = 0, **options: object) -> None:
+        batch = build_batch(
+            [Record(at, NOW_MS, key, value) for at, (key, value) in enumerate(written)],
+            **options,  # type: ignore[arg-type]
+        )
+        data = memoryview(bytearray(batch))
+        self.node.partition(index).append(data, read_header(data), acks=1, now_ms=NOW_MS)
+
+    def listen(self) -> None:
+        self.node.replicas.on_leadership[TOPIC] = self.loader.leadership_changed
+        self.tasks.start("load", self.loader.run())
+
+    async def load(self) -> Taken:
+        """Begin to lead in a new epoch, as if this broker had just taken over."""
+        self.listen()
+        await self.nodes.lead(1, epoch=next(self.epochs))
+        assert self.store.is_loading(0)
+        await eventually(lambda: self.store.is_led(0))
+        assert not self.store.is_loading(0)
+        return self.taken
+
+
+@pytest.fixture
+async def loading() -> AsyncIterator[Loading]:
+    nodes = Nodes(Node(1))
+    nodes[1].topics.config = COMPACT
+    await nodes.start()
+    await nodes.lead(1, partitions=2)
+    made = Loading(nodes)
+    yield made
+    await made.tasks.stop()
+    await nodes.stop()
+
+
+def commit(offset: int, partition: int = 0, group_id: str = "app") -> KeyValue:
+    return offset_record(group_id, "orders", partition, CommittedOffset(offset, -1, "", NOW_MS))
+
+
+async def test_the_last_record_of_each_key_counts(loading: Loading) -> None:
+    loading.append(commit(1), commit(1, partition=1))
+    loading.append(commit(2), commit(9, group_id="other"))
+    loading.append(group_metadata_record(SNAPSHOT._replace(generation=3)))
+    loading.append(group_metadata_record(SNAPSHOT))
+    taken = await loading.load()
+    assert taken.offsets() == {("orders", 0): 2, ("orders", 1): 1}
+    assert taken.groups["app"].snapshot == SNAPSHOT
+    assert taken.offsets("other") == {("orders", 0): 9}
+    assert taken.groups["other"].snapshot is None
+
+
+async def test_tombstones_take_away_offsets_and_groups(loading: Loading) -> None:
+    loading.append(commit(1), commit(1, partition=1), group_metadata_record(SNAPSHOT))
+    loading.append(commit(5, group_id="gone"))
+    loading.append(offset_tombstone("app", "orders", 0), offset_tombstone("gone", "orders", 0))
+    loading.append(group_tombstone("app"))
+    taken = await loading.load()
+    assert taken.offsets() == {("orders", 1): 1}
+    assert taken.groups["app"].snapshot is None
+    assert "gone" not in taken.groups
+
+
+async def test_offsets_in_transactions_count_when_these_were_committed(loading: Loading) -> None:
+    loading.append(commit(1), commit(1, partition=1), commit(1, partition=2))
+    for producer, partition in ((7, 0), (8, 1), (9, 2)):
+        loading.append(
+            commit(2, partition=partition),
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+    for producer, marker in ((7, COMMIT), (8, ABORT)):
+        loading.append(
+            (marker, b"\x00\x00\x00\x00\x00\x00"),
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=1,  # no matter to who reads it, but to who appends it
+            is_transactional=True,
+            is_control=True,
+        )
+    taken = await loading.load()
+    assert taken.offsets() == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1}
+
+
+async def test_what_cannot_be_understood_is_passed_over(loading: Loading) -> None:
+    loading.append((KEY_OF_A_NEWER_BROKER, b"?"), (b"\x00\x01\x00", b"?"), commit(3))
+    loading.append((commit(4)[0], b"\x00\x63"))
+    taken = await loading.load()
+    assert taken.offsets() == {("orders", 0): 3}
+
+
+async def test_a_damaged_batch_costs_what_stood_in_it_and_no_more(loading: Loading) -> None:
+    loading.append(commit(1))
+    damaged_at = loading.node.partition().log.active.size
+    loading.append(commit(2))
+    loading.append(commit(3, partition=1))
+    path = loading.node.partition().log.active.log.path
+    with open(path, "r+b") as file:  # noqa: PTH123
+        file.seek(damaged_at + 70)
+        file.write(b"\xff")
+    taken = await loading.load()
+    assert taken.offsets() == {("orders", 0): 1, ("orders", 1): 3}
+
+
+async def test_who_no_longer_leads_forgets_and_who_leads_again_reads_anew(loading: Loading) -> None:
+    loading.append(commit(1))
+    taken = await loading.load()
+    loading.node.partition().cease()
+    loading.node.replicas.tell_of_leadership(loading.node.partition())
+    assert taken.dropped == [0]
+    assert not loading.store.is_led(0)
+    await loading.nodes.lead(1, epoch=next(loading.epochs))
+    await eventually(lambda: loading.store.is_led(0))
+    assert taken.offsets() == {("orders", 0): 1}
+
+
+async def test_a_new_epoch_of_the_same_leader_changes_nothing(loading: Loading) -> None:
+    loading.append(commit(1))
+    taken = await loading.load()
+    before = dict(taken.groups)
+    await loading.nodes.lead(1, epoch=next(loading.epochs))
+    assert loading.store.is_led(0)
+    assert taken.groups == before
+
+
+async def test_leadership_that_is_lost_while_loading_leaves_nothing_behind(
+    loading: Loading,
+) -> None:
+    for number in range(200):
+        loading.append(commit(number, group_id=f"group-{number}"))
+    loading.listen()
+    await loading.nodes.lead(1, epoch=next(loading.epochs))
+    while not loading.taken.groups:
+        await asyncio.sleep(0)
+    assert loading.store.is_loading(0)
+    loading.node.partition().cease()
+    loading.node.replicas.tell_of_leadership(loading.node.partition())
+    await eventually(lambda: not loading.loader.wanted)
+    assert not loading.taken.groups
+    assert not loading.store.is_led(0)
+    assert not loading.store.is_loading(0)
+
+
+async def test_others_have_their_turns_while_many_groups_are_loaded(loading: Loading) -> None:
+    for number in range(100):
+        many = [commit(number, partition, f"group-{number}") for partition in range(20)]
+        loading.append(*many)
+    turns = 0
+
+    async def look() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += loading.store.is_loading(0)
+
+    loading.tasks.start("look", look())
+    taken = await loading.load()
+    assert len(taken.groups) == 100
+    assert turns >= 2000 // THINGS_PER_TURN, "so many records of them are opened in one turn"
+
+
+async def test_compaction_beside_loading_neither_disturbs_it_nor_is_disturbed(
+    loading: Loading,
+) -> None:
+    """The log is cleaned over and over while it is read in small pieces."""
+    for number in range(150):
+        loading.append(commit(number, number % 7), commit(number, group_id=f"group-{number % 5}"))
+    loading.loader.buffer_bytes = 300
+    cleaner = LogCleaner(loading.node.config, loading.node.replicas, StandingClock())
+    cleaner.rest_after = lambda size, took: 0.0  # type: ignore[method-assign]
+    cleaned = 0
+
+    async def clean() -> None:
+        nonlocal cleaned
+        while True:
+            cleaned += await cleaner.clean_dirtiest()
+            await asyncio.sleep(0)
+
+    loading.tasks.start("clean", clean())
+    taken = await loading.load()
+    await eventually(lambda: cleaned > 0)
+    assert taken.offsets() == {("orders", each): 149 - (149 - each) % 7 for each in range(7)}
+    for each in range(5):
+        assert taken.offsets(f"group-{each}") == {("orders", 0): 145 + each}
+    assert (await loading_again(loading)).offsets() == taken.offsets()
+
+
+async def loading_again(loading: Loading) -> Taken:
+    again = Loading(loading.nodes)
+    again.epochs = loading.epochs
+    try:
+        return await again.load()
+    finally:
+        await again.tasks.stop()

@@ -1,0 +1,117 @@
+"""Which partition is a group's, and what becomes of what it writes there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.records import KeyValue
+from barnabas.groups.store import GroupStore, java_hash, partition_of
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.records import records
+from tests.unit.replication.nodes import Node, Nodes, StandingClock
+
+RECORDS: list[KeyValue] = [(b"key", b"value"), (b"other", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0),
+        ("hello", 99162322),
+        ("test", 3556498),
+        ("Hello World", -862545276),
+        ("polygenelubricants", -(2**31)),
+        ("\N{GRINNING FACE}", 0xD83D * 31 + 0xDE00),
+    ],
+)
+def test_the_hash_of_a_name_is_that_of_java(text: str, expected: int) -> None:
+    assert java_hash(text) == expected
+
+
+def test_a_group_belongs_to_the_partition_its_hash_says() -> None:
+    assert partition_of("test", 50) == 3556498 % 50
+    assert partition_of("Hello World", 50) == 862545276 % 50
+    assert partition_of("polygenelubricants", 50) == 0, "what has no absolute value counts as 0"
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[Nodes]:
+    made = Nodes(Node(1, offsets_topic_num_partitions=1, offsets_commit_timeout_ms=50))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def store_of(node: Node) -> GroupStore:
+    return GroupStore(node.config, node.replicas, node.metadata, StandingClock())
+
+
+async def lead(node: Node, *, replicas: tuple[int, ...] = (1,), epoch: int = 0) -> None:
+    state = LeaderAndIsrPartitionState(
+        partition_index=0, leader=1, leader_epoch=epoch, isr=replicas, replicas=replicas
+    )
+    topic = LeaderAndIsrTopicState(CONSUMER_OFFSETS, uuid4(), (state,))
+    await node.leader_and_isr(
+        LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=(topic,))
+    )
+
+
+async def test_what_is_appended_stands_in_the_log_of_the_groups_partition(nodes: Nodes) -> None:
+    await lead(nodes[1])
+    store = store_of(nodes[1])
+    assert await store.append("app", RECORDS) == 0
+    assert await store.append("app", RECORDS) == 2
+    (part,) = nodes[1].partition(topic=CONSUMER_OFFSETS).log.read(0, 1 << 20, 4).slices
+    found = list(records(memoryview(part.file.read(part.position, part.size))))
+    assert [(each.key, each.value) for each in found] == RECORDS
+
+
+async def test_who_does_not_lead_the_partition_is_not_the_coordinator(nodes: Nodes) -> None:
+    store = store_of(nodes[1])
+    assert await refusal(store) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no topic yet"
+    await lead(nodes[1])
+    nodes[1].partition(topic=CONSUMER_OFFSETS).cease()
+    assert await refusal(store) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_too_few_replicas_are_told_as_a_coordinator_that_is_not_available(
+    nodes: Nodes,
+) -> None:
+    nodes[1].topics.config = replace(nodes[1].topics.config, min_insync_replicas=2)
+    await lead(nodes[1], replicas=(1, 2))
+    partition = nodes[1].partition(topic=CONSUMER_OFFSETS)
+    partition.isr = partition.isr[:1]
+    assert await refusal(store_of(nodes[1])) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_replicas_that_do_not_come_let_members_join_again(nodes: Nodes) -> None:
+    await lead(nodes[1], replicas=(1, 2))
+    assert await refusal(store_of(nodes[1])) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+async def test_what_is_too_large_for_the_topic_is_an_error_of_the_server(nodes: Nodes) -> None:
+    nodes[1].topics.config = replace(nodes[1].topics.config, max_message_bytes=80)
+    await lead(nodes[1])
+    assert await refusal(store_of(nodes[1])) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_one_replica_is_enough_if_the_settings_say_so(nodes: Nodes) -> None:
+    await lead(nodes[1], replicas=(1, 2))
+    nodes[1].config = replace(nodes[1].config, offsets_commit_required_acks=1)
+    assert await store_of(nodes[1]).append("app", RECORDS) == 0
+
+
+async def refusal(store: GroupStore) -> ErrorCode:
+    with pytest.raises(ApiError) as refused:
+        await store.append("app", RECORDS)
+    return refused.value.code
