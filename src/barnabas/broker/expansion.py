@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from barnabas.broker.topics import IN_FLIGHT_MAX, Topics, another_is_in_charge, at_most
+from barnabas.broker.topics import IN_FLIGHT_MAX, Topics, another_is_in_charge, at_most, why_not
 from barnabas.controller.assignment import check_racks
 from barnabas.controller.topic_checks import check_added_partitions
 from barnabas.errors import (
@@ -74,7 +74,7 @@ async def expand(
             return error
         except (RegistryError, StorageError) as error:
             logger.error("cannot expand topic=%s error=%s", wish.name, error)
-            return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return why_not(error)
         return None
 
     errors = await at_most(IN_FLIGHT_MAX, one, wishes)

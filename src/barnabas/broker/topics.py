@@ -40,6 +40,7 @@ from barnabas.errors import (
     NodeExists,
     NoNode,
     RegistryError,
+    SessionExpired,
     StorageError,
 )
 from barnabas.metadata import znodes
@@ -213,7 +214,7 @@ class Topics:
             return replace(outcome, error=error)
         except (RegistryError, StorageError) as error:
             logger.error("cannot create topic=%s error=%s", outcome.name, error)
-            return replace(outcome, error=ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            return replace(outcome, error=why_not(error))
         partitions = len(outcome.replicas)
         logger.info("created topic=%s partitions=%d id=%s", outcome.name, partitions, topic_id)
         return replace(outcome, topic_id=topic_id)
@@ -280,7 +281,7 @@ class Topics:
             return name, None
         except (RegistryError, StorageError) as error:
             logger.error("cannot mark for deletion topic=%s error=%s", name, error)
-            return name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return name, why_not(error)
         logger.info("marked for deletion topic=%s", name)
         return name, None
 
@@ -306,6 +307,13 @@ class Topics:
 
 def another_is_in_charge() -> ApiError:
     return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is in charge by now")
+
+
+def why_not(error: RegistryError | StorageError) -> ApiError:
+    """A controller whose session is over is none, only it may not have heard of that: others are to be asked."""
+    if isinstance(error, SessionExpired):
+        return another_is_in_charge()
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
 
 def encoded(topic_id: UUID, replicas: Sequence[Replicas]) -> bytes:

@@ -42,6 +42,7 @@ SETTINGS = {
     "leader.imbalance.per.broker.percentage": "0",
     "controlled.shutdown.retry.backoff.ms": "500",
     "barnabas.history.topic.enable": "false",
+    "offsets.topic.num.partitions": "4",
 }
 TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "16384"}
 WRITERS = ("rdkafka", "kafka-python")

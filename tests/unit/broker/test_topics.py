@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.topics import TopicOutcome, Topics
+from barnabas.broker.topics import TopicOutcome, Topics, why_not
 from barnabas.config import TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults, TopicWish
-from barnabas.errors import ApiError, ErrorCode
+from barnabas.errors import ApiError, ErrorCode, RegistryUnreachable, SessionExpired
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
@@ -330,3 +330,8 @@ async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skip
         assert topics.config_of("good").segment_bytes == 100
     assert "/config/topics/bad" in caplog.text
     assert "topic=odd" in caplog.text
+
+
+def test_a_controller_whose_session_is_over_sends_clients_to_another() -> None:
+    assert why_not(SessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
+    assert why_not(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -8,6 +8,7 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.expansion import ExpansionWish, expand
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.provenance import Asker, asker_of, is_done, take_note
+from barnabas.broker.topics import why_not
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_partitions import (
@@ -56,7 +57,7 @@ async def expanded(
     except ApiError as error:
         why = error
     except (RegistryError, StorageError) as error:
-        why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        why = why_not(error)
     return {wish.name: why for wish in wishes}
 
 

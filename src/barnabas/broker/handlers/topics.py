@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.provenance import asker_of, is_done, take_note, take_note_of_new
-from barnabas.broker.topics import TopicOutcome
+from barnabas.broker.topics import TopicOutcome, why_not
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicWish
@@ -52,8 +52,7 @@ async def create(
         except ApiError as error:
             refused |= {wish.name: error for wish in wishes}
         except (RegistryError, StorageError) as error:
-            why = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-            refused |= {wish.name: why for wish in wishes}
+            refused |= {wish.name: why_not(error) for wish in wishes}
     if outcomes and not request.validate_only:
         take_note_of_new(parts, wishes, outcomes, asker)
     by_name = {outcome.name: outcome for outcome in outcomes}
