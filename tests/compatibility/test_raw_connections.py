@@ -9,13 +9,11 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import decode
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tests.broker_process import BrokerProcess
 from tests.compatibility.raw import Raw, batch_of, produce_request
 from tests.raw_connection import with_size
 
@@ -118,36 +116,6 @@ def test_metadata_with_neither_creation_nor_topic_names_the_error(raw: Raw) -> N
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
-
-
-@pytest.mark.parametrize("version", APIS[10].versions)
-def test_there_is_no_coordinator_yet_in_any_version(raw: Raw, version: int) -> None:
-    if version < 4:
-        answer = raw.ask(FindCoordinatorRequest(key="group"), FindCoordinatorResponse, version)
-        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
-    else:
-        request = FindCoordinatorRequest(coordinator_keys=("one", "two"))
-        answer = raw.ask(request, FindCoordinatorResponse, version)
-        assert [(found.key, found.error_code) for found in answer.coordinators] == [
-            ("one", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-            ("two", ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        ]
-
-
-def test_who_asks_for_a_group_is_named_once_in_the_log_with_what_to_do(
-    process: BrokerProcess,
-) -> None:
-    with Raw(process.bootstrap_servers) as raw:
-        transaction = FindCoordinatorRequest(key_type=1, coordinator_keys=("mine",))
-        raw.ask(transaction, FindCoordinatorResponse)
-        for _ in range(3):
-            raw.ask(FindCoordinatorRequest(coordinator_keys=("one",)), FindCoordinatorResponse)
-        peer = "{}:{}".format(*raw.socket.getsockname())
-    (told,) = [line for line in process.log().splitlines() if "consumer group" in line]
-    assert " WARNING " in told
-    assert f"at {peer} asks for a consumer group" in told
-    assert "there are no consumer groups yet; consume by assigning partitions" in told
 
 
 def test_nothing_is_answered_to_acks_0_and_a_failure_closes_the_connection(
