@@ -487,10 +487,6 @@ NOT_YET = frozenset(
         "log.dir.failure.timeout.ms",
         "replica.socket.receive.buffer.bytes",
         "unclean.leader.election.interval.ms",
-        "group.min.session.timeout.ms",
-        "group.max.session.timeout.ms",
-        "group.initial.rebalance.delay.ms",
-        "group.max.size",
     ]
 )
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, NewType, Self
+
+from msgspec import Struct, field
 
 from barnabas.errors import ErrorCode, RemoteWireError
 from barnabas.groups.offsets import GroupOffsets
@@ -61,8 +62,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Member:
+class Member(Struct, kw_only=True, eq=False):
     """One member; a static one has an instance id, by which it is known again when it comes back with a new id."""
 
     member_id: str
@@ -93,8 +93,7 @@ class InitialDelay(NamedTuple):
     remaining_ms: int
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Group:
+class Group(Struct, kw_only=True, eq=False):
     """One group. `members` are in the order in which they came."""
 
     group_id: str

@@ -11,9 +11,10 @@ to be carried out. The coordinator carries them out; nothing here waits, sends o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import VALID_PREVIOUS_STATES, Group, GroupState, Member, Protocol, Ticket
@@ -98,8 +99,7 @@ class CancelTimer(NamedTuple):
 Effect = AnswerJoin | AnswerSync | SetTimer | CancelTimer | StoreGroup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
+class GroupLimits(Struct, frozen=True, kw_only=True):
     """The broker's settings for all its groups."""
 
     session_timeout_ms_min: int
@@ -108,8 +108,7 @@ class GroupLimits:
     initial_rebalance_delay_ms: int
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct, eq=False):
     """The group it is about, the time it happened, and what is to be done."""
 
     group: Group

@@ -57,9 +57,10 @@ def test_settings_without_effect_are_named_in_one_warning() -> None:
 
 
 def test_settings_of_what_is_not_there_yet_are_named_too_and_held() -> None:
-    config, warnings = BrokerConfig.load({"group.max.size": "4", "num.partitions": "2"})
-    assert config.group_max_size == 4
-    assert warnings == ["settings without effect: group.max.size"]
+    settings = {"socket.listen.backlog.size": "4", "num.partitions": "2"}
+    config, warnings = BrokerConfig.load(settings)
+    assert config.socket_listen_backlog_size == 4
+    assert warnings == ["settings without effect: socket.listen.backlog.size"]
 
 
 def test_what_is_said_to_have_no_effect_is_used_nowhere() -> None:
