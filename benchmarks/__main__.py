@@ -132,7 +132,11 @@ def spark(quick: bool, decode_only: bool) -> None:
 
 @cli.command()
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
-@click.option("--only", type=click.Choice(["brokers", "spark", "controller"]), help="A part of it.")
+@click.option(
+    "--only",
+    type=click.Choice(["brokers", "spark", "controller", "replicas"]),
+    help="A part of it.",
+)
 def kafka(quick: bool, only: str | None) -> None:
     """The same loads on ours and on Apache Kafka 3.9, in turns: the ratios."""
     # Needs Java, and jars that Maven fetches once.
@@ -157,6 +161,8 @@ def kafka(quick: bool, only: str | None) -> None:
             click.echo(line)
         if only in (None, "controller"):
             compare_controllers(quick, None)
+        if only in (None, "replicas"):
+            compare_replicas(quick, None)
 
 
 @cli.command()
@@ -179,6 +185,27 @@ def compare_controllers(quick: bool, only: str | None) -> None:
     controller_report.write_json(RESULTS / "controller.json", found, quick=quick)
     controller_report.draw(RESULTS / "controller.svg", found)
     click.echo("written to benchmarks/results: controller.json, controller.svg", err=True)
+
+
+@cli.command()
+@click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
+@click.option("--only", type=click.Choice(["ours", "kafka"]), help="One side of it.")
+def replicas(quick: bool, only: str | None) -> None:
+    """acks=all on three brokers around a ZooKeeper, ours and Kafka's, and what they take when idle."""
+    with where_kafka_runs():
+        compare_replicas(quick, only)
+
+
+def compare_replicas(quick: bool, only: str | None) -> None:
+    from benchmarks import replicas, replicas_report
+    from benchmarks.kafka import SIDES
+
+    extent = replicas.QUICK if quick else replicas.FULL
+    found = replicas.measure(extent, (only,) if only else SIDES)
+    for line in replicas_report.table(found):
+        click.echo(line)
+    replicas_report.write_json(RESULTS / "replicas.json", found, quick=quick)
+    click.echo("written to benchmarks/results: replicas.json", err=True)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from barnabas.wire.messages.metadata import (
 )
 from barnabas.wire.messages.topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -82,14 +83,32 @@ class Trio:
             broker.kill()
         self.alive.clear()
 
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
+
+    def cpu_s(self) -> float:
+        """User and system time of all three so far."""
+        times = (psutil.Process(one.running.pid).cpu_times() for one in self.brokers.values())
+        return float(sum(each.user + each.system for each in times))
+
     def resident_mb(self, broker: int) -> float:
         return float(psutil.Process(self.brokers[broker].running.pid).memory_info().rss / 1e6)
 
     # ---- topics
 
-    def create(self, topics: Mapping[str, int]) -> float:
+    def create(
+        self,
+        topics: Mapping[str, int],
+        replicas: int = REPLICAS,
+        configs: Mapping[str, str] | None = None,
+    ) -> float:
         """Seconds until every broker tells the leaders of all their partitions."""
-        wanted = tuple(CreatableTopic(name, count, REPLICAS) for name, count in topics.items())
+        settings = tuple(CreatableTopicConfig(*each) for each in (configs or {}).items())
+        wanted = tuple(
+            CreatableTopic(name, count, replicas, configs=settings)
+            for name, count in topics.items()
+        )
         request = CreateTopicsRequest(topics=wanted, timeout_ms=int(PATIENCE_S * 1000))
         began = time.perf_counter()
         with self.connection(self.controller()) as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as AssignedPartition
@@ -30,9 +31,18 @@ def record_counts(load: Load) -> tuple[int, int]:
     return warm_up, load.batches * load.batch_bytes // load.record_bytes
 
 
-def measure_produce(broker: BrokerProcess, load: Load) -> Cost:
+class Brokers(Protocol):
+    """One broker or several, and the CPU time of all of them."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def cpu_s(self) -> float: ...
+
+
+def measure_produce(broker: Brokers, load: Load, acks: int = 1) -> Cost:
     warm_up, count = record_counts(load)
-    producer = Producer(producer_settings(broker, load))
+    producer = Producer(producer_settings(broker, load) | {"acks": acks})
     produce(producer, load, warm_up)
     cpu_s, began = broker.cpu_s(), time.perf_counter()
     produce(producer, load, count)
@@ -43,7 +53,7 @@ def measure_produce(broker: BrokerProcess, load: Load) -> Cost:
     )
 
 
-def producer_settings(broker: BrokerProcess, load: Load) -> dict[str, object]:
+def producer_settings(broker: Brokers, load: Load) -> dict[str, object]:
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "acks": 1,
