@@ -1,0 +1,133 @@
+"""ElectLeaders: an administrator has leaders chosen anew. Only the controller's broker can, others are NOT_CONTROLLER.
+
+    the request ─► the controller's queue ─► who leads now, partition by partition ─► wait for the metadata cache
+
+Whoever gives up waiting is told that the time is over; the election stands all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.handlers.controller import answers
+from barnabas.broker.parts import BrokerParts
+from barnabas.controller.elections import Strategy
+from barnabas.controller.events import ElectLeadersReceived
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.elect_leaders import (
+    ElectionType,
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
+)
+
+Outcomes = Mapping[TopicPartition, BrokerId | ApiError]
+STRATEGIES: dict[int, Strategy] = {
+    ElectionType.PREFERRED: Strategy.PREFERRED,
+    ElectionType.UNCLEAN: Strategy.OFFLINE_UNCLEAN,
+}
+
+
+async def elect(
+    parts: BrokerParts, request: ElectLeadersRequest, _: RequestHeader, __: Connection
+) -> ElectLeadersResponse:
+    partitions = asked_for(request, parts.metadata)
+    strategy = STRATEGIES.get(request.election_type)
+    if strategy is None:
+        refused = ApiError(ErrorCode.INVALID_REQUEST, "an election is preferred (0) or unclean (1)")
+        return ElectLeadersResponse(
+            error_code=refused.code,
+            replica_election_results=by_topic(dict.fromkeys(partitions, refused)),
+        )
+    outcomes = await decided(parts, partitions, strategy)
+    errors = await told(parts.metadata, outcomes, request.timeout_ms)
+    if request.topic_partitions is None:
+        # Of all that there are, only those with which something happened.
+        errors = {
+            partition: error
+            for partition, error in errors.items()
+            if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
+        }
+    return ElectLeadersResponse(replica_election_results=by_topic(errors))
+
+
+def asked_for(request: ElectLeadersRequest, metadata: MetadataCache) -> tuple[TopicPartition, ...]:
+    if request.topic_partitions is None:
+        return tuple(
+            TopicPartition(name, index)
+            for name, topic in metadata.topics.items()
+            for index in topic.partitions
+        )
+    return tuple(
+        dict.fromkeys(
+            TopicPartition(topic.topic, index)
+            for topic in request.topic_partitions
+            for index in topic.partitions
+        )
+    )
+
+
+async def decided(
+    parts: BrokerParts, partitions: tuple[TopicPartition, ...], strategy: Strategy
+) -> Outcomes:
+    if not parts.controller.is_active:
+        return dict.fromkeys(partitions, ApiError(ErrorCode.NOT_CONTROLLER))
+    future: asyncio.Future[Outcomes | ApiError] = asyncio.get_running_loop().create_future()
+    parts.controller.queue.put(ElectLeadersReceived(partitions, strategy, answers(future)))
+    outcomes = await future
+    return dict.fromkeys(partitions, outcomes) if isinstance(outcomes, ApiError) else outcomes
+
+
+async def told(
+    metadata: MetadataCache, outcomes: Outcomes, timeout_ms: int
+) -> dict[TopicPartition, ApiError | None]:
+    """None for each that this broker knows the new leader of."""
+    waiting = {
+        partition: leader
+        for partition, leader in outcomes.items()
+        if not isinstance(leader, ApiError)
+    }
+
+    def none_left() -> bool:
+        for partition in [
+            each for each, leader in waiting.items() if leads(metadata, each, leader)
+        ]:
+            del waiting[partition]
+        return not waiting
+
+    await metadata.wait_until(none_left, timeout_ms / 1000)
+    late = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    return {
+        partition: outcome
+        if isinstance(outcome, ApiError)
+        else late
+        if partition in waiting
+        else None
+        for partition, outcome in outcomes.items()
+    }
+
+
+def leads(metadata: MetadataCache, partition: TopicPartition, leader: BrokerId) -> bool:
+    topic = metadata.topics.get(partition.topic)
+    state = None if topic is None else topic.partitions.get(partition.partition)
+    return state is not None and state.leader == leader
+
+
+def by_topic(
+    errors: Mapping[TopicPartition, ApiError | None],
+) -> tuple[ElectLeadersTopicResult, ...]:
+    found: dict[str, list[ElectLeadersPartitionResult]] = {}
+    for (topic, index), error in errors.items():
+        result = (
+            ElectLeadersPartitionResult(index)
+            if error is None
+            else ElectLeadersPartitionResult(index, error.code, error.message or None)
+        )
+        found.setdefault(topic, []).append(result)
+    return tuple(ElectLeadersTopicResult(topic, tuple(each)) for topic, each in found.items())
