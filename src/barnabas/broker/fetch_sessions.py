@@ -115,7 +115,7 @@ class FetchSession:
         self.partitions: dict[Key, FetchEntry] = {}
         self.awake: dict[FetchEntry, None] = {}
         self.knocking: list[FetchEntry] = []
-        """Asleep, but a follower that waits to join the ISR: whether it may is looked at with every request."""
+        """Asleep, and looked at with the next request: a follower waits to join the ISR, or is to be heard again."""
         self.waiting_fetch: Callable[[], None] | None = None
 
     def put(self, key: Key, entry: FetchEntry) -> None:
@@ -151,6 +151,11 @@ class FetchSession:
             self.awake[entry] = None
             if self.is_hasty and self.waiting_fetch is not None:
                 self.waiting_fetch()
+
+    def ask_again(self, topic: str, topic_id: UUID, index: int) -> None:
+        entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
+        if entry is not None:
+            self.knocking.append(entry)
 
     def served(self, entries: Iterable[FetchEntry]) -> None:
         """Who got data goes to the back, so that a full response does not starve the rest."""

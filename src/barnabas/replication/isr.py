@@ -33,6 +33,10 @@ class Contact(Protocol):
         """There is something to tell of this partition, when next there is an answer."""
         ...
 
+    def ask_again(self, topic: str, topic_id: UUID, index: int) -> None:
+        """Have the follower's word on this partition from its next request, named in it or not."""
+        ...
+
 
 class FollowerState:
     """One follower as its leader knows it. Times are of the loop's clock, in ms."""

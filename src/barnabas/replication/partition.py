@@ -259,6 +259,7 @@ class Partition:
         """A follower asked for `offset`: the high watermark may move, and it may be time for it to join the ISR."""
         follower = self.followers[replica]
         before = follower.log_end_offset
+        former = follower.contact
         has_begun_later = follower.log_start_offset != log_start_offset
         follower.fetched(
             offset,
@@ -268,6 +269,10 @@ class Partition:
             contact=contact,
             broker_epoch=broker_epoch,
         )
+        if former is not None and former is not contact:
+            # A client may have passed for it. If it goes on with its own conversation, it is believed again: idle, it
+            # would not name this partition by itself.
+            former.ask_again(self.topic, self.topic_id, self.index)
         if self.pending is None:
             if replica not in self.isr:
                 self.consider_expanding(replica, follower)

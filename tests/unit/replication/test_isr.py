@@ -31,6 +31,9 @@ class Conversation:
     def mention(self, topic: str, topic_id: UUID, index: int) -> None:
         """Nobody listens."""
 
+    def ask_again(self, topic: str, topic_id: UUID, index: int) -> None:
+        """Nobody answers."""
+
 
 def follower(end: int, *, caught_up_ms: float = 0.0) -> FollowerState:
     state = FollowerState()

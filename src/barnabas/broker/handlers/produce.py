@@ -247,9 +247,9 @@ async def finish(
         except ApiError as error:
             code, message = error.code, error.message
         if code is not ErrorCode.NONE:
-            index = topics[topic][position].index
-            topics[topic][position] = PartitionProduceResponse(
-                index, code, error_message=message or None
+            appended = topics[topic][position]
+            topics[topic][position] = appended._replace(
+                error_code=code, error_message=message or None
             )
     return response(parts, asker, names, topics)
 
