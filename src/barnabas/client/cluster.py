@@ -73,6 +73,12 @@ class Cluster:
             connection.close()
         self.connections.clear()
 
+    def afresh(self, *, timeout_s: float) -> Cluster:
+        """The same cluster over new connections: for who was interrupted in the middle of an answer on these."""
+        known = [f"{broker.host}:{broker.port}" for broker in self.view.brokers.values()]
+        first = [f"{host}:{port}" for host, port in self.bootstrap]
+        return Cluster([*known, *first], client_id=self.client_id, timeout_s=timeout_s)
+
     # ---- connections ----------------------------------------------------------------------------------------------
 
     def connection(self, broker: BrokerId) -> Connection:

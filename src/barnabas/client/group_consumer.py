@@ -33,7 +33,7 @@ from barnabas.client.consumer import (
     resolve,
 )
 from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
-from barnabas.client.group_coordinator import find_coordinator
+from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
 from barnabas.client.group_member import Member, Standing
 from barnabas.client.group_offsets import commit_request, committed_in, fetch_request, refused_in
 from barnabas.errors import ApiError, ErrorCode
@@ -46,7 +46,11 @@ from barnabas.wire.messages.group_membership import (
     LeaveGroupResponse,
     SyncGroupResponse,
 )
-from barnabas.wire.messages.group_offsets import OffsetCommitResponse, OffsetFetchResponse
+from barnabas.wire.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchResponse,
+)
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
@@ -121,7 +125,6 @@ class GroupConsumer:
         """Assigned, and not yet taken up."""
         self.counts: dict[str, int] = {}
         """What this member, as the leader, has shared out."""
-        self.coordinator: tuple[str, int] | None = None
         self.connection: Connection | None = None
         self.asked: Asked | None = None
         self.next_heartbeat = Deadline(0)
@@ -251,14 +254,14 @@ class GroupConsumer:
     def link(self) -> Connection:
         """A connection of its own: JoinGroup may wait for minutes, and would hold up what is asked behind it."""
         if self.connection is None or not self.connection.is_open:
-            self.coordinator = find_coordinator(self.cluster, self.member.group_id)
-            self.connection = self.open(self.cluster.connect_timeout_s)
+            host, port = find_coordinator(self.cluster, self.member.group_id)
+            self.connection = Connection.open(
+                host,
+                port,
+                client_id=self.cluster.client_id,
+                timeout_s=self.cluster.connect_timeout_s,
+            )
         return self.connection
-
-    def open(self, timeout_s: float) -> Connection:
-        assert self.coordinator is not None
-        host, port = self.coordinator
-        return Connection.open(host, port, client_id=self.cluster.client_id, timeout_s=timeout_s)
 
     def answer(self) -> Message | None:
         """The coordinator's, if it is there."""
@@ -362,26 +365,22 @@ class GroupConsumer:
         if self.asked is not None and isinstance(self.asked.request, JoinGroupRequest):
             why = f"group {self.member.group_id} rebalances; commit when it is done"
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, why)
-        self.send_commit(self.link(), wanted, self.cluster.timeout_s)
-
-    def send_commit(
-        self, connection: Connection, offsets: Mapping[TopicPartition, int], timeout_s: float
-    ) -> None:
-        response = connection.exchange(
-            commit_request(
-                self.member.group_id,
-                offsets,
-                generation=self.member.generation,
-                member_id=self.member.member_id,
-            ),
-            OffsetCommitResponse,
-            timeout_s=timeout_s,
+        response = self.link().exchange(
+            self.commit_request(wanted), OffsetCommitResponse, timeout_s=self.cluster.timeout_s
         )
         for error in refused_in(response).values():
             raise error
-        for partition, offset in offsets.items():
+        for partition, offset in wanted.items():
             if self.to_commit.get(partition) == offset:
                 del self.to_commit[partition]
+
+    def commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
+        return commit_request(
+            self.member.group_id,
+            offsets,
+            generation=self.member.generation,
+            member_id=self.member.member_id,
+        )
 
     def commit_what_is_processed(self) -> None:
         """What is not taken now is taken the next time, or is read again by whoever has the partition then."""
@@ -399,27 +398,35 @@ class GroupConsumer:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "the consumer was closed") -> None:
-        """Commit and leave, within moments. Everything goes over a new connection: an interruption may have struck in
-        the middle of an answer on the others."""
+        """Commit and leave, within moments. An interruption may have struck in the middle of an answer, so everything
+        goes over new connections."""
         if self.is_closed:
             return
         self.is_closed = True
         if self.reader.positions:
             self.on_revoked(self.assigned)
-        with suppress(ApiError):
-            if self.coordinator is not None and self.member.member_id:
-                self.say_goodbye(reason)
         if self.connection is not None:
             self.connection.close()
+        if self.member.member_id:
+            with self.cluster.afresh(timeout_s=CLOSE_TIMEOUT_S) as cluster:
+                self.say_goodbye(cluster, reason)
 
-    def say_goodbye(self, reason: str) -> None:
-        connection = self.open(CLOSE_TIMEOUT_S)
-        try:
-            if self.to_commit and self.commit_s is not None and self.reader.positions:
-                with suppress(ApiError):
-                    self.send_commit(connection, dict(self.to_commit), CLOSE_TIMEOUT_S)
-            connection.exchange(
-                self.member.leave(reason), LeaveGroupResponse, timeout_s=CLOSE_TIMEOUT_S
+    def say_goodbye(self, cluster: Cluster, reason: str) -> None:
+        """As far as the group can be reached: it will miss this member in any case."""
+        if self.to_commit and self.commit_s is not None:
+            with suppress(ApiError):
+                ask_coordinator(
+                    cluster,
+                    self.member.group_id,
+                    self.commit_request(self.to_commit),
+                    OffsetCommitResponse,
+                    codes=lambda answer: [error.code for error in refused_in(answer).values()],
+                )
+        with suppress(ApiError):
+            ask_coordinator(
+                cluster,
+                self.member.group_id,
+                self.member.leave(reason),
+                LeaveGroupResponse,
+                codes=lambda answer: [answer.error_code],
             )
-        finally:
-            connection.close()

@@ -1,0 +1,102 @@
+"""Our group consumer where brokers die: the group moves to another coordinator and forgets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas import LocalCluster
+from barnabas.client.admin import Admin, NewTopic
+from barnabas.client.blocking import Deadline
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning
+from barnabas.client.group_admin import GroupAdmin
+from barnabas.client.group_assignors import COOPERATIVE_STICKY
+from barnabas.client.group_consumer import GroupConsumer
+from barnabas.client.group_coordinator import find_coordinator
+from barnabas.client.producer import Producer
+from barnabas.model import TopicPartition
+
+PATIENCE_S = 60.0
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+RECORDS = 12
+
+
+def poll(done: Callable[[], bool], *consumers: GroupConsumer) -> list[int]:
+    deadline = Deadline(PATIENCE_S)
+    found: list[int] = []
+    while not done():
+        for consumer in consumers:
+            found += [int(record.value or b"") for record in consumer.poll(0.05)]
+            consumer.processed()
+        assert not deadline.passed, [consumer.assigned for consumer in consumers]
+    return found
+
+
+def write(cluster: Cluster, numbers: range) -> None:
+    with Producer(cluster) as producer:
+        for number in numbers:
+            producer.send("orders", b"%d" % number, partition=number % 3)
+
+
+def test_a_group_outlives_its_coordinator() -> None:
+    with (
+        LocalCluster(brokers=3, settings=SETTINGS) as brokers,
+        Cluster(brokers.bootstrap_servers) as cluster,
+    ):
+        topic = NewTopic(name="orders", partitions=3, replication_factor=3)
+        (made,) = Admin(cluster).create_topics([topic])
+        assert made.error is None
+        write(cluster, range(RECORDS))
+        with GroupConsumer(
+            cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.1
+        ) as consumer:
+            found: list[int] = []
+            found += poll(lambda: consumer.at_end, consumer)
+            consumer.commit()
+            assert sorted(found) == list(range(RECORDS))
+            before = find_coordinator(cluster, "billing")
+            (coordinator,) = (
+                broker
+                for broker in brokers.brokers.values()
+                if broker.address == f"{before[0]}:{before[1]}"
+            )
+            coordinator.kill()
+            write(cluster, range(RECORDS, 2 * RECORDS))
+            again: list[int] = []
+            deadline = Deadline(PATIENCE_S)
+            while len(again) < RECORDS:
+                again += [int(record.value or b"") for record in consumer.poll(0.1)]
+                consumer.processed()
+                assert not deadline.passed, again
+            assert sorted(again) == list(range(RECORDS, 2 * RECORDS))
+        assert find_coordinator(cluster, "billing") != before
+        committed = GroupAdmin(cluster).committed_offsets("billing")
+        assert sum(found.offset for found in committed.values()) == 2 * RECORDS
+
+
+def test_members_of_the_cooperative_kind_keep_reading_what_they_keep() -> None:
+    revoked: list[TopicPartition] = []
+    with (
+        LocalCluster(settings=SETTINGS) as brokers,
+        Cluster(brokers.bootstrap_servers) as one,
+        Cluster(brokers.bootstrap_servers) as two,
+    ):
+        (made,) = Admin(one).create_topics([NewTopic(name="orders", partitions=3)])
+        assert made.error is None
+        sticky = (COOPERATIVE_STICKY,)
+        with GroupConsumer(
+            one,
+            "billing",
+            ["orders"],
+            assignors=sticky,
+            heartbeat_s=0.05,
+            on_revoked=revoked.extend,
+        ) as first:
+            poll(lambda: len(first.assigned) == 3, first)
+            with GroupConsumer(
+                two, "billing", ["orders"], assignors=sticky, heartbeat_s=0.05
+            ) as second:
+                poll(lambda: len(first.assigned) == 2 and len(second.assigned) == 1, first, second)
+                assert revoked == second.assigned
+            poll(lambda: len(first.assigned) == 3, first)
+            assert len(revoked) == 1
