@@ -64,14 +64,15 @@ class Turns:
     """Leaves turns of the loop to others: a topic of thousands of partitions must not keep everybody waiting, and how
     long the file system takes for one is not ours to say."""
 
-    def __init__(self) -> None:
+    def __init__(self, things: int = THINGS_PER_TURN) -> None:
+        self.things = things
         self.loop = asyncio.get_running_loop()
         self.began = self.loop.time()
         self.done = 0
 
     async def leave(self) -> None:
         self.done += 1
-        is_long = self.done > THINGS_PER_TURN or self.loop.time() - self.began > TURN_SECONDS_MAX
+        is_long = self.done > self.things or self.loop.time() - self.began > TURN_SECONDS_MAX
         if is_long:
             await asyncio.sleep(0)
             self.began = self.loop.time()

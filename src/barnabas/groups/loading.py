@@ -23,10 +23,8 @@ from typing import NamedTuple, Protocol
 from barnabas.errors import CorruptBatch, RemoteWireError, StorageError
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import (
-    CommittedOffset,
     GroupKey,
     GroupSnapshot,
-    OffsetKey,
     is_commit_marker,
     read_group,
     read_key,
@@ -42,6 +40,9 @@ from barnabas.world.ports import Disk
 
 logger = logging.getLogger("barnabas.groups")
 
+NOTHING = (b"", -1)
+RECORDS_PER_TURN = 500
+"""If they take no longer than a turn may: whoever waits for these groups waits for every turn of everybody else."""
 REPAIRS_WAITED_FOR = 30
 REPAIR_SECONDS = 1.0
 
@@ -63,56 +64,63 @@ class Coordinator(Protocol):
 
 
 class Contents:
-    """What the records read so far come to."""
+    """The last value of each key, as far as the log was read. They are opened at the end: most were written over."""
 
     def __init__(self) -> None:
-        self.snapshots: dict[str, GroupSnapshot] = {}
-        self.offsets: dict[str, GroupOffsets] = {}
-        self.in_transactions: dict[int, list[tuple[OffsetKey, CommittedOffset | None, int]]] = {}
+        self.latest: dict[bytes, tuple[bytes, int]] = {}
+        self.in_transactions: dict[int, list[tuple[bytes, bytes | None, int]]] = {}
         """By producer, what it committed since its transaction began."""
 
     def take(self, record: Record, header: BatchHeader) -> None:
         """RemoteWireError if it cannot be understood."""
-        if record.key is None:
+        key = record.key
+        if key is None:
             raise RemoteWireError("a record without a key")
         if header.is_control:
-            self.end_transaction(header.producer_id, is_committed=is_commit_marker(record.key))
-            return
-        key = read_key(record.key)
-        if isinstance(key, GroupKey):
-            if record.value is None:
-                self.snapshots.pop(key.group_id, None)
-            else:
-                self.snapshots[key.group_id] = read_group(key.group_id, record.value)
-        elif key is not None:
-            value = None if record.value is None else read_offset(record.value)
-            if header.is_transactional:
-                change = (key, value, header.base_offset)
-                self.in_transactions.setdefault(header.producer_id, []).append(change)
-            else:
-                self.commit(key, value, header.base_offset)
+            self.end_transaction(header.producer_id, is_committed=is_commit_marker(key))
+        elif header.is_transactional:
+            change = (key, record.value, header.base_offset)
+            self.in_transactions.setdefault(header.producer_id, []).append(change)
         else:
-            logger.warning("unknown kind of record is passed over offset=%d", record.offset)
+            self.put(key, record.value, header.base_offset)
 
-    def commit(self, key: OffsetKey, value: CommittedOffset | None, log_offset: int) -> None:
-        group_id, topic, index = key
-        partition = TopicPartition(topic, index)
-        offsets = self.offsets.get(group_id)
-        if value is not None:
-            if offsets is None:
-                offsets = self.offsets[group_id] = GroupOffsets()
-            offsets.load(partition, value, log_offset)
-        elif offsets is not None:
-            offsets.remove((partition,), log_offset)
-            if not offsets:
-                del self.offsets[group_id]
+    def put(self, key: bytes, value: bytes | None, log_offset: int) -> None:
+        if value is None:
+            self.latest.pop(key, None)
+        elif self.latest.get(key, NOTHING)[1] <= log_offset:
+            self.latest[key] = (value, log_offset)
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         for change in self.in_transactions.pop(producer_id, ()):
             if is_committed:
-                self.commit(*change)
+                self.put(*change)
 
-    def groups(self) -> Iterator[LoadedGroup]:
+
+class Groups:
+    """What those values say."""
+
+    def __init__(self) -> None:
+        self.snapshots: dict[str, GroupSnapshot] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+        self.topics: dict[str, str] = {}
+
+    def take(self, key: bytes, value: bytes, log_offset: int) -> None:
+        """RemoteWireError if it cannot be understood."""
+        found = read_key(key)
+        if isinstance(found, GroupKey):
+            self.snapshots[found.group_id] = read_group(found.group_id, value)
+        elif found is not None:
+            group_id, topic, index = found
+            offsets = self.offsets.get(group_id)
+            if offsets is None:
+                offsets = self.offsets[group_id] = GroupOffsets()
+            # A thousand groups share the topic's name.
+            partition = TopicPartition(self.topics.setdefault(topic, topic), index)
+            offsets.load(partition, read_offset(value), log_offset)
+        else:
+            raise RemoteWireError("an unknown kind of key")
+
+    def all(self) -> Iterator[LoadedGroup]:
         for group_id in self.snapshots | self.offsets:
             offsets = self.offsets.get(group_id)
             yield LoadedGroup(
@@ -173,10 +181,10 @@ class GroupLoader:
     async def load(self, partition: Partition) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        contents = await self.contents_of(partition)
-        turns = Turns()
+        found = await opened_in_turns(await self.contents_of(partition), partition)
+        turns = Turns(RECORDS_PER_TURN)
         groups = offsets = 0
-        for group in contents.groups():
+        for group in found.all():
             await turns.leave()
             if not self.is_wanted(partition):
                 return
@@ -232,7 +240,7 @@ class GroupLoader:
         self, contents: Contents, partition: Partition, data: bytes, offset: int
     ) -> tuple[int, bool]:
         """Take what these batches hold: how far they go, and whether one of them is not what was written."""
-        turns = Turns()
+        turns = Turns(RECORDS_PER_TURN)
         view = memoryview(data)
         is_damaged = False
         for at, header in whole_batches(view):
@@ -246,16 +254,32 @@ class GroupLoader:
         return offset, is_damaged
 
 
+async def opened_in_turns(contents: Contents, partition: Partition) -> Groups:
+    groups = Groups()
+    turns = Turns(RECORDS_PER_TURN)
+    for key, (value, log_offset) in contents.latest.items():
+        await turns.leave()
+        try:
+            groups.take(key, value, log_offset)
+        except RemoteWireError as error:
+            tell_of_unknown(partition, log_offset, error)
+    return groups
+
+
 def take(contents: Contents, record: Record, header: BatchHeader, partition: Partition) -> None:
     try:
         contents.take(record, header)
     except RemoteWireError as error:
-        logger.error(
-            "cannot read a record of groups partition=%s offset=%d error=%s",
-            partition,
-            record.offset,
-            error,
-        )
+        tell_of_unknown(partition, record.offset, error)
+
+
+def tell_of_unknown(partition: Partition, offset: int, error: RemoteWireError) -> None:
+    logger.error(
+        "a record of groups is passed over partition=%s offset=%d error=%s",
+        partition,
+        offset,
+        error,
+    )
 
 
 async def bytes_of(disk: Disk, found: LogRead) -> bytes | None:
