@@ -121,6 +121,32 @@ class Nemesis:
             self.strike(self.choose_kind(), self.choose_victim())
             self.stay_away(time.monotonic(), self.choose.uniform(0.0, 1.0))
 
+    def storm_for(self, seconds: float) -> int:
+        """Blows that do not wait for each other, so that now and then two or all are gone at once. Nobody can go on
+        then, but nothing may be lost by it either. The number of blows; everybody is back in the end."""
+        brokers = list(self.stage.cluster.brokers.values())
+        away: dict[int, Kind] = {}
+        struck = 0
+        while time.monotonic() - self.began < seconds or away:
+            is_over = time.monotonic() - self.began >= seconds
+            broker = self.choose.choice(brokers)
+            kind = away.get(broker.id)
+            if kind is Kind.PAUSE:
+                broker.resume()
+            elif kind is Kind.KILL:
+                broker.launch()
+            if kind is not None:
+                del away[broker.id]
+            elif not is_over:
+                away[broker.id] = self.choose.choice((Kind.KILL, Kind.PAUSE))
+                if away[broker.id] is Kind.KILL:
+                    broker.kill()
+                else:
+                    broker.pause()
+                struck += 1
+            self.stay_away(time.monotonic(), self.choose.choice((0.0, 0.5, 1.0)) * SESSION_S)
+        return struck
+
     def judge(self) -> None:
         """The table, and whether everybody went on in time."""
         print(self.table())

@@ -23,6 +23,8 @@ REQUEST_MS = 1500
 """How long a broker that stands still can keep a request: a client has to lose patience to go on elsewhere."""
 DELIVERY_MS = 120_000
 ENDING_S = 60.0
+BATCH_BYTES = 8000
+"""What came together while nobody led must fit the small segments of the tests."""
 
 
 class Writing(Protocol):
@@ -58,6 +60,7 @@ class Rdkafka:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 2,
+                "batch.size": BATCH_BYTES,
                 "socket.timeout.ms": REQUEST_MS,
                 "request.timeout.ms": REQUEST_MS,
                 "socket.connection.setup.timeout.ms": REQUEST_MS,
@@ -93,6 +96,8 @@ class Rdkafka:
 
 
 class KafkaPython:
+    """One record at a time in each partition: it puts batches that failed together back in the wrong order."""
+
     def __init__(self, servers: str, topic: str) -> None:
         from kafka import KafkaProducer
 
@@ -102,8 +107,6 @@ class KafkaPython:
             enable_idempotence=True,
             acks="all",
             linger_ms=2,
-            # It puts batches that failed together back in the wrong order, and then fails for good.
-            max_in_flight_requests_per_connection=1,
             request_timeout_ms=REQUEST_MS,
             delivery_timeout_ms=DELIVERY_MS,
             reconnect_backoff_ms=20,
@@ -120,10 +123,10 @@ class KafkaPython:
         acknowledged(partition, number, metadata.offset, sent_at)  # type: ignore[attr-defined]
 
     def wait(self, stopping: threading.Event) -> None:
+        self.producer.flush(timeout=DELIVERY_MS / 1000)
         stopping.wait(WRITTEN_EVERY_S)
 
     def finish(self) -> None:
-        self.producer.flush(timeout=ENDING_S)
         self.producer.close(timeout=ENDING_S)
 
 
