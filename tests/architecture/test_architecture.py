@@ -50,6 +50,7 @@ DRIVEN = (
     "broker/handlers/controller.py",
     "broker/handlers/coordinators.py",
     "broker/handlers/delete_records.py",
+    "broker/handlers/elections.py",
     "broker/handlers/fetch.py",
     "broker/handlers/group_offsets.py",
     "broker/handlers/groups.py",
