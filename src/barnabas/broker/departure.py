@@ -30,6 +30,7 @@ FIRST_ATTEMPTS = 3
 
 
 async def leave_in_peace(parts: BrokerParts, broker_id: BrokerId) -> None:
+    parts.replicas.is_leaving = True
     retries = parts.config.controlled_shutdown_max_retries
     backoff_s = parts.config.controlled_shutdown_retry_backoff_ms / 1000
     for attempt in range(FIRST_ATTEMPTS + retries):

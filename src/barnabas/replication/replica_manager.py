@@ -141,6 +141,9 @@ class ReplicaManager:
             self.proposals = IsrProposals(
                 broker_id, network, self.metadata, control, self.config.inter_broker_listener
             )
+        self.is_leaving = False
+        """What we have handed over is not copied back: whoever leads it now would ask to take us back into the ISR, and
+        acknowledge nothing without us until it was told that we are about to leave."""
         self.unsaved: dict[Partition, None] = {}
         """Leaders whose new epoch is not in its file yet."""
         self.has_unsaved = asyncio.Event()
@@ -242,7 +245,8 @@ class ReplicaManager:
 
         await self.carry_out(to_follow, configs, make_follower, errors)
         self.fetchers.remove(TopicPartition(each.topic, each.index) for each in followed)
-        self.fetchers.add(each for each in followed if not each.is_offline)
+        if not self.is_leaving:
+            self.fetchers.add(each for each in followed if not each.is_offline)
         self.fetchers.stop_idle()
         if to_lead or to_follow:
             logger.info("leading=%d following=%d", len(to_lead), len(to_follow))

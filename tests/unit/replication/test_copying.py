@@ -101,6 +101,18 @@ async def test_a_follower_outside_the_isr_joins_when_it_has_caught_up(two: Nodes
     await copied(two)
 
 
+async def test_who_is_leaving_does_not_copy_back_what_it_handed_over(two: Nodes) -> None:
+    await two.lead(1)
+    two[1].append(b"both")
+    await copied(two)
+    two[1].replicas.is_leaving = True
+    await two.lead(2, isr=(2,), epoch=1)
+    two[2].append(b"after")
+    assert not fetchers(two[1]).by_partition
+    assert two[2].partition().log.high_watermark == 2, "nobody waits for who is leaving"
+    assert two[2].partition().isr == (2,)
+
+
 async def test_a_follower_that_stops_leaves_the_isr_and_what_waited_is_committed() -> None:
     nodes = Nodes(Node(1, replica_lag_time_max_ms=200), Node(2))
     await nodes.start()
