@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from interop.harness.tools import Outcome, Tools
 from tests.broker_process import BrokerProcess
@@ -136,3 +137,38 @@ def test_kafka_dump_log_would_tell_of_a_fault(
     dumped = dump(tools, [index, log])
     assert "Mismatches in" in dumped.stderr
     assert "isvalid: false" in dumped.stdout
+
+
+def test_kafka_dump_log_understands_what_groups_wrote(tools: Tools, tmp_path: Path) -> None:
+    settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(tmp_path / "data", settings) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            raw.create_topic(TOPIC, partitions=2)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "readers",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([TOPIC])
+        deadline = time.monotonic() + 60
+        while len(consumer.assignment()) < 2:
+            assert time.monotonic() < deadline, "the group was given no partitions"
+            consumer.poll(0.1)
+        consumer.commit(
+            offsets=[TopicPartition(TOPIC, 1, 42, metadata="a note")], asynchronous=False
+        )
+        consumer.close()
+        broker.stop(signal.SIGTERM)
+        logs = files_of(broker.log_dir / "__consumer_offsets-0", ".log")
+        dumped = dump(tools, logs, "--offsets-decoder")
+    assert dumped.stderr == ""
+    shown = [line for line in dumped.stdout.splitlines() if "payload: " in line]
+    (committed,) = [line for line in shown if '"partition":1' in line]
+    # The note ends in a zero, which the client sends.
+    for part in ('"group":"readers"', f'"topic":"{TOPIC}"', '"offset":42', '"metadata":"a note'):
+        assert part in committed, committed
+    generations = [line for line in shown if '"protocolType":"consumer"' in line]
+    assert any('"clientId":"rdkafka"' in line for line in generations), shown
+    assert '"members":[]' in generations[-1], "the last member has left"
