@@ -48,6 +48,33 @@ XERIAL_BLOCK_BYTES = 32 << 10
 LENGTH = struct.Struct(">i")
 
 
+FIRST_BYTES = {
+    Compression.GZIP: (b"\x1f\x8b",),
+    Compression.LZ4: (b"\x04\x22\x4d\x18",),
+    Compression.ZSTD: (
+        b"\x28\xb5\x2f\xfd",
+        *(bytes((n,)) + b"\x2a\x4d\x18" for n in range(80, 96)),
+    ),
+}
+"""Of every frame; zstd also has frames that are to be skipped."""
+SNAPPY_RATIO_MAX = 64
+
+
+def may_be(codec: Compression, data: memoryview) -> bool:
+    """Whether it begins as what this codec has packed does. Only a bare snappy block, which begins as anything may, is
+    unpacked to see."""
+    if codec is Compression.NONE:
+        return True
+    if codec is not Compression.SNAPPY:
+        return bytes(data[:4]).startswith(FIRST_BYTES[codec])
+    if bytes(data[:8]) == XERIAL_MAGIC:
+        return True
+    try:
+        return bool(decompress_raw_snappy(data, ALWAYS_ALLOWED_BYTES))
+    except (cramjam.DecompressionError, Damaged):
+        return False
+
+
 def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes:
     match codec:
         case Compression.NONE:
@@ -157,6 +184,6 @@ def decompress_raw_snappy(block: memoryview, limit: int) -> bytes:
     claimed = cramjam.snappy.decompress_raw_len(block)
     if claimed > limit:
         raise too_large(limit)
-    if claimed > 64 * len(block):
+    if claimed > SNAPPY_RATIO_MAX * len(block):
         raise Damaged(f"damaged SNAPPY data: {len(block)} bytes claim to be {claimed}")
     return bytes(cramjam.snappy.decompress_raw(block))

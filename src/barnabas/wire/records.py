@@ -30,7 +30,7 @@ from typing import NamedTuple
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.wire.checksum import crc32c
-from barnabas.wire.compression import Compression, compress, decompress
+from barnabas.wire.compression import Compression, compress, decompress, may_be
 
 Bytes = bytes | bytearray | memoryview
 
@@ -162,7 +162,8 @@ def holds_nothing_whole(data: memoryview) -> bool:
 def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
     """The header of the one batch a producer sent for one partition, or ApiError with the code Kafka answers.
 
-    Everything here is seen from the header; keys and timestamps of single records are not looked at.
+    Everything here is seen from the header, and from the first bytes of what is compressed; keys and timestamps of
+    single records are not looked at.
     """
     if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
         raise refusal_of_format(data, produce_version)
@@ -175,7 +176,7 @@ def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
     if crc32c(data[CRC_START:]) != header[4]:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the checksum does not match")
     if attributes != 0:
-        check_attributes(attributes, produce_version)
+        check_attributes(attributes, produce_version, data)
     if count <= 0 or header[6] + 1 != count:
         raise invalid(f"{count} records, but the last offset delta is {header[6]}")
     if header[9] >= 0 and header[11] < 0:
@@ -183,7 +184,7 @@ def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
     return header
 
 
-def check_attributes(attributes: int, produce_version: int) -> None:
+def check_attributes(attributes: int, produce_version: int, batch: memoryview) -> None:
     codec = attributes & COMPRESSION_MASK
     if codec > Compression.ZSTD:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {codec}")
@@ -192,6 +193,9 @@ def check_attributes(attributes: int, produce_version: int) -> None:
         raise BadRequest(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
     if attributes & CONTROL:
         raise invalid("clients may not write control batches")
+    if not may_be(Compression(codec), batch[HEADER_SIZE:]):
+        why = f"the records are not what {Compression(codec).name} packs"
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
 
 
 def refusal_of_format(data: memoryview, produce_version: int) -> ApiError:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Compression, compress, decompress
+from barnabas.wire.compression import Compression, compress, decompress, may_be
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"one line of a log, much like the next one\n" * 5_000
@@ -96,3 +96,23 @@ def test_garbage_is_refused_or_read_but_never_breaks_the_reader(
 ) -> None:
     with contextlib.suppress(RemoteWireError):
         assert len(decompress(codec, data, limit=1 << 20)) <= 1 << 20
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("data", [b"a", TEXT, bytes(range(256)) * 700])
+def test_what_was_packed_may_be_what_it_is_said_to_be(codec: Compression, data: bytes) -> None:
+    assert may_be(codec, memoryview(compress(codec, data)))
+
+
+def test_raw_snappy_and_skipped_zstd_frames_may_be_what_they_are() -> None:
+    assert may_be(Compression.SNAPPY, memoryview(bytes(cramjam.snappy.compress_raw(TEXT))))
+    skipped = b"\x50\x2a\x4d\x18" + bytes(4)
+    assert may_be(Compression.ZSTD, memoryview(skipped + compress(Compression.ZSTD, TEXT)))
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+@pytest.mark.parametrize("data", [b"", b"\xff", b"\xff" * 40, b"not compressed at all", bytes(100)])
+def test_what_begins_as_nothing_that_is_packed_is_not_taken(
+    codec: Compression, data: bytes
+) -> None:
+    assert not may_be(codec, memoryview(data))
