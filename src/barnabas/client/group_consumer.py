@@ -125,6 +125,8 @@ class GroupConsumer:
         """Assigned, and not yet taken up."""
         self.counts: dict[str, int] = {}
         """What this member, as the leader, has shared out."""
+        self.first_counts: dict[str, int] = {}
+        """How many partitions its topics had when it began."""
         self.connection: Connection | None = None
         self.asked: Asked | None = None
         self.next_heartbeat = Deadline(0)
@@ -300,7 +302,7 @@ class GroupConsumer:
         revoked = [partition for partition in before if partition not in given]
         committed = self.committed(added)
         fresh = [partition for partition in added if partition not in committed]
-        begun = resolve(self.cluster, dict.fromkeys(fresh, self.start))
+        begun = resolve(self.cluster, {partition: self.start_in(partition) for partition in fresh})
         self.give_up(revoked)
         kept = {partition: before[partition] for partition in before if partition in given}
         self.reader.assign({**kept, **committed, **begun})
@@ -311,6 +313,14 @@ class GroupConsumer:
         if revoked:
             # Others wait for these, and are given them in a rebalance that somebody has to begin.
             self.member.rejoin()
+
+    def start_in(self, partition: TopicPartition) -> Start:
+        """A partition that the topic did not have when this member began is new as a whole, and read as a whole."""
+        count = self.first_counts.get(partition.topic)
+        if count is None:
+            count = len(self.cluster.topic(partition.topic).partitions)
+            self.first_counts[partition.topic] = count
+        return self.start if partition.partition < count else Beginning()
 
     def prepare_to_join(self) -> None:
         if not self.is_cooperative:
