@@ -97,7 +97,6 @@ def test_librdkafka_writes_to_and_reads_from_partitions_that_came_later(
     servers: str, topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": servers, **SOON})
-    # It would try for a minute to commit where there are no groups.
     without_group = {"group.id": "none", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": servers, **without_group, **SOON})
     try:
