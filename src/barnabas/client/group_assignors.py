@@ -107,15 +107,12 @@ def balanced(
         if readers:
             shares[min(readers, key=lambda member: len(shares[member]))].append(partition)
     while (move := fairer_move(shares, topics)) is not None:
-        giver, taker, partition = move
-        shares[giver].remove(partition)
-        shares[taker].append(partition)
+        giver, taker, index = move
+        shares[taker].append(shares[giver].pop(index))
     return {member: sorted(partitions) for member, partitions in shares.items()}
 
 
-def fairer_move(
-    shares: Shares, topics: Mapping[str, set[str]]
-) -> tuple[str, str, TopicPartition] | None:
+def fairer_move(shares: Shares, topics: Mapping[str, set[str]]) -> tuple[str, str, int] | None:
     """From one who has at least two more than another that could read it too. Each move makes the shares more alike,
     so there is an end to them."""
     by_load = sorted(shares, key=lambda member: len(shares[member]))
@@ -123,9 +120,9 @@ def fairer_move(
         for taker in by_load:
             if len(shares[giver]) - len(shares[taker]) < 2:
                 break
-            for partition in reversed(shares[giver]):
-                if partition.topic in topics[taker]:
-                    return giver, taker, partition
+            for index in reversed(range(len(shares[giver]))):
+                if shares[giver][index].topic in topics[taker]:
+                    return giver, taker, index
     return None
 
 

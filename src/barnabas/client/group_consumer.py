@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Self
 
-from barnabas.client.blocking import Connection, Deadline, pause, wait_any
+from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import PAUSE_S_MAX, PAUSE_S_MIN, Cluster
 from barnabas.client.consumer import (
     NEW_PARTITIONS_S,
@@ -33,7 +33,7 @@ from barnabas.client.consumer import (
     resolve,
 )
 from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
-from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
+from barnabas.client.group_coordinator import CoordinatorLink, ask_coordinator
 from barnabas.client.group_member import Member, Standing
 from barnabas.client.group_offsets import commit_request, committed_in, fetch_request, refused_in
 from barnabas.errors import ApiError, ErrorCode
@@ -73,15 +73,6 @@ Told = Callable[[list[TopicPartition]], None]
 
 def ignore(_: list[TopicPartition]) -> None:
     pass
-
-
-class Asked(NamedTuple):
-    """What the coordinator has been asked and has not answered yet."""
-
-    request: Message
-    response: type[Message]
-    ticket: int
-    deadline: Deadline
 
 
 class GroupConsumer:
@@ -127,8 +118,8 @@ class GroupConsumer:
         """What this member, as the leader, has shared out."""
         self.first_counts: dict[str, int] = {}
         """How many partitions its topics had when it began."""
-        self.connection: Connection | None = None
-        self.asked: Asked | None = None
+        self.link = CoordinatorLink(cluster, group_id)
+        self.is_joining = False
         self.next_heartbeat = Deadline(0)
         self.next_commit = Deadline(commit_s or 0)
         self.next_count = Deadline(NEW_PARTITIONS_S)
@@ -180,8 +171,8 @@ class GroupConsumer:
             self.to_commit[partition] = record.offset + 1
 
     def wait_for_the_coordinator(self, seconds: float) -> None:
-        if self.connection is not None and self.connection.is_open and self.asked is not None:
-            wait_any([self.connection], seconds)
+        if self.link.asked is not None:
+            self.link.wait(seconds)
         else:
             pause(min(seconds, max(self.next_try.left_s(), PAUSE_S_MIN)))
 
@@ -205,20 +196,17 @@ class GroupConsumer:
 
     def hang_up(self) -> None:
         """The coordinator is gone, or is another one by now. A member that was on its way in begins anew."""
-        if self.connection is not None:
-            self.connection.close()
-        self.connection = None
-        self.asked = None
+        self.link.hang_up()
+        self.is_joining = False
         if self.member.standing is Standing.JOINED:
             self.member.rejoin()
 
     def attend(self) -> None:
         """Hear what the coordinator answered, and ask it what is due."""
-        if self.asked is not None:
-            answer = self.answer()
+        if self.link.asked is not None:
+            answer = self.link.answer()
             if answer is None:
                 return
-            self.asked = None
             self.hear(answer)
         if self.given is not None:
             self.take_up(self.given)
@@ -247,37 +235,14 @@ class GroupConsumer:
 
     def ask(self, request: Message, response: type[Message]) -> None:
         patience_s = self.cluster.timeout_s
-        if isinstance(request, JoinGroupRequest):
+        self.is_joining = isinstance(request, JoinGroupRequest)
+        if self.is_joining:
             # Answered when the slowest member has come, or its time is over.
             patience_s += self.member.rebalance_timeout_ms / 1000
-        ticket = self.link().begin(request, response, timeout_s=self.cluster.timeout_s)
-        self.asked = Asked(request, response, ticket, Deadline(patience_s))
-
-    def link(self) -> Connection:
-        """A connection of its own: JoinGroup may wait for minutes, and would hold up what is asked behind it."""
-        if self.connection is None or not self.connection.is_open:
-            host, port = find_coordinator(self.cluster, self.member.group_id)
-            self.connection = Connection.open(
-                host,
-                port,
-                client_id=self.cluster.client_id,
-                timeout_s=self.cluster.connect_timeout_s,
-            )
-        return self.connection
-
-    def answer(self) -> Message | None:
-        """The coordinator's, if it is there."""
-        asked, connection = self.asked, self.connection
-        assert asked is not None
-        assert connection is not None
-        if asked.ticket not in connection.early and not wait_any([connection], 0):
-            if asked.deadline.passed:
-                why = f"the coordinator at {connection.address} did not answer in time"
-                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
-            return None
-        return connection.finish(asked.ticket, asked.response, timeout_s=self.cluster.timeout_s)
+        self.link.ask(request, response, patience_s=patience_s)
 
     def hear(self, answer: Message) -> None:
+        self.is_joining = False
         match answer:
             case JoinGroupResponse():
                 self.member.on_join(answer)
@@ -361,9 +326,7 @@ class GroupConsumer:
         if not partitions:
             return {}
         request, at_most = fetch_request(self.member.group_id, partitions)
-        response = self.link().exchange(
-            request, OffsetFetchResponse, timeout_s=self.cluster.timeout_s, at_most=at_most
-        )
+        response = self.link.exchange(request, OffsetFetchResponse, at_most=at_most)
         found = committed_in(response, self.member.group_id)
         return {partition: offset.offset for partition, offset in found.items()}
 
@@ -372,12 +335,10 @@ class GroupConsumer:
         wanted = dict(self.to_commit if offsets is None else offsets)
         if not wanted:
             return
-        if self.asked is not None and isinstance(self.asked.request, JoinGroupRequest):
+        if self.is_joining:
             why = f"group {self.member.group_id} rebalances; commit when it is done"
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, why)
-        response = self.link().exchange(
-            self.commit_request(wanted), OffsetCommitResponse, timeout_s=self.cluster.timeout_s
-        )
+        response = self.link.exchange(self.commit_request(wanted), OffsetCommitResponse)
         for error in refused_in(response).values():
             raise error
         for partition, offset in wanted.items():
@@ -415,8 +376,7 @@ class GroupConsumer:
         self.is_closed = True
         if self.reader.positions:
             self.on_revoked(self.assigned)
-        if self.connection is not None:
-            self.connection.close()
+        self.link.hang_up()
         if self.member.member_id:
             with self.cluster.afresh(timeout_s=CLOSE_TIMEOUT_S) as cluster:
                 self.say_goodbye(cluster, reason)
