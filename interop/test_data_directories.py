@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
 from barnabas.errors import ErrorCode
 from barnabas.spark.java import Java
@@ -196,6 +197,29 @@ def test_what_kafka_wrote_opens_here(
     with after, Raw(after.bootstrap_servers) as raw:
         assert everything(raw)["codecs", 0] == written.found["codecs", 0]
         assert raw.list_offset("segments", -1).offset == 2 * BATCHES
+
+
+def test_groups_of_kafka_go_on_here(
+    tmp_path: Path, java: Java, kafka_jars: Jars, zookeeper: ZooKeeper
+) -> None:
+    settings = {"group.id": "readers", "enable.auto.commit": False}
+    wanted = [TopicPartition("read", partition) for partition in range(3)]
+    with kafka_on(tmp_path, java, kafka_jars, zookeeper) as kafka:
+        with Raw(kafka.bootstrap_servers) as raw:
+            raw.create_topic("read", partitions=3)
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
+        for offset in (1, 2):
+            offsets = [TopicPartition("read", each, 10 * each + offset) for each in range(2)]
+            consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+        kafka.stop()
+        shutil.copytree(kafka.log_dir, tmp_path / "data" / "broker-1")
+    (tmp_path / "data" / "broker-1" / "meta.properties").unlink()
+    with BrokerProcess(tmp_path / "data", ADOPT) as broker:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
+        found = consumer.committed(wanted, timeout=30)
+        consumer.close()
+    assert [each.offset for each in found] == [2, 12, OFFSET_INVALID]
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])

@@ -3,7 +3,7 @@
 Usually they are set aside: their deletion had not reached the disk, or somebody copied them here, and either way they
 would be taken for the logs of the next topic of that name. With barnabas.adopt.logs they become topics instead: each is
 written into the registry under the id it brings, with this broker as its only replica, and goes on in its last leader
-epoch.
+epoch. So does `__consumer_offsets`, with the settings it always has: groups go on where they were.
 
 Both are done before the broker registers, so that no controller hands out what is being looked at. Only a broker that
 is alone may adopt: another one may hold a replica of the same topic, with other records.
@@ -12,14 +12,17 @@ is alone may adopt: another one may hold a replica of the same topic, with other
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from uuid import UUID
 
+from barnabas.broker.auto_creation import wish_for
 from barnabas.broker.topics import Topics
+from barnabas.config import BrokerConfig
 from barnabas.errors import NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, what_is_wrong_with
 from barnabas.model import (
     BrokerId,
     ControllerEpoch,
@@ -34,14 +37,16 @@ from barnabas.world.ports import Create, Op, SetData
 logger = logging.getLogger("barnabas.topics")
 
 FIRST_EPOCH = LeaderEpoch(0)
+LEFT_ALONE = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
 
 
 # ---- adopting
 
 
 async def adopt_logs(
-    registry: RegistryClient, logs: LogManager, topics: Topics, broker_id: BrokerId
+    registry: RegistryClient, logs: LogManager, topics: Topics, config: BrokerConfig
 ) -> None:
+    broker_id = BrokerId(config.broker_id)
     others = [each for each in await registry.children(znodes.BROKER_IDS) if each != str(broker_id)]
     if others:
         logger.error("no logs are adopted, there are other brokers ids=%s", ",".join(others))
@@ -50,7 +55,7 @@ async def adopt_logs(
     epoch = await controller_epoch(registry)
     found: dict[str, dict[int, Log]] = {}
     for tp, log in sorted(logs.logs.items()):
-        if tp.topic not in existing and tp.topic not in INTERNAL_TOPICS:
+        if tp.topic not in existing and tp.topic not in LEFT_ALONE:
             found.setdefault(tp.topic, {})[tp.partition] = log
     for name, partitions in found.items():
         ids = {log.topic_id for log in partitions.values()}
@@ -69,7 +74,9 @@ async def adopt_logs(
             )
             for _, log in sorted(partitions.items())
         ]
-        await write_topic(registry, name, topic_id, states)
+        wish = wish_for(name, config)
+        configs = {key: value for key, value in wish.configs.items() if value is not None}
+        await write_topic(registry, name, topic_id, states, configs)
         logger.info("adopted topic=%s partitions=%d id=%s", name, len(partitions), topic_id)
 
 
@@ -83,7 +90,11 @@ async def controller_epoch(registry: RegistryClient) -> ControllerEpoch:
 
 
 async def write_topic(
-    registry: RegistryClient, name: str, topic_id: UUID, states: list[LeaderAndIsr]
+    registry: RegistryClient,
+    name: str,
+    topic_id: UUID,
+    states: list[LeaderAndIsr],
+    configs: Mapping[str, str],
 ) -> None:
     """With the states of its partitions: to a controller it is a topic that has been led before."""
     assignment = znodes.TopicAssignment(
@@ -93,7 +104,7 @@ async def write_topic(
             for index, state in enumerate(states)
         },
     )
-    path, settings = znodes.topic_config_path(name), znodes.encode_config({})
+    path, settings = znodes.topic_config_path(name), znodes.encode_config(configs)
     left_over = await registry.exists(path) is not None
     operations: list[Op] = [
         SetData(path=path, data=settings) if left_over else Create(path=path, data=settings),

@@ -6,9 +6,8 @@ is told as CreateTopics tells it. A name is asked for once at a time, however ma
 UNKNOWN_TOPIC_OR_PARTITION, which makes them ask again, too.
 
 How large a topic becomes is up to the settings of the broker that was asked, as in Kafka, not of the
-controller's.
-Asking for an id, producing and fetching create nothing. FindCoordinator of a group creates `__consumer_offsets`, whatever
-auto.create.topics.enable says.
+controller's. Asking for an id, producing and fetching create nothing. FindCoordinator of a group creates
+`__consumer_offsets`, whatever auto.create.topics.enable says.
 """
 
 from __future__ import annotations

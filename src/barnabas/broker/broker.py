@@ -118,7 +118,7 @@ class Broker:
         )
         state_log.open()
         if config.barnabas_adopt_logs:
-            await adopt_logs(registry, logs, topics, self.broker_id)
+            await adopt_logs(registry, logs, topics, config)
         await set_strays_aside(registry, logs)
         lost = await find_lost_logs(registry, logs, self.broker_id, wait_s=self.patience_s)
         control = self.control = ControlPlane(self.broker_id, registry)

@@ -11,12 +11,13 @@ import pytest
 
 from barnabas.broker.adoption import adopt_logs, set_strays_aside
 from barnabas.broker.topics import Topics
-from barnabas.config import TopicConfig
+from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import SessionExpired
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.storage.log_manager import LogManager
 from barnabas.world.clock import SystemClock
@@ -26,6 +27,7 @@ from tests.unit.storage.builders import NOW_MS, forgetful_disk
 US = BrokerId(1)
 ORDERS = UUID(int=7)
 CONFIG = TopicConfig()
+BROKER = BrokerConfig(broker_id=US)
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ async def test_adopted_logs_become_topics_that_have_been_led_before(
 ) -> None:
     await registry.create(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(3))
     await registry.create("/config/topics/orders", b"{")
-    await adopt_logs(registry, logs, topics_of(registry), US)
+    await adopt_logs(registry, logs, topics_of(registry), BROKER)
     assert await registry.children(znodes.TOPICS) == ["orders"]
     data, _ = await registry.get("/brokers/topics/orders")
     topic = znodes.decode_topic("orders", data)
@@ -95,13 +97,28 @@ async def test_adopted_logs_become_topics_that_have_been_led_before(
     assert held(logs) == ["orders-0", "orders-1"]
 
 
+async def test_groups_are_adopted_with_the_settings_of_their_topic(
+    registry: RegistryClient, logs: LogManager
+) -> None:
+    for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+        logs.create_log(TopicPartition(name, 0), UUID(int=9), CONFIG, NOW_MS)
+    await adopt_logs(registry, logs, topics_of(registry), BROKER)
+    assert await registry.children(znodes.TOPICS) == [CONSUMER_OFFSETS, "orders"]
+    data, _ = await registry.get(f"/config/topics/{CONSUMER_OFFSETS}")
+    assert znodes.decode_config("", data) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
 async def test_beside_other_brokers_nothing_is_adopted(
     registry: RegistryClient, logs: LogManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     await registry.create("/brokers/ids/1")  # our own, of a process that was killed a moment ago
     await registry.create("/brokers/ids/2")
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
-        await adopt_logs(registry, logs, topics_of(registry), US)
+        await adopt_logs(registry, logs, topics_of(registry), BROKER)
     assert await registry.children(znodes.TOPICS) == []
     assert "other brokers ids=2" in caplog.text
 
