@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
@@ -251,7 +251,7 @@ class GroupCoordinator:
                 if not future.done():  # it is cancelled when its connection is lost
                     future.set_result(effect.response)
             elif isinstance(effect, StoreGroup):
-                self.tasks.start(f"store-group-{group.group_id}", self.store_group(group, effect))
+                self.store_group(group, effect)
             else:
                 self.timers.cancel(group, effect.timer)
         for reason in turn.reasons:
@@ -265,18 +265,38 @@ class GroupCoordinator:
     def timer_ended(self, group: Group, timer: Timer) -> None:
         self.turn(group, lambda turn: group_events.timer_ended(turn, timer))
 
-    async def store_group(self, group: Group, store: StoreGroup) -> None:
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    def store_group(self, group: Group, store: StoreGroup) -> None:
+        record = group_metadata_record(store.snapshot)
         try:
-            await self.store.append(group.group_id, [group_metadata_record(store.snapshot)])
-            code = ErrorCode.NONE
+            copied = self.store.append(group.group_id, [record])
         except ApiError as error:
+            # Not at once: the turn that asked for it is not carried out yet.
+            asyncio.get_running_loop().call_soon(self.stored, group, store, error)
+        else:
+            name = f"store-group-{group.group_id}"
+            self.tasks.start(name, self.wait_until_copied(group, store, copied))
+
+    async def wait_until_copied(
+        self, group: Group, store: StoreGroup, copied: Awaitable[int]
+    ) -> None:
+        # What nobody expects is told, too: members wait for a word.
+        error: ApiError | None = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        try:
+            await copied
+            error = None
+        except ApiError as refusal:
+            error = refusal
+        finally:
+            self.stored(group, store, error)
+
+    def stored(self, group: Group, store: StoreGroup, error: ApiError | None) -> None:
+        if group.state is GroupState.DEAD:
+            return
+        code = ErrorCode.NONE
+        if error is not None:
             code = error.code
             logger.warning("group not stored group=%s error=%s", group.group_id, error)
-        finally:
-            # Also after an error that nobody expected: members wait for a word.
-            if group.state is not GroupState.DEAD:
-                self.turn(group, lambda turn: group_events.stored(turn, store, code))
+        self.turn(group, lambda turn: group_events.stored(turn, store, code))
 
     def random_id(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)

@@ -11,7 +11,7 @@ broker that leads this partition: its coordinator. What was appended counts when
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,10 +96,16 @@ class GroupStore:
 
     # ---- appending
 
-    async def append(self, group_id: str, records: Sequence[KeyValue]) -> int:
-        """What a group remembers of itself, written and copied; the offset of the first record."""
+    def append(self, group_id: str, records: Sequence[KeyValue]) -> Coroutine[None, None, int]:
+        """What a group remembers of itself: in the log when this returns, so that what is decided later stands after
+        it; copied when what it returns has been awaited, which gives the offset of the first record."""
         try:
-            appended = self.begin_append(group_id, records)
+            return self.copied(self.begin_append(group_id, records))
+        except ApiError as error:
+            raise translated(error, OF_GROUPS) from error
+
+    async def copied(self, appended: Appended) -> int:
+        try:
             await self.wait_for(appended)
         except ApiError as error:
             raise translated(error, OF_GROUPS) from error

@@ -1,0 +1,325 @@
+"""The coordinator carries out what groups decide: answers, timers, appends. The log is a list that says yes or no."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from random import Random
+from typing import cast
+
+import pytest
+
+from barnabas.config import BrokerConfig
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.coordinator_timers import Timers
+from barnabas.groups.group import Group, GroupState, Protocol
+from barnabas.groups.group_events import Join, Sync
+from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, Timer, session_of
+from barnabas.groups.loading import LoadedGroup
+from barnabas.groups.offsets import GroupOffsets
+from barnabas.groups.records import GroupSnapshot, KeyValue, group_metadata_record
+from barnabas.groups.store import GroupStore, partition_of
+from barnabas.wire.messages.group_membership import (
+    JoinGroupResponse,
+    MemberIdentity,
+    SyncGroupResponse,
+)
+
+PARTITIONS = 4
+
+
+class StoppedClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class ListedStore:
+    """What would be in the log; `refusal` is what it says instead, `gate` holds up the replicas."""
+
+    def __init__(self) -> None:
+        self.led = dict.fromkeys(range(PARTITIONS))
+        self.loading: dict[int, None] = {}
+        self.records: list[KeyValue] = []
+        self.refusal: ErrorCode | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.breaks = False
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_of(group_id, PARTITIONS)
+
+    def is_led(self, partition: int) -> bool:
+        return partition in self.led
+
+    def is_loading(self, partition: int) -> bool:
+        return partition in self.loading
+
+    def append(self, group_id: str, records: Sequence[KeyValue]) -> Coroutine[None, None, int]:
+        if self.refusal is not None:
+            raise ApiError(self.refusal)
+        self.records += records
+        return self.copied()
+
+    async def copied(self) -> int:
+        await self.gate.wait()
+        if self.breaks:
+            raise RuntimeError("something nobody thought of")
+        return 0
+
+
+@pytest.fixture
+async def store() -> ListedStore:
+    return ListedStore()
+
+
+@pytest.fixture
+async def coordinator(store: ListedStore) -> AsyncIterator[GroupCoordinator]:
+    config, _ = BrokerConfig.load(
+        {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
+    )
+    made = GroupCoordinator(
+        config=config, store=cast(GroupStore, store), clock=StoppedClock(), random=Random(7)
+    )
+    yield made
+    await made.stop()
+
+
+def wish(member_id: str = "", *, session_ms: int = 10_000, instance: str | None = None) -> Join:
+    return Join(
+        member_id=member_id,
+        instance_id=instance,
+        new_member_id="",
+        client_id="client",
+        client_host="/127.0.0.1",
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=(Protocol("range", b""),),
+    )
+
+
+async def join(coordinator: GroupCoordinator, asked: Join | None = None) -> JoinGroupResponse:
+    answer = coordinator.join("g", asked or wish())
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+async def sync(
+    coordinator: GroupCoordinator, joined: JoinGroupResponse, assignment: bytes = b"all"
+) -> SyncGroupResponse:
+    member_id = joined.member_id
+    asked = Sync(member_id, None, joined.generation_id, None, None, {member_id: assignment})
+    answer = coordinator.sync("g", asked)
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+async def until(condition: object, *, seconds: float = 30.0) -> None:
+    assert callable(condition)
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_member_joins_syncs_and_is_written_down(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator)
+    assert joined.member_id.startswith("client-")
+    synced = await sync(coordinator, joined)
+    assert synced.assignment == b"all"
+    group = coordinator.groups["g"]
+    assert store.records == [group_metadata_record(group.snapshot())]
+    assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+
+
+async def test_a_static_member_is_named_after_its_instance(coordinator: GroupCoordinator) -> None:
+    joined = await join(coordinator, wish(instance="one"))
+    assert joined.member_id.startswith("one-")
+
+
+async def test_nobody_hears_of_an_assignment_that_the_replicas_do_not_have(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator)
+    store.gate.clear()
+    waiting = asyncio.ensure_future(sync(coordinator, joined))
+    await until(lambda: store.records)
+    assert not waiting.done()
+    assert coordinator.groups["g"].state is GroupState.COMPLETING_REBALANCE
+    store.gate.set()
+    assert (await waiting).error_code == ErrorCode.NONE
+
+
+async def test_what_the_log_refuses_is_told_to_the_members(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator)
+    store.refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    synced = await sync(coordinator, joined)
+    assert synced.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert coordinator.groups["g"].state is GroupState.PREPARING_REBALANCE
+    store.refusal = None
+    again = await join(coordinator, wish(joined.member_id))
+    assert again.generation_id == 2
+    assert (await sync(coordinator, again)).error_code == ErrorCode.NONE
+
+
+async def test_what_nobody_thought_of_leaves_nobody_waiting(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator)
+    store.breaks = True
+    assert (await sync(coordinator, joined)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_member_that_is_not_heard_of_is_out(coordinator: GroupCoordinator) -> None:
+    joined = await join(coordinator, wish(session_ms=20))
+    await sync(coordinator, joined)
+    group = coordinator.groups["g"]
+    await until(lambda: group.state is GroupState.EMPTY)
+    code = coordinator.heartbeat("g", joined.member_id, None, 1)
+    assert code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert not coordinator.timers.running
+
+
+async def test_who_commits_has_been_heard_of(coordinator: GroupCoordinator) -> None:
+    joined = await join(coordinator)
+    await sync(coordinator, joined)
+    group = coordinator.groups["g"]
+    timer = session_of(joined.member_id)
+    before = coordinator.timers.running[group][timer].at
+    group.members[joined.member_id].session_timeout_ms *= 2
+    coordinator.heard_from(group, joined.member_id)
+    assert coordinator.timers.running[group][timer].at > before
+    coordinator.heard_from(group, "nobody")
+
+
+async def test_a_lost_connection_does_not_disturb_the_group(
+    coordinator: GroupCoordinator,
+) -> None:
+    first = await join(coordinator)
+    await sync(coordinator, first)
+    lost = coordinator.join("g", wish())
+    assert isinstance(lost, asyncio.Future)
+    lost.cancel()
+    again = await join(coordinator, wish(first.member_id))
+    assert len(again.members) == 2
+
+
+async def test_groups_of_others_are_refused(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    partition = store.partition_for("g")
+    del store.led[partition]
+    assert (await join(coordinator)).error_code == ErrorCode.NOT_COORDINATOR
+    assert coordinator.heartbeat("g", "x", None, 1) is ErrorCode.NOT_COORDINATOR
+    with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+        coordinator.leave("g", [MemberIdentity("x")])
+
+
+async def test_while_groups_are_read_members_are_kept_in_patience(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    store.loading[store.partition_for("g")] = None
+    assert (await join(coordinator)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert coordinator.heartbeat("g", "x", None, 1) is ErrorCode.NONE
+    synced = await sync(coordinator, JoinGroupResponse(member_id="x", generation_id=1))
+    assert synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        coordinator.find("g")
+
+
+async def test_a_group_goes_with_its_partition_and_comes_back_with_it(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator)
+    await sync(coordinator, joined)
+    snapshot = coordinator.groups["g"].snapshot()
+    waiting = coordinator.join("g", wish())
+    assert isinstance(waiting, asyncio.Future)
+    coordinator.drop(store.partition_for("g") ^ 1)
+    assert not waiting.done()
+    coordinator.drop(store.partition_for("g"))
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    assert not coordinator.groups
+    assert not coordinator.timers.running
+    offsets = GroupOffsets()
+    coordinator.take(store.partition_for("g"), [LoadedGroup("g", snapshot, offsets)])
+    assert coordinator.groups["g"].offsets is offsets
+    assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+
+
+async def test_members_of_a_group_that_was_read_must_be_heard_of(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator, wish(session_ms=20))
+    coordinator.groups["g"].members[joined.member_id].is_new = False
+    snapshot: GroupSnapshot = coordinator.groups["g"].snapshot()
+    coordinator.drop(store.partition_for("g"))
+    coordinator.take(store.partition_for("g"), [LoadedGroup("g", snapshot, GroupOffsets())])
+    group = coordinator.groups["g"]
+    assert len(group.members) == 1
+    await until(lambda: group.state is GroupState.EMPTY)
+
+
+async def test_a_group_without_members_is_made_to_keep_offsets(
+    coordinator: GroupCoordinator,
+) -> None:
+    group = coordinator.find_or_make("g")
+    assert coordinator.find_or_make("g") is group
+    assert (group.state, group.protocol_type, group.generation) == (GroupState.EMPTY, None, 0)
+
+
+async def test_a_name_may_be_missing_only_where_kafka_allows_it(
+    coordinator: GroupCoordinator,
+) -> None:
+    assert coordinator.find("", may_be_empty=True) is None
+    with pytest.raises(ApiError, match="INVALID_GROUP_ID"):
+        coordinator.find("")
+
+
+async def test_nobody_waits_for_a_broker_that_stops(
+    coordinator: GroupCoordinator, store: ListedStore
+) -> None:
+    joined = await join(coordinator)
+    store.gate.clear()
+    syncing = asyncio.ensure_future(sync(coordinator, joined))
+    await until(lambda: store.records)
+    await coordinator.stop()
+    assert (await syncing).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await join(coordinator)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# ---- timers
+
+
+async def test_a_timer_that_is_put_off_ends_later_and_once() -> None:
+    ended: list[Timer] = []
+    timers = Timers(lambda group, timer: ended.append(timer))
+    group = Group(group_id="g")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    timers.set(group, JOIN_TIMER, 0.01)
+    timers.set(group, JOIN_TIMER, 0.05)
+    timers.set(group, SYNC_TIMER, 10.0)
+    await until(lambda: ended)
+    assert loop.time() - began >= 0.045
+    assert ended == [JOIN_TIMER]
+    timers.set(group, SYNC_TIMER, 0.0)
+    await until(lambda: len(ended) == 2)
+    assert not timers.running
+
+
+async def test_a_timer_that_is_cancelled_never_ends() -> None:
+    ended: list[Timer] = []
+    timers = Timers(lambda group, timer: ended.append(timer))
+    group, other = Group(group_id="g"), Group(group_id="o")
+    for each in (group, other):
+        timers.set(each, JOIN_TIMER, 0.0)
+        timers.set(each, SYNC_TIMER, 0.0)
+    timers.cancel(group, JOIN_TIMER)
+    timers.cancel(group, JOIN_TIMER)
+    timers.cancel_all(other)
+    await until(lambda: ended)
+    await asyncio.sleep(0)
+    assert ended == [SYNC_TIMER]
