@@ -1,0 +1,96 @@
+"""Groups are there when they are needed, and not before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from barnabas.groups.records import CommittedOffset
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.model import TopicPartition
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from tests.unit.groups.test_store import lead
+from tests.unit.replication.nodes import TOPIC, Node, Nodes, eventually
+
+STARTED = """
+import sys
+from barnabas import LocalCluster
+with LocalCluster():
+    print([name for name in sys.modules if name.startswith("barnabas.groups.")])
+"""
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    nodes = Nodes(Node(1, offsets_topic_num_partitions=1))
+    await nodes.start()
+    yield nodes[1]
+    await nodes[1].parts.group_parts.stop()
+    await nodes.stop()
+
+
+def test_a_broker_starts_without_a_line_of_them() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+async def test_what_is_led_before_clients_are_served_is_loaded_a_moment_later(node: Node) -> None:
+    groups = node.parts.group_parts
+    await lead(node)
+    assert groups.built is None
+    groups.open()
+    await eventually(lambda: groups.store.is_led(0))
+
+
+async def test_what_is_led_later_is_loaded_at_once(node: Node) -> None:
+    groups = node.parts.group_parts
+    groups.open()
+    assert not groups.noted
+    await lead(node)
+    assert groups.built is not None
+    await eventually(lambda: groups.store.is_led(0))
+
+
+async def test_who_asks_first_finds_what_is_being_loaded(node: Node) -> None:
+    await lead(node)
+    assert node.parts.group_store.is_loading(0)
+    await eventually(lambda: node.parts.group_store.is_led(0))
+
+
+async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
+    groups = node.parts.group_parts
+    await lead(node)
+    partition = node.partition(topic=CONSUMER_OFFSETS)
+    partition.cease()
+    node.replicas.tell_of_leadership(partition)
+    groups.open()
+    assert groups.built is None
+    assert not groups.store.is_loading(0)
+
+
+async def test_of_a_topic_that_is_gone_offsets_are_forgotten(node: Node) -> None:
+    groups = node.parts.group_parts
+    await lead(node)
+    await eventually(lambda: groups.store.is_led(0))
+    group = groups.coordinator.find_or_make("app")
+    offsets = group.offsets
+    gone, kept = TopicPartition(TOPIC, 0), TopicPartition("other", 0)
+    for partition in (gone, kept):
+        offsets.load(partition, CommittedOffset(5), 0)
+    state = UpdateMetadataPartitionState(partition_index=0, leader=-2)
+    topic = UpdateMetadataTopicState(TOPIC, uuid4(), (state,))
+    await node.update_metadata(
+        UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(topic,))
+    )
+    await eventually(lambda: list(offsets.committed) == [kept])
+    assert node.partition(topic=CONSUMER_OFFSETS).log.log_end_offset == 1, "its tombstone"
