@@ -291,7 +291,9 @@ def test_version_0_keeps_offsets_where_no_coordinator_looks(
     (found,) = fetch(raw, group, topic, version=0)
     assert (found.committed_offset, found.error_code) == (6, ErrorCode.NONE)
     assert committed(raw, group, topic) == -1
-    assert commit(raw, "a/b", topic, version=0) == [ErrorCode.INVALID_GROUP_ID]
+    assert commit(raw, "a/b", topic, version=0) == [ErrorCode.NONE]
+    for impossible in ("", "..", "a//b", "../brokers"):
+        assert commit(raw, impossible, topic, version=0) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert commit(raw, group, topic, at(1, partition=9), version=0) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]

@@ -7,6 +7,7 @@ There is no group behind them and no coordinator: any broker answers, and nothin
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 from barnabas.broker.parts import BrokerParts
@@ -14,7 +15,6 @@ from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode, RegistryErr
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.wire.messages.group_offsets import (
-    NO_OFFSET,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -25,6 +25,7 @@ from barnabas.wire.messages.group_offsets import (
     OffsetFetchResponseTopic,
 )
 
+NUMBER = re.compile(rb"-?[0-9]{1,19}")
 OFFSET_MAX = 2**63 - 1
 
 
@@ -40,11 +41,8 @@ async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetComm
             elif len(note) > parts.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                code = await write(
-                    parts.registry,
-                    (request.group_id, "offsets", name, str(each.partition_index)),
-                    each.committed_offset,
-                )
+                path = path_of(request.group_id, name, each.partition_index)
+                code = await write(parts.registry, path, each.committed_offset)
             answers.append(OffsetCommitResponsePartition(each.partition_index, code))
         topics.append(OffsetCommitResponseTopic(name, tuple(answers)))
     return OffsetCommitResponse(topics=tuple(topics))
@@ -61,7 +59,7 @@ async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchR
             )
             if parts.metadata.knows(name, index):
                 try:
-                    path = path_of((request.group_id, "offsets", name, str(index)))
+                    path = path_of(request.group_id, name, index)
                     offset = read((await parts.registry.get(path))[0])
                     answer = OffsetFetchResponsePartition(index, offset)
                 except NoNode:
@@ -77,36 +75,32 @@ async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchR
     return OffsetFetchResponse(topics=tuple(topics))
 
 
-async def write(registry: RegistryClient, names: tuple[str, ...], offset: int) -> ErrorCode:
+async def write(registry: RegistryClient, path: str, offset: int) -> ErrorCode:
     data = b"%d" % offset
     try:
-        path = path_of(names)
         try:
             await registry.set(path, data)
         except NoNode:
-            for depth in range(1, len(names)):
+            names = path.split("/")
+            for depth in range(2, len(names)):
                 with suppress(NodeExists):
-                    await registry.create(path_of(names[:depth]))
+                    await registry.create("/".join(names[:depth]))
             try:
                 await registry.create(path, data)
             except NodeExists:  # somebody else commits, too: the later one is right
                 await registry.set(path, data)
-    except ApiError as error:
-        return error.code
-    except RegistryError:
+    except RegistryError:  # also of a group whose name can be no znode's
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
-def path_of(names: tuple[str, ...]) -> str:
-    group_id = names[0]
-    if not group_id or "/" in group_id or group_id in (".", ".."):
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "it cannot be the name of a znode")
-    return "/".join((znodes.CONSUMERS, *names))
+def path_of(group_id: str, topic: str, partition: int) -> str:
+    return f"{znodes.CONSUMERS}/{group_id}/offsets/{topic}/{partition}"
 
 
 def read(data: bytes) -> int:
     """What others have written there may be no number."""
-    text = data.decode("ascii", "replace")
-    offset = int(text) if text.isdigit() else NO_OFFSET
-    return offset if offset <= OFFSET_MAX else NO_OFFSET
+    offset = int(data) if NUMBER.fullmatch(data) else OFFSET_MAX + 1
+    if not -OFFSET_MAX <= offset <= OFFSET_MAX:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "what stands there is no offset")
+    return offset
