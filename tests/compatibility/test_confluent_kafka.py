@@ -83,6 +83,14 @@ def consumer_settings(servers: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def assign(consumer: Consumer, *partitions: TopicPartition) -> None:
+    """It looks for the leaders first: librdkafka, once it is to ask a leader it does not know for an offset, does not
+    try again for half a second."""
+    for topic in {partition.topic for partition in partitions}:
+        consumer.list_topics(topic, SECONDS)
+    consumer.assign(list(partitions))
+
+
 def take(consumer: Consumer, count: int) -> list[Message]:
     messages: list[Message] = consumer.consume(count, SECONDS)
     for message in messages:
@@ -106,7 +114,7 @@ def test_records_come_back_as_they_were_sent_and_compressed(
     servers: str, topic: str, files: Files, consumer: Consumer, codec: str
 ) -> None:
     produce(servers, topic, SAMPLES, **{"compression.type": codec})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(topic, 0, OFFSET_BEGINNING))
     assert [as_sample(message) for message in take(consumer, len(SAMPLES))] == list(SAMPLES)
     assert files.codecs(topic) == {codec}
 
@@ -116,7 +124,7 @@ def test_every_kind_of_acknowledgement(
     servers: str, topic: str, consumer: Consumer, acks: str
 ) -> None:
     produce(servers, topic, SAMPLES, acks=acks)
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(topic, 0, OFFSET_BEGINNING))
     assert [as_sample(message) for message in take(consumer, len(SAMPLES))] == list(SAMPLES)
 
 
@@ -137,7 +145,7 @@ def test_ten_thousand_records_keep_their_order(
     delivered = produce(servers, topic, values(*numbers), **{"compression.type": "lz4"})
     assert [message.offset() for message in delivered] == list(range(10_000))
     assert max(len(batch.records) for batch in files.batches(topic)) > 100
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(topic, 0, OFFSET_BEGINNING))
     assert [message.value().decode() for message in take(consumer, 10_000)] == numbers
 
 
@@ -146,7 +154,7 @@ def test_a_record_near_the_limit_passes_and_one_beyond_it_is_refused(
 ) -> None:
     settings = {"message.max.bytes": 2_000_000}
     produce(servers, topic, [Sample(None, BIG_VALUE)], **settings)
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(topic, 0, OFFSET_BEGINNING))
     assert take(consumer, 1)[0].value() == BIG_VALUE
     with pytest.raises(KafkaException) as refusal:
         produce(servers, topic, [Sample(None, TOO_BIG_VALUE)], **settings)
@@ -161,7 +169,7 @@ def test_many_partitions_are_filled_and_read_together(
     for number in range(500):
         producer.produce(topic, str(number), partition=number % 50)
     assert producer.flush(SECONDS) == 0
-    consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(50)])
+    assign(consumer, *(TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(50)))
     messages = take(consumer, 500)
     assert {int(message.value()) for message in messages} == set(range(500))
     assert all(int(message.value()) % 50 == message.partition() for message in messages)
@@ -173,12 +181,12 @@ def test_the_broker_sets_the_time_where_the_topic_says_so(
     stamped = new_topic(**{"message.timestamp.type": "LogAppendTime"})
     (delivered,) = produce(servers, stamped, [Sample(None, b"x", timestamp=1_000)])
     produce(servers, topic, [Sample(None, b"x", timestamp=1_000)])
-    consumer.assign([TopicPartition(stamped, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(stamped, 0, OFFSET_BEGINNING))
     kind, timestamp = take(consumer, 1)[0].timestamp()
     assert kind == TIMESTAMP_LOG_APPEND_TIME
     assert timestamp > TIMESTAMP
     assert delivered.timestamp() == (TIMESTAMP_LOG_APPEND_TIME, timestamp)
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(topic, 0, OFFSET_BEGINNING))
     assert take(consumer, 1)[0].timestamp() == (TIMESTAMP_CREATE_TIME, 1_000)
 
 
@@ -211,9 +219,9 @@ def first_new_value(servers: str, topic: str, consumer: Consumer) -> bytes:
 def test_consumption_begins_at_an_offset_or_at_the_end(
     servers: str, five: str, consumer: Consumer
 ) -> None:
-    consumer.assign([TopicPartition(five, 0, 3)])
+    assign(consumer, TopicPartition(five, 0, 3))
     assert [message.value() for message in take(consumer, 2)] == [b"3", b"4"]
-    consumer.assign([TopicPartition(five, 0, OFFSET_END)])
+    assign(consumer, TopicPartition(five, 0, OFFSET_END))
     assert int(first_new_value(servers, five, consumer)) >= 5
 
 
@@ -233,7 +241,7 @@ def test_offsets_are_found_by_time(five: str, consumer: Consumer) -> None:
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_an_offset_out_of_range_is_reset(servers: str, five: str, reset: str) -> None:
     consumer = Consumer(consumer_settings(servers, **{"auto.offset.reset": reset}))
-    consumer.assign([TopicPartition(five, 0, 77)])
+    assign(consumer, TopicPartition(five, 0, 77))
     if reset == "earliest":
         assert take(consumer, 1)[0].value() == b"0"
     else:
@@ -244,7 +252,7 @@ def test_an_offset_out_of_range_is_reset(servers: str, five: str, reset: str) ->
 def test_an_offset_out_of_range_is_an_error_if_the_consumer_wants_it_so(
     five: str, consumer: Consumer
 ) -> None:
-    consumer.assign([TopicPartition(five, 0, 77)])
+    assign(consumer, TopicPartition(five, 0, 77))
     message = consumer.poll(SECONDS)
     assert message is not None
     assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
@@ -253,7 +261,7 @@ def test_an_offset_out_of_range_is_an_error_if_the_consumer_wants_it_so(
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_both_isolation_levels_read_everything(servers: str, five: str, isolation: str) -> None:
     consumer = Consumer(consumer_settings(servers, **{"isolation.level": isolation}))
-    consumer.assign([TopicPartition(five, 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition(five, 0, OFFSET_BEGINNING))
     assert [message.value() for message in take(consumer, 5)] == [b"0", b"1", b"2", b"3", b"4"]
     assert consumer.get_watermark_offsets(TopicPartition(five, 0), SECONDS) == (0, 5)
     consumer.close()
@@ -264,7 +272,7 @@ def test_both_isolation_levels_read_everything(servers: str, five: str, isolatio
 
 def test_producing_to_an_unknown_topic_creates_it(servers: str, consumer: Consumer) -> None:
     produce(servers, "created-by-librdkafka", values("a"))
-    consumer.assign([TopicPartition("created-by-librdkafka", 0, OFFSET_BEGINNING)])
+    assign(consumer, TopicPartition("created-by-librdkafka", 0, OFFSET_BEGINNING))
     assert take(consumer, 1)[0].value() == b"a"
 
 

@@ -16,6 +16,8 @@ from tests.compatibility.raw import TIMESTAMP, Raw, batch_of
 from tests.compatibility.sample import BIG_VALUE, CODECS, TOO_BIG_VALUE
 
 SECONDS = 30
+TO_THE_END = ("-e", "-X", "fetch.wait.max.ms=10")
+"""It knows that it is there when a fetch has waited so long and found nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +42,7 @@ def kcat(
 def consume(servers: str, topic: str, *arguments: str) -> list[Any]:
     """Up to the end of partition 0, as JSON tells it."""
     begin = () if "-o" in arguments else ("-o", "beginning")
-    more = ("-C", "-t", topic, "-p", "0", "-e", "-q", "-J", *begin, *arguments)
+    more = ("-C", "-t", topic, "-p", "0", *TO_THE_END, "-q", "-J", *begin, *arguments)
     return [json.loads(line) for line in kcat(servers, *more).stdout.splitlines()]
 
 
@@ -92,7 +94,7 @@ def test_a_file_near_the_limit_passes_and_one_beyond_it_is_refused(
     produce = ("-P", "-t", topic, "-X", "message.max.bytes=2000000")
     kcat(servers, *produce, str(big))
     assert files.values(topic) == [BIG_VALUE]
-    assert kcat(servers, "-C", "-t", topic, "-e", "-q", "-D", "").stdout == BIG_VALUE
+    assert kcat(servers, "-C", "-t", topic, *TO_THE_END, "-q", "-D", "").stdout == BIG_VALUE
     refused = kcat(servers, *produce, str(too_big), fails=True)
     assert b"Message size too large" in refused.stderr
 
@@ -101,7 +103,7 @@ def test_lines_are_spread_over_partitions(servers: str, new_topic: Callable[...,
     topic = new_topic(partitions=12)
     lines = [f"{number}:{number}" for number in range(300)]
     kcat(servers, "-P", "-t", topic, "-K:", stdin="\n".join(lines).encode())
-    found = kcat(servers, "-C", "-t", topic, "-e", "-q", "-f", "%p %k\n").stdout.decode()
+    found = kcat(servers, "-C", "-t", topic, *TO_THE_END, "-q", "-f", "%p %k\n").stdout.decode()
     pairs = [line.split() for line in found.splitlines()]
     assert {int(key) for _, key in pairs} == set(range(300))
     assert {int(partition) for partition, _ in pairs} == set(range(12))

@@ -60,6 +60,8 @@ def read(servers: str) -> list[Event]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", **ALONE})
     try:
         end = end_of_history(servers)
+        # It knows the leader then. When librdkafka has to ask one it does not know, it tries again after half a second.
+        consumer.list_topics(STATE_CHANGES, 10)
         consumer.assign([TopicPartition(STATE_CHANGES, 0, OFFSET_BEGINNING)])
         events: list[Event] = []
         while len(events) < end:
@@ -260,7 +262,8 @@ def test_a_request_to_a_broker_that_dies_before_it_answers_has_that_for_its_resu
     with LocalCluster(brokers=3, data=tmp_path) as cluster:
         silent = next(each for each in cluster.brokers if each != cluster.controller_id)
         cluster.brokers[silent].pause()
-        create(cluster.bootstrap_servers, "orders", partitions=3, replication_factor=2)
+        others = [each.address for number, each in cluster.brokers.items() if number != silent]
+        create(",".join(others), "orders", partitions=3, replication_factor=2)
 
         def failures() -> set[str]:
             events = [e for e in written(tmp_path).values() if "answers" in e]
