@@ -1,0 +1,139 @@
+"""What was committed stays committed, while one coordinator after the other is killed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw
+
+TOPIC = "orders"
+SETTINGS = {"offsets.topic.num.partitions": 3, "controlled.shutdown.enable": False}
+COMMITS_BETWEEN_KILLS = 10
+KILLS = 2
+
+
+@pytest.fixture
+def three() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=3, settings=SETTINGS) as running:
+        assert running.controller_id is not None
+        with Raw(running.brokers[running.controller_id].address) as raw:
+            raw.create_topic(TOPIC)
+        yield running
+
+
+class Committer:
+    """A reader that goes forward one record at a time, whatever becomes of its coordinator."""
+
+    def __init__(self, cluster: LocalCluster, group: str) -> None:
+        self.cluster = cluster
+        self.group = group
+        self.acknowledged = -1
+        self.is_over = threading.Event()
+        self.raw: Raw | None = None
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        while not self.is_over.is_set():
+            try:
+                self.commit(self.acknowledged + 1)
+            except OSError:
+                self.leave()
+        self.leave()
+
+    def commit(self, offset: int) -> None:
+        if self.raw is None:
+            broker = self.coordinator()
+            self.raw = None if broker is None else Raw(self.cluster.brokers[broker].address)
+        if self.raw is None:
+            time.sleep(0.02)
+            return
+        partition = OffsetCommitRequestPartition(0, offset)
+        topics = (OffsetCommitRequestTopic(TOPIC, (partition,)),)
+        request = OffsetCommitRequest(group_id=self.group, topics=topics)
+        answer = self.raw.ask(request, OffsetCommitResponse)
+        code = ErrorCode(answer.topics[0].partitions[0].error_code)
+        if code is ErrorCode.NONE:
+            self.acknowledged = offset
+        elif code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self.leave()
+
+    def coordinator(self) -> int | None:
+        """As a living broker knows it."""
+        request = FindCoordinatorRequest(coordinator_keys=(self.group,))
+        for broker in self.cluster.brokers.values():
+            if broker.is_running:
+                with Raw(broker.address) as raw:
+                    (found,) = raw.ask(request, FindCoordinatorResponse).coordinators
+                    if not found.error_code and self.cluster.brokers[found.node_id].is_running:
+                        return found.node_id
+        return None
+
+    def committed(self) -> int | None:
+        """None: there is nobody now who could say."""
+        try:
+            broker = self.coordinator()
+            if broker is None:
+                return None
+            with Raw(self.cluster.brokers[broker].address) as raw:
+                request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(self.group),))
+                (found,) = raw.ask(request, OffsetFetchResponse).groups
+        except OSError:
+            return None
+        return None if found.error_code else found.topics[0].partitions[0].committed_offset
+
+    def leave(self) -> None:
+        if self.raw is not None:
+            self.raw.close()
+            self.raw = None
+
+
+def test_no_acknowledged_commit_is_lost_with_its_coordinator(three: LocalCluster) -> None:
+    committers = [Committer(three, f"readers-{number}") for number in range(4)]
+    for each in committers:
+        each.thread.start()
+    try:
+        go_on(committers)
+        for _ in range(KILLS):
+            killed = committers[0].coordinator()
+            assert killed is not None
+            three.brokers[killed].kill()
+            go_on(committers)
+            three.brokers[killed].start()
+            go_on(committers)
+    finally:
+        for each in committers:
+            each.is_over.set()
+        for each in committers:
+            each.thread.join()
+    for each in committers:
+        eventually(lambda each=each: each.committed() is not None, "a coordinator", 60.0)  # type: ignore[misc]
+        found = each.committed()
+        # The last one may be there without having been acknowledged.
+        assert found in (each.acknowledged, each.acknowledged + 1)
+
+
+def go_on(committers: list[Committer]) -> None:
+    for each in committers:
+        wanted = each.acknowledged + COMMITS_BETWEEN_KILLS
+        eventually(
+            lambda each=each, wanted=wanted: each.acknowledged >= wanted,  # type: ignore[misc]
+            f"{each.group} is acknowledged",
+            60.0,
+        )
