@@ -43,6 +43,8 @@ INTERNAL_TOPICS = NOT_PRODUCED_TO | {STATE_CHANGES}
 """Hidden from who subscribes to a pattern. The history is produced by brokers, but over the same Produce as anything
 else."""
 LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available
+DOUBT_SECONDS = 0.5
+FAREWELL_SECONDS = 2.0
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 Encode = Callable[[int, MetadataResponseTopic], bytes]
@@ -89,6 +91,9 @@ class MetadataCache:
         # Thousands of partitions share a handful of replica lists.
         self.shared: dict[tuple[int, ...], tuple[BrokerId, ...]] = {}
         self.waiting: list[tuple[Condition, asyncio.Future[bool]]] = []
+        self.in_doubt: dict[BrokerId, asyncio.TimerHandle] = {}
+        """Their connection has just broken: who leads what they lead is probably about to change."""
+        self.departed: dict[BrokerId, tuple[Broker, asyncio.TimerHandle]] = {}
 
     # ---- being told
 
@@ -141,6 +146,7 @@ class MetadataCache:
         brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
         if brokers != self.brokers:
             self.encoded.clear()
+            self.see_off(brokers)
         self.brokers = brokers
         self.controller_id = BrokerId(max(request.controller_id, NO_LEADER))
         for name, topic in merged.topics.items():
@@ -150,6 +156,14 @@ class MetadataCache:
                 self.remove_topic(name)
         self.wake()
         return merged.removed
+
+    def see_off(self, staying: Mapping[BrokerId, Broker]) -> None:
+        for broker in [each for each in self.departed if each in staying]:
+            self.departed.pop(broker)[1].cancel()
+        for broker in [each for each in self.brokers if each not in staying]:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(FAREWELL_SECONDS, self.departed.pop, broker, None)
+            self.departed[broker] = self.brokers[broker], timer
 
     def share(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
         found = self.shared.get(brokers)
@@ -206,7 +220,34 @@ class MetadataCache:
                 still.append((condition, future))
         self.waiting = still
 
+    def doubt(self, broker: BrokerId) -> None:
+        """For a moment. If it is gone, the controller will say so; if not, it will be there again."""
+        if broker in self.brokers and broker not in self.in_doubt:
+            loop = asyncio.get_running_loop()
+            self.in_doubt[broker] = loop.call_later(DOUBT_SECONDS, self.trust, broker)
+
+    def trust(self, broker: BrokerId) -> None:
+        self.in_doubt.pop(broker).cancel()
+        self.wake()
+
+    async def wait_for_news(self, topics: Iterable[str]) -> None:
+        """While one of them is led by a broker in doubt. A client that was told the old leader would find nobody there,
+        and some take a second before they ask again."""
+        asked = tuple(topics)
+        await self.wait_until(lambda: not any(map(self.is_in_doubt, asked)), DOUBT_SECONDS)
+
+    def is_in_doubt(self, topic: str) -> bool:
+        found = self.topics.get(topic)
+        return found is not None and any(
+            state.leader in self.in_doubt for state in found.partitions.values()
+        )
+
     # ---- being asked
+
+    def brokers_and_departed(self) -> list[Broker]:
+        """With those who went a moment ago. librdkafka loses the new leader of a partition when the answer that names
+        it no longer has the old one, and looks again only a second later."""
+        return [*self.brokers.values(), *(broker for broker, _ in self.departed.values())]
 
     def knows(self, topic: str, index: int) -> bool:
         state = self.topics.get(topic)

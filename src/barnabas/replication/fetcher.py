@@ -200,6 +200,8 @@ class Fetcher:
             return
         logger.info("cannot fetch source=%d why=%s", self.source, error)
         self.disconnect(str(error))
+        if self.setbacks == 0 and isinstance(error, ConnectionError):
+            self.replicas.metadata.doubt(self.source)
         await asyncio.sleep(min(patience(self.setbacks), self.settings.backoff_s))
         self.setbacks += 1
 

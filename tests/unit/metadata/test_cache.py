@@ -9,8 +9,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from barnabas.errors import ErrorCode
+from barnabas.metadata import cache as cache_module
 from barnabas.metadata.cache import MetadataCache
-from barnabas.model import ZERO_ID, TopicPartition
+from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.fast import encode_metadata_topic
 from barnabas.wire.messages.control import LEADER_DURING_DELETE
 from barnabas.wire.messages.update_metadata import (
@@ -60,7 +61,7 @@ def cache(*states: UpdateMetadataPartitionState) -> MetadataCache:
     return made
 
 
-def test_brokers_and_controller_are_replaced_and_partitions_merged() -> None:
+async def test_brokers_and_controller_are_replaced_and_partitions_merged() -> None:
     known = cache()
     assert known.update(update(brokers=(live(3),), controller=3)) == ()
     assert list(known.brokers) == [3]
@@ -163,7 +164,7 @@ def test_the_oldest_clients_are_not_told_of_brokers_they_cannot_find() -> None:
     assert told.replica_nodes == (1, 3)
 
 
-def test_what_was_encoded_is_kept_until_the_topic_or_a_broker_changes() -> None:
+async def test_what_was_encoded_is_kept_until_the_topic_or_a_broker_changes() -> None:
     known = cache()
     known.update(update(state(0), topic="other", topic_id=uuid4()))
 
@@ -216,3 +217,49 @@ async def test_a_condition_that_fails_fails_who_waits_and_nobody_else() -> None:
     known.update(update(state(0)))
     with pytest.raises(ValueError, match="broken"):
         await waiting
+
+
+# ---- the moment in which a broker goes
+
+
+async def test_who_is_gone_is_remembered_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "FAREWELL_SECONDS", 0.01)
+    told = cache()
+    told.update(update(brokers=(live(1),)))
+    assert list(told.brokers) == [1]
+    assert [broker.id for broker in told.brokers_and_departed()] == [1, 2]
+    async with asyncio.timeout(10):
+        while len(told.brokers_and_departed()) > 1:
+            await asyncio.sleep(0.001)
+
+
+async def test_who_is_back_is_there_once() -> None:
+    told = cache()
+    told.update(update(brokers=(live(1),)))
+    told.update(update(brokers=(live(1), live(2))))
+    assert [broker.id for broker in told.brokers_and_departed()] == [1, 2]
+
+
+async def test_who_asks_for_what_a_doubtful_leader_leads_waits_for_the_news() -> None:
+    told = cache(state(0, leader=2))
+    told.doubt(BrokerId(2))
+    waiting = asyncio.create_task(told.wait_for_news(["orders"]))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await told.wait_for_news(["payments"])  # nobody doubts those
+    told.update(update(state(0, leader=1), brokers=(live(1),)))
+    async with asyncio.timeout(10):
+        await waiting
+
+
+async def test_a_doubt_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "DOUBT_SECONDS", 0.01)
+    told = cache(state(0, leader=2))
+    told.doubt(BrokerId(7))
+    assert not told.in_doubt, "nobody knows it"
+    told.doubt(BrokerId(2))
+    told.doubt(BrokerId(2))
+    async with asyncio.timeout(10):
+        await told.wait_for_news(["orders"])
+        while told.in_doubt:
+            await asyncio.sleep(0.001)

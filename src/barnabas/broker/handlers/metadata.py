@@ -29,6 +29,7 @@ from barnabas.wire.messages.metadata import (
 
 TOPICS_PER_TURN = 500
 CREATED_AT_ONCE_MAX = 100
+LIBRDKAFKA = ("librdkafka", "confluent-kafka")  # by itself, and in the libraries around it
 BY_ID_SINCE = 12  # versions 10 and 11 have the field, but may not use it
 
 
@@ -39,6 +40,7 @@ class Asked(NamedTuple):
     listener: str
     cluster_operations: bool
     topic_operations: bool
+    is_librdkafka: bool
 
 
 def handle(
@@ -51,6 +53,7 @@ def handle(
         connection.listener_name,
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
+        connection.client_software[0].startswith(LIBRDKAFKA),
     )
     cache = parts.metadata
     topics = request.topics
@@ -65,6 +68,8 @@ def handle(
     if may_create and any(is_unknown(parts, topic) for topic in topics):
         asker = asker_of(header, connection)._replace(via=parts.config.broker_id)
         return create_missing(parts, topics, asked, asker)
+    if cache.in_doubt:
+        return encode_later(parts, topics, asked)
     if len(topics) > TOPICS_PER_TURN or any(is_large(parts, topic) for topic in topics):
         return encode_slowly(parts, topics, {}, asked)
     return respond(parts, encode_topics(parts, topics, {}, asked), asked)
@@ -106,6 +111,14 @@ async def create_missing(
     # The rest stays unknown; the client asks again anyway.
     errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX], asker)
     return await encode_slowly(parts, topics, errors, asked)
+
+
+async def encode_later(
+    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked
+) -> bytes:
+    """When it is clear whether a leader is gone."""
+    await parts.metadata.wait_for_news(topic.name or "" for topic in topics)
+    return await encode_slowly(parts, topics, {}, asked)
 
 
 async def encode_slowly(
@@ -154,7 +167,8 @@ def encode_topics(
 def respond(parts: BrokerParts, encoded: list[bytes], asked: Asked) -> bytes:
     cache = parts.metadata
     brokers = []
-    for broker in cache.brokers.values():
+    listed = cache.brokers_and_departed() if asked.is_librdkafka else cache.brokers.values()
+    for broker in listed:
         endpoint = cache.endpoint(broker, asked.listener)
         if endpoint is not None:
             brokers.append(
