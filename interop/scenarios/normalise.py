@@ -21,7 +21,16 @@ from barnabas.wire.records import HEADER_SIZE, batch_headers
 HOUR_MS = 3_600_000
 REMEMBERED = 8
 NAMING = (
-    *("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id"),
+    *(
+        "name",
+        "topic",
+        "partition_index",
+        "partition_id",
+        "partition",
+        "index",
+        "broker_id",
+        "node_id",
+    ),
     *("api_key", "resource_name", "key"),
 )
 FOR_PEOPLE = frozenset({"error_message", "batch_index_error_message", "documentation"})

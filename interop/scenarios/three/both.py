@@ -28,6 +28,8 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "500",
     # Leaders stay where a stop put them: when they move back by themselves is a matter of minutes.
     "auto.leader.rebalance.enable": "false",
+    # For consumers that name their rack; no broker has one at first.
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "num.partitions": "2",
     "default.replication.factor": "2",
     # The records of the script are years old.

@@ -18,10 +18,12 @@ def ask(
     *,
     version: int | None = None,
     until: tuple[str, object] | None = None,
+    looks: bool = True,
 ) -> Step:
     return Step(
         name=f"three brokers: {name}",
         does=Ask(broker=broker, request=request, version=version, until=until),
+        looks=looks,
     )
 
 

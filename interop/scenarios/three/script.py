@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from interop.scenarios.three import asking, creating, deleting, growing, stopping
+from interop.scenarios.three import (
+    asking,
+    creating,
+    deleting,
+    growing,
+    replicating,
+    stopping,
+)
 from interop.scenarios.three.step import Step
 
 SCRIPT: tuple[Step, ...] = (
@@ -11,5 +18,6 @@ SCRIPT: tuple[Step, ...] = (
     *creating.CLEARED,
     *growing.STEPS,
     *deleting.STEPS,
+    *replicating.STEPS,
     *stopping.STEPS,
 )

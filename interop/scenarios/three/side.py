@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +17,17 @@ from interop.harness.member import Member, start_together
 from interop.harness.znodes import Znodes
 from interop.scenarios.directory import partition_directory
 from interop.scenarios.normalise import Flat, Normaliser
+from interop.scenarios.runner import HUNG_UP, STAYS
 from interop.scenarios.step import Transcript
 from interop.scenarios.three.step import (
     Action,
     Ask,
     Kill,
     ListReplicas,
+    Pause,
+    Resume,
     Role,
+    Send,
     Start,
     Step,
     Stop,
@@ -65,7 +71,8 @@ class Side:
 
     def take(self, step: Step) -> None:
         self.play(step)
-        self.look(step)
+        if step.looks:
+            self.look(step)
 
     def play(self, step: Step) -> None:
         assert step.name not in self.transcript.answers, f"two steps: {step.name}"
@@ -78,12 +85,18 @@ class Side:
                 values, texts = self.ask(action)
                 self.transcript.messages[name] = texts
                 return values
+            case Send():
+                return self.send(action)
             case Stop():
                 self.alive.discard(action.broker)
                 self.brokers[action.broker].stop()
             case Kill():
                 self.alive.discard(action.broker)
                 self.brokers[action.broker].kill()
+            case Pause():
+                os.kill(self.brokers[action.broker].running.pid, signal.SIGSTOP)
+            case Resume():
+                os.kill(self.brokers[action.broker].running.pid, signal.SIGCONT)
             case Start():
                 self.brokers[action.broker].settings.update(action.settings)
                 self.brokers[action.broker].launch()
@@ -165,6 +178,17 @@ class Side:
                 return raw.ask(message, APIS[message.API_KEY].response, action.version)
         except (ConnectionError, TimeoutError) as error:
             return {"connection": type(error).__name__}
+
+    def send(self, action: Send) -> Flat:
+        """The connection counts as open if it answers the next request."""
+        message = action.request(self) if callable(action.request) else action.request
+        try:
+            with Raw(self.brokers[self.number(action.broker)].bootstrap_servers) as raw:
+                raw.begin(message)
+                raw.ask(MetadataRequest(topics=()), MetadataResponse)
+        except ConnectionError:
+            return dict(HUNG_UP)
+        return dict(STAYS)
 
     # ---- what a request may ask for
 

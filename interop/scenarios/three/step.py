@@ -30,6 +30,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """A request that is not answered, as acks=0: whether the broker hangs up is the answer."""
+
+    broker: Which
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """SIGTERM, and a wait for its end."""
 
@@ -39,6 +47,20 @@ class Stop:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """SIGKILL: its session has to time out."""
+
+    broker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """SIGSTOP. It must go on before its session has timed out."""
+
+    broker: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """SIGCONT."""
 
     broker: int
 
@@ -59,10 +81,12 @@ class ListReplicas:
     partition: int = 0
 
 
-Action = Ask | Stop | Kill | Start | ListReplicas
+Action = Ask | Send | Stop | Kill | Pause | Resume | Start | ListReplicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     name: str
     does: Action
+    looks: bool = True
+    """Whether the whole cluster is looked at afterwards; not after a question, which changes nothing."""

@@ -25,6 +25,7 @@ from interop.scenarios.asks import (
     produce,
 )
 from interop.scenarios.step import Request
+from interop.scenarios.three import replicating
 from interop.scenarios.three.creating import AGAIN, ask, assigned
 from interop.scenarios.three.step import Kill, ListReplicas, Role, Start, Step, Stop
 
@@ -119,15 +120,18 @@ STEPS: tuple[Step, ...] = (
     written("without 3", "ring", 2, 1),
     written("without 3", "ring", 1, 2),
     written("without 3", "pair", 2, error="NOT_ENOUGH_REPLICAS"),
+    *replicating.WITHOUT_3,
     ask("create three replicas without 3", create(new_topic("new", 1, 3))),
     ask("create two replicas without 3", create(new_topic("any-two", 2, 2))),
     ask("delete without 3", delete("any-two", "good")),
     ask("delete what 3 has without 3", delete("shuffled", "hasty")),
     ask("create what waits for its deletion", create(assigned("shuffled", (1,)))),
     ask("delete what waits for its deletion", delete("shuffled", "better")),
+    *replicating.DOOMED_WITHOUT_3,
     ask("check an assignment to 3 without 3", create(assigned("new", (3, 1)), validate_only=True)),
     ask("of broker 2 without 3: create", create(new_topic("new", 1, 2)), 2),
     start(3, "again", broker_rack="far"),
+    *replicating.WITH_3_AGAIN,
     written("with 3 again", "all", 1),
     written("with 3 again", "third", 3),
     written("with 3 again", "pair", 2),
@@ -169,6 +173,7 @@ STEPS: tuple[Step, ...] = (
             assigned("lead-1", (1, 2, 3)),
             assigned("two-1", (1, 3), (1, 2)),
             assigned("careless", (1, 3), **{"unclean.leader.election.enable": "true"}),
+            *replicating.LOST,
             assigned("doomed", (2, 3), (2, 1)),
             assigned("doomed-1", (1, 2), (3, 2)),
             assigned("doomed-3", (3,)),
@@ -178,14 +183,17 @@ STEPS: tuple[Step, ...] = (
     written("led by 1", "lead-1", 1, 0),
     written("led by 1", "careless", 1),
     written("led by 1", "two-1", 1),
+    written("led by 1", "lost", 1),
     stop(3, "3, so that 2 alone can take over"),
     # 3 has not got these; one of its leaders-to-be does not care.
     written("while 3 is away", "careless", 1),
     written("while 3 is away", "two-1", 1),
+    written("while 3 is away", "lost", 1),
     ask("delete what the next controller finishes", delete("doomed", "doomed-1", "doomed-3")),
     ask("grow badly where one has no rack", grow(grown("nobody", 2), grown("doomed", 9))),
     kill(1, "1, which leads and is the controller"),
     written("after 1 was killed", "lead-1", 2, 0),
+    *replicating.WITHOUT_1_AND_3,
     ask("of broker 2, the controller: create", create(assigned("of-2", (2,))), 2),
     ask("of broker 2, the controller: grow", grow(grown("of-2", 2)), 2),
     ask("of broker 2, the controller: grow what misses two", grow(grown("growing", 3)), 2),
@@ -196,11 +204,13 @@ STEPS: tuple[Step, ...] = (
     ask("of broker 2, the controller: delete what misses two", delete("growing"), 2),
     start(3, "while 1 is away"),
     written("while 1 is away", "careless", 3),
+    *replicating.WITHOUT_1,
     start(1, "after its kill", broker_rack="near"),
     written("with everybody", "all", 2),
     written("with everybody", "careless", 3),
     ask("all that is left of careless", of_id("careless", {0: 0}), 3),
     ask("all of two-1", of_id("two-1", {0: 0}), 1),
+    *replicating.ALL_OF_LOST,
     ask("of broker 1, no longer the controller: create", create(new_topic("new", 1, 3)), 1),
     ask("create what the doomed was called", create(assigned("doomed", (3, 1), (1, 2))), 2),
     ask("create what had been growing", create(assigned("growing", (2, 3))), 2),
@@ -230,4 +240,5 @@ STEPS: tuple[Step, ...] = (
     *AGAIN,
     ask("of nobody in particular: what became of it", create(), Role.OTHER),
     start(3, "in the very end"),
+    *replicating.IN_THE_END,
 )
