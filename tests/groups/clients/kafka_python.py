@@ -1,0 +1,80 @@
+"""Members of kafka-python's."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.groups.clients.script import POLL_S, Member, close, serve
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, consumer: KafkaConsumer, member: Member) -> None:
+        self.consumer = consumer
+        self.member = member
+
+    def on_partitions_assigned(self, given: set[TopicPartition]) -> None:
+        self.member.assigned(each.partition for each in given)
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        if revoked:
+            commit(self.consumer, self.member)
+            self.member.gave_up(each.partition for each in revoked)
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        self.member.gave_up(each.partition for each in lost)
+
+
+def run(member: Member, stop: Event) -> None:
+    wish = member.wish
+    consumer = KafkaConsumer(
+        bootstrap_servers=wish.servers.split(","),
+        group_id=wish.group,
+        group_instance_id=wish.instance,
+        partition_assignment_strategy=[ASSIGNORS[wish.assignor]],
+        auto_offset_reset="earliest",
+        enable_auto_commit=wish.commits == "auto",
+        auto_commit_interval_ms=500,
+        session_timeout_ms=wish.session_ms,
+        max_poll_interval_ms=60_000,
+        heartbeat_interval_ms=wish.heartbeat_ms,
+        client_id="kafka-python",
+    )
+    consumer.subscribe([wish.topic], listener=Listener(consumer, member))
+    while not stop.is_set():
+        for partition, records in consumer.poll(timeout_ms=int(POLL_S * 1000)).items():
+            member.read(partition.partition, [record.offset for record in records])
+        commit(consumer, member)
+    close(member, consumer.close)
+
+
+def commit(consumer: KafkaConsumer, member: Member) -> None:
+    offsets = member.to_commit()
+    if not offsets:
+        return
+    try:
+        consumer.commit(
+            {
+                TopicPartition(member.wish.topic, each): OffsetAndMetadata(offset, "", -1)
+                for each, offset in offsets.items()
+            }
+        )
+    except KafkaError as error:
+        # Taken with the next, or read again by whoever has the partition then.
+        member.say("refused", why=repr(error))
+        return
+    member.committed(offsets)
+
+
+if __name__ == "__main__":
+    serve(run)

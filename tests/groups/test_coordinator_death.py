@@ -1,0 +1,112 @@
+"""The coordinator of groups of every library is killed, and comes back, and the next one is killed: all groups read on,
+and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+from confluent_kafka import Producer
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.group_coordinator import find_coordinator
+from barnabas.errors import ApiError
+from tests.broker_process import eventually
+from tests.cluster_process import ClusterProcesses, MemberProcess
+from tests.groups.conftest import LIBRARIES
+from tests.groups.group import PATIENCE_S, Group
+from tests.groups.host import Host
+from tests.groups.together import together
+
+MEMBERS = 3
+OFFSETS = "__consumer_offsets"
+
+
+@pytest.fixture
+def groups(
+    servers: str, producer: Producer, hosts: Mapping[str, Host]
+) -> Iterator[Mapping[str, Group]]:
+    """Each has read everything."""
+    made = {
+        library: Group(servers, f"orphans-{library}", partitions=3, replicas=3)
+        for library in LIBRARIES
+    }
+    for library, group in made.items():
+        group.join(hosts[library], MEMBERS)
+        group.write(producer, 10)
+
+    def settle(library: str) -> None:
+        made[library].wait_until_shared()
+        made[library].wait_until_read()
+        made[library].wait_until_committed()
+
+    together(settle, LIBRARIES)
+    yield made
+
+
+def test_groups_outlive_their_coordinators(
+    cluster: ClusterProcesses,
+    servers: str,
+    producer: Producer,
+    hosts: Mapping[str, Host],
+    groups: Mapping[str, Group],
+) -> None:
+    def read_on(library: str) -> None:
+        group = groups[library]
+        group.wait_until_read()
+        group.wait_until_committed()
+
+    wait_until_whole(cluster)
+    first = coordinator_of(cluster, servers)
+    first.kill()
+    for group in groups.values():
+        group.write(producer, 10)
+    together(read_on, LIBRARIES)
+
+    first.start()
+    wait_until_whole(cluster)
+    second = coordinator_of(cluster, servers)
+    second.kill()
+    for group in groups.values():
+        group.write(producer, 10)
+    together(read_on, LIBRARIES)
+    second.start()
+
+    def end(library: str) -> None:
+        group = groups[library]
+        group.wait_until_shared()
+        members = list(group.hosts)
+        group.leave(*members)
+        # Whose commit was under way when the broker died may have read what it could not commit any more.
+        group.check(may_repeat_after=members)
+        group.join(hosts[library])
+        group.write(producer, 10)
+        group.wait_until_read()
+        group.leave(*group.hosts)
+        assert [each.begin for each in group.history().handovers[-group.partitions :]] == (
+            [30] * group.partitions
+        )
+
+    together(end, LIBRARIES)
+
+
+def wait_until_whole(cluster: ClusterProcesses) -> None:
+    """Every broker has a copy of all that groups have written."""
+    cluster.wait_until_ready()
+
+    def all_have_it() -> bool:
+        with Cluster(cluster.bootstrap_servers) as client:
+            try:
+                (partition,) = client.refresh([OFFSETS]).topics[OFFSETS].partitions
+            except (ApiError, KeyError):
+                return False
+            return len(partition.isr) == len(cluster.brokers)
+
+    eventually(all_have_it, f"{OFFSETS} has three in-sync replicas", PATIENCE_S)
+
+
+def coordinator_of(cluster: ClusterProcesses, servers: str) -> MemberProcess:
+    with Cluster(servers) as client:
+        _, port = find_coordinator(client, "any")
+    (found,) = (broker for broker in cluster.brokers.values() if broker.port == port)
+    return found
