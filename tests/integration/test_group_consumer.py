@@ -1,8 +1,11 @@
-"""Our group consumer where brokers die: the group moves to another coordinator and forgets nothing."""
+"""Our group consumer on our own brokers: members come and go, coordinators die, and nothing is lost or read twice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
 
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
@@ -10,7 +13,7 @@ from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning
 from barnabas.client.group_admin import GroupAdmin
-from barnabas.client.group_assignors import COOPERATIVE_STICKY
+from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.client.group_coordinator import find_coordinator
 from barnabas.client.producer import Producer
@@ -21,10 +24,11 @@ SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions
 RECORDS = 12
 
 
-def poll(done: Callable[[], bool], *consumers: GroupConsumer) -> list[int]:
+def poll(done: Callable[[list[int]], bool], *consumers: GroupConsumer) -> list[int]:
+    """In turns, until what was found is enough."""
     deadline = Deadline(PATIENCE_S)
     found: list[int] = []
-    while not done():
+    while not done(found):
         for consumer in consumers:
             found += [int(record.value or b"") for record in consumer.poll(0.05)]
             consumer.processed()
@@ -50,8 +54,7 @@ def test_a_group_outlives_its_coordinator() -> None:
         with GroupConsumer(
             cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.1
         ) as consumer:
-            found: list[int] = []
-            found += poll(lambda: consumer.at_end, consumer)
+            found = poll(lambda _: consumer.at_end, consumer)
             consumer.commit()
             assert sorted(found) == list(range(RECORDS))
             before = find_coordinator(cluster, "billing")
@@ -62,16 +65,11 @@ def test_a_group_outlives_its_coordinator() -> None:
             )
             coordinator.kill()
             write(cluster, range(RECORDS, 2 * RECORDS))
-            again: list[int] = []
-            deadline = Deadline(PATIENCE_S)
-            while len(again) < RECORDS:
-                again += [int(record.value or b"") for record in consumer.poll(0.1)]
-                consumer.processed()
-                assert not deadline.passed, again
+            again = poll(lambda found: len(found) == RECORDS, consumer)
             assert sorted(again) == list(range(RECORDS, 2 * RECORDS))
         assert find_coordinator(cluster, "billing") != before
         committed = GroupAdmin(cluster).committed_offsets("billing")
-        assert sum(found.offset for found in committed.values()) == 2 * RECORDS
+        assert sum(offset.offset for offset in committed.values()) == 2 * RECORDS
 
 
 def test_members_of_the_cooperative_kind_keep_reading_what_they_keep() -> None:
@@ -92,11 +90,55 @@ def test_members_of_the_cooperative_kind_keep_reading_what_they_keep() -> None:
             heartbeat_s=0.05,
             on_revoked=revoked.extend,
         ) as first:
-            poll(lambda: len(first.assigned) == 3, first)
+            poll(lambda _: len(first.assigned) == 3, first)
             with GroupConsumer(
                 two, "billing", ["orders"], assignors=sticky, heartbeat_s=0.05
             ) as second:
-                poll(lambda: len(first.assigned) == 2 and len(second.assigned) == 1, first, second)
+                poll(
+                    lambda _: len(first.assigned) == 2 and len(second.assigned) == 1, first, second
+                )
                 assert revoked == second.assigned
-            poll(lambda: len(first.assigned) == 3, first)
+            poll(lambda _: len(first.assigned) == 3, first)
             assert len(revoked) == 1
+
+
+@pytest.mark.parametrize("assignors", [(RANGE,), (COOPERATIVE_STICKY,)], ids=lambda each: each[0])
+def test_members_come_and_go_and_every_record_is_read_once(assignors: tuple[str, ...]) -> None:
+    with LocalCluster(settings=SETTINGS) as brokers, ExitStack() as stack:
+
+        def cluster() -> Cluster:
+            return stack.enter_context(Cluster(brokers.bootstrap_servers))
+
+        def member() -> GroupConsumer:
+            return GroupConsumer(
+                cluster(),
+                "billing",
+                ["orders"],
+                start=Beginning(),
+                assignors=assignors,
+                heartbeat_s=0.05,
+            )
+
+        writer = cluster()
+        (made,) = Admin(writer).create_topics([NewTopic(name="orders", partitions=3)])
+        assert made.error is None
+        found: list[int] = []
+        members: list[GroupConsumer] = []
+        changes = ["join", "join", "join", "leave", "leave"]
+        for step, change in enumerate(changes):
+            if change == "join":
+                members.append(member())
+            else:
+                members.pop(0).close()
+            write(writer, range(step * RECORDS, (step + 1) * RECORDS))
+            found += poll(lambda new: len(new) >= RECORDS and shared_out(members), *members)
+        for each in members:
+            each.close()
+        assert sorted(found) == list(range(len(changes) * RECORDS))
+        committed = GroupAdmin(writer).committed_offsets("billing")
+        assert sum(offset.offset for offset in committed.values()) == len(changes) * RECORDS
+
+
+def shared_out(members: list[GroupConsumer]) -> bool:
+    count = sum(len(each.assigned) for each in members)
+    return all(each.is_settled for each in members) and count == 3
