@@ -59,7 +59,11 @@ def test_a_gap_in_what_one_member_reads_is_found() -> None:
 
 
 def test_a_member_that_is_given_a_partition_again_begins_at_what_is_committed() -> None:
-    again = (("a", "owns", []), ("a", "owns", [0]), ("a", "read", (5, 9)))
+    again: tuple[tuple[str, str, Any], ...] = (
+        ("a", "owns", []),
+        ("a", "owns", [0]),
+        ("a", "read", (5, 9)),
+    )
     history = history_of(told(*BEFORE[:4], *again))
     assert not history.violations
     assert history.handovers[-1].repeated == 3
