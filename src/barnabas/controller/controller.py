@@ -325,15 +325,26 @@ class Controller:
         execution.registered = await store.read_brokers(self.on_watch)
         found = await store.read_topics(topics, self.on_watch)
         self.unreadable.update(name for name in topics if name not in found)
+        written_at: dict[TopicPartition, int] = {}
         states = await store.read_states(
             [
                 TopicPartition(name, each)
                 for name, topic in found.items()
                 for each in topic.partitions
-            ]
+            ],
+            written_at,
         )
         known = {tp: state for tp, state in states.items() if isinstance(state, LeaderAndIsr)}
         store.parents.update(partition.topic for partition in states)
+        returned = plans.returned_unnoticed(execution.registered, known, written_at)
+        if returned:
+            logger.warning("taken for dead first, as nobody noticed: brokers=%s", sorted(returned))
+            execution.registered = {
+                broker: found
+                for broker, found in execution.registered.items()
+                if broker not in returned
+            }
+            self.queue.put(events.BrokersChanged())
         for error in plans.load(context, brokers=execution.registered, topics=found, states=known):
             logger.error("left out error=%s", error)
         await execution.do(StartSenders(brokers=tuple(sorted(execution.registered))), cause)

@@ -71,6 +71,32 @@ def load(
     return tuple(wrong)
 
 
+def returned_unnoticed(
+    brokers: Mapping[BrokerId, Registration],
+    states: Mapping[TopicPartition, LeaderAndIsr],
+    written_at: Mapping[TopicPartition, int],
+) -> frozenset[BrokerId]:
+    """Brokers that went and came back while nobody was in charge. They may have lost the end of their logs with the
+    power; were they to lead on, it would be lost everywhere.
+
+    Broker 2 leads, ISR 2,3, written by transaction 70; 3 registered with 40, 2 with 90: that was another life of 2.
+
+    Only where another member of the ISR has been there all the time. If all have come back, as when a cluster is
+    started, nobody holds more than the others.
+    """
+    newest = max((each.epoch for each in brokers.values()), default=0)
+    returned: set[BrokerId] = set()
+    for partition, state in states.items():
+        written = written_at[partition]
+        if written > newest or len(state.isr) < 2:
+            continue
+        there = [broker for broker in state.isr if broker in brokers]
+        late = [broker for broker in there if brokers[broker].epoch > written]
+        if len(late) < len(there):
+            returned.update(late)
+    return frozenset(returned)
+
+
 def queue_deletions_in_progress(context: ControllerContext, marked: Iterable[str]) -> None:
     """Topics with a delete marker, known or not. Those with an offline replica or under reassignment have to wait."""
     queued = sorted(marked)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -267,20 +268,26 @@ class ControllerStore:
     # ---- reading
 
     async def read_states(
-        self, partitions: Sequence[TopicPartition]
+        self,
+        partitions: Sequence[TopicPartition],
+        written_at: dict[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, StateRead]:
-        """What stands there; a partition without a state is left out."""
+        """What stands there; a partition without a state is left out. `written_at` is given the transaction that wrote
+        each of them last."""
         states: dict[TopicPartition, StateRead] = {}
         parts = [
             partitions[start : start + READS_AT_ONCE]
             for start in range(0, len(partitions), READS_AT_ONCE)
         ]
-        for part, found in zip(parts, await gathered(self.read_some_states, parts), strict=True):
+        read = partial(self.read_some_states, written_at=written_at)
+        for part, found in zip(parts, await gathered(read, parts), strict=True):
             states.update((tp, state) for tp, state in zip(part, found, strict=True) if state)
         return states
 
     async def read_some_states(
-        self, partitions: Sequence[TopicPartition]
+        self,
+        partitions: Sequence[TopicPartition],
+        written_at: dict[TopicPartition, int] | None = None,
     ) -> list[StateRead | None]:
         try:
             found = await self.registry.get_many([znodes.state_path(each) for each in partitions])
@@ -291,8 +298,12 @@ class ControllerStore:
                 self.report("cannot read a state", error)
                 return [Unreadable(why=str(error))]
             # One that cannot be read must not keep the others from being read.
-            alone = await gathered(self.read_some_states, [(each,) for each in partitions])
+            read = partial(self.read_some_states, written_at=written_at)
+            alone = await gathered(read, [(each,) for each in partitions])
             return [state for states in alone for state in states]
+        if written_at is not None:
+            pairs = zip(partitions, found, strict=True)
+            written_at.update((tp, node[1].mzxid) for tp, node in pairs if node is not None)
         return [self.state_in(*each) for each in zip(partitions, found, strict=True)]
 
     def state_in(

@@ -14,7 +14,7 @@ from barnabas.controller import execution as execution_module
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.events import ControlledShutdownReceived
 from barnabas.controller.history import StateChange
-from barnabas.controller.states import PartitionState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ApiError, ErrorCode, NodeExists
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
@@ -26,7 +26,7 @@ from barnabas.wire.messages.controlled_shutdown import (
 from barnabas.world.clock import SystemClock
 from barnabas.world.network import SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry
-from tests.unit.controller.cluster import held, topic_id
+from tests.unit.controller.cluster import held, replica, state, topic_id
 
 DEADLINE_S = 10
 ME = BrokerId(1)
@@ -142,6 +142,32 @@ async def test_a_broker_that_came_back_elsewhere_is_not_taken_for_one_that_moved
         assert sender.broker.endpoints[0].port == 3
         told = [type(sent.request).__name__ for sent in sender.requests]
         assert "LeaderAndIsrRequest" in told
+        await other.close()
+
+
+async def test_a_leader_that_came_back_while_nobody_was_in_charge_is_taken_for_dead_first() -> None:
+    """It may have lost the end of its log with the power, and others in sync have been there all the time."""
+    partition = TopicPartition("t", 0)
+    async with running() as (controller, registry, embedded):
+        other = RegistryClient(embedded, 18_000)
+        await other.open()
+        await registration.register(other, entry(2, port=2), 1000)
+        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: held(2, 1)})
+        await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
+        parts = znodes.state_path(partition).split("/")
+        for depth in range(5, len(parts)):
+            await registry.create("/".join(parts[:depth]))
+        written = znodes.encode_state(state(2, [2, 1], epoch=4))
+        await registry.create(znodes.state_path(partition), written)
+        await registry.delete(znodes.broker_path(2))
+        await registration.register(other, entry(2, port=3), 2000)
+
+        controller.start()
+        await eventually(lambda: controller.has_taken_over and controller.queue.is_idle)
+        known = controller.context.leadership[partition]
+        assert (known.leader, known.isr) == (1, (1,))
+        assert controller.context.broker_epochs.keys() == {1, 2}
+        assert controller.context.replica_state(replica(partition, 2)) is ReplicaState.ONLINE
         await other.close()
 
 

@@ -252,6 +252,24 @@ def test_a_new_controller_sends_the_brokers_then_starts_replicas_then_partitions
     assert state_of(unborn) is PartitionState.NEW
 
 
+def test_who_registered_after_its_isr_was_written_has_returned_unnoticed() -> None:
+    def returned(isr: tuple[int, ...], written: int, **epochs: int) -> set[int]:
+        registered = {
+            BrokerId(int(name[1:])): Registration(broker(int(name[1:])), BrokerEpoch(epoch))
+            for name, epoch in epochs.items()
+        }
+        states = {TP: state(isr[0], list(isr))}
+        return set(plans.returned_unnoticed(registered, states, {TP: written}))
+
+    assert returned((2, 3), 70, b2=90, b3=40) == {2}
+    assert returned((3, 2, 1), 70, b1=80, b2=90, b3=40) == {1, 2}
+    assert returned((2, 3), 70, b2=60, b3=40) == set(), "it is the life that was meant"
+    assert returned((2, 3), 70, b2=90, b3=80) == set(), "a cluster that was started"
+    assert returned((2, 3), 70, b2=90) == set(), "nobody else is there"
+    assert returned((2,), 70, b2=90, b3=40) == set(), "nobody else is in sync"
+    assert returned((3, 1), 70, b1=10, b2=90, b3=40) == set(), "it is not in sync"
+
+
 def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
     cluster = Cluster(1, 2)
     (tp,) = cluster.create("t", (2, 1))
