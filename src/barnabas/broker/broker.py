@@ -29,7 +29,7 @@ from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.topic_checks import TopicDefaults
-from barnabas.errors import ConfigError, RegistryError, StorageError
+from barnabas.errors import ConfigError, RegistryError, SessionExpired, StorageError
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
@@ -38,12 +38,13 @@ from barnabas.model import BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks
-from barnabas.world.ports import World
+from barnabas.world.ports import SessionState, World
 
 logger = logging.getLogger("barnabas.broker")
 
 EVERYWHERE = ("", "0.0.0.0", "::")
 READY_SECONDS = 30.0
+START_ATTEMPTS = 5
 LOOK_SECONDS = 0.002
 
 
@@ -69,11 +70,19 @@ class Broker:
         self.state_log: StateLog | None = None
 
     async def start(self) -> None:
-        try:
-            await self.bring_up()
-        except BaseException:
-            await self.stop(clean=False)
-            raise
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                await self.bring_up()
+                return
+            except SessionExpired as error:
+                # The process stood still, perhaps, for longer than the registry waits. It has to begin anew, no more.
+                await self.stop(clean=False)
+                if attempt == START_ATTEMPTS:
+                    raise
+                logger.warning("starting again: the session ended meanwhile error=%s", error)
+            except BaseException:
+                await self.stop(clean=False)
+                raise
 
     async def bring_up(self) -> None:
         config, world = self.config, self.world
@@ -164,11 +173,15 @@ class Broker:
             world.network, connection_limits(config), self.router.serve
         )
         await self.open_listeners(listeners)
+        session_id = registry.id
         await self.register()
         replicas.lost.take(lost)
         replicas.on_broken = self.on_broken_disk
         replicas.start()
         controller.start()
+        # From here on the controller sees to it that we are registered in every session; it did not hear of this one.
+        if registry.id != session_id or registry.state is SessionState.EXPIRED:
+            raise SessionExpired("", f"session {session_id:#x} is over")
         await self.wait_until_ready(metadata, controller, replicas)
         listeners.open_to_clients()
         groups.open()
