@@ -23,6 +23,7 @@ MAIN_CLASSES = {
     "kafka-log-dirs": f"{TOOLS}.LogDirsCommand",
     "kafka-producer-perf-test": f"{TOOLS}.ProducerPerformance",
     "kafka-console-consumer": f"{TOOLS}.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-console-producer": f"{TOOLS}.ConsoleProducer",
     "kafka-broker-api-versions": f"{TOOLS}.BrokerApiVersionsCommand",
     "kafka-dump-log": f"{TOOLS}.DumpLogSegments",
