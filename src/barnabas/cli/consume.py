@@ -113,6 +113,7 @@ def consume(
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         assigned = assignment(cluster, topic, partitions)
         if group is not None:
+            # A consumer on its own need not load what a member needs.
             from barnabas.cli.consume_group import joined
 
             with joined(cluster, group, topic, start) as member:

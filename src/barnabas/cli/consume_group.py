@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from barnabas.cli.group_lookup import refuse_nameless
 from barnabas.cli.interruption import raise_on_signals
 from barnabas.cli.output import note, runs
 from barnabas.client.cluster import Cluster
@@ -35,6 +36,7 @@ def joined(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[G
             )
             note(f"group {group}: this member {what}")
 
+    refuse_nameless("--group", group)
     raise_on_signals()
     if sys.stderr.isatty():
         note(f"group {group}: joining")

@@ -22,6 +22,14 @@ NEXT_STEPS = {
     ErrorCode.LEADER_NOT_AVAILABLE: "no in-sync replica of the partition is alive; `barnabas topics describe` "
     "shows which brokers hold it",
     ErrorCode.REQUEST_TIMED_OUT: "the work may still be done later; look with `barnabas topics describe`",
+    ErrorCode.INVALID_GROUP_ID: "name the group, with at least one character",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "groups are kept in __consumer_offsets; "
+    "`barnabas topics describe __consumer_offsets` shows which of its partitions have no leader",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members share out partitions in another way than range or "
+    "cooperative-sticky, or are no consumers; `barnabas groups describe` shows who they are",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers' group.max.size allows no more members",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "members ask for 45 s; see group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms of the brokers",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is of another release and lacks what this command needs",
 }
 

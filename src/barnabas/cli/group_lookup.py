@@ -12,7 +12,7 @@ from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS
 from barnabas.cli.output import plural
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView
-from barnabas.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 
 NAMED_AT_MOST = 3
 
@@ -29,6 +29,12 @@ def complete_groups(
             names = [group.group_id for group in GroupAdmin(cluster).list_groups()]
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
     return []
+
+
+def refuse_nameless(option: str, name: str) -> None:
+    """Offsets of a group without a name could be set, for the sake of old clients, but nobody could join it."""
+    if not name:
+        raise ConfigError(option, "a group's name has at least one character")
 
 
 def existing_group(admin: GroupAdmin, name: str) -> GroupView:

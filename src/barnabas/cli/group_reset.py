@@ -18,7 +18,12 @@ import click
 from msgspec import Struct
 
 from barnabas.cli.failure import unknown_topic
-from barnabas.cli.group_lookup import complete_groups, refuse_if_active, unknown_group
+from barnabas.cli.group_lookup import (
+    complete_groups,
+    refuse_if_active,
+    refuse_nameless,
+    unknown_group,
+)
 from barnabas.cli.offsets import DURATION, duration_ms, parse_time
 from barnabas.cli.options import bootstrap_option, output_option, servers_typed, timeout_option
 from barnabas.cli.output import Output, plural, show, table
@@ -98,6 +103,7 @@ def reset(
     output: Output,
 ) -> None:
     """Set where GROUP goes on reading. Shows what would change; --execute changes it."""
+    refuse_nameless("GROUP", name)
     target = one_target(
         {
             "--to-earliest": Beginning() if to_earliest else None,

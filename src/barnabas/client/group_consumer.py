@@ -29,6 +29,7 @@ from barnabas.client.consumer import (
     ConsumedRecord,
     Consumer,
     End,
+    FromOffset,
     Start,
     resolve,
 )
@@ -36,6 +37,7 @@ from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
 from barnabas.client.group_coordinator import CoordinatorLink, ask_coordinator
 from barnabas.client.group_member import Member, Standing
 from barnabas.client.group_offsets import commit_request, committed_in, fetch_request, refused_in
+from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.codec import Message
@@ -267,7 +269,7 @@ class GroupConsumer:
         revoked = [partition for partition in before if partition not in given]
         committed = self.committed(added)
         fresh = [partition for partition in added if partition not in committed]
-        begun = resolve(self.cluster, {partition: self.start_in(partition) for partition in fresh})
+        begun = self.beginnings(fresh)
         self.give_up(revoked)
         kept = {partition: before[partition] for partition in before if partition in given}
         self.reader.assign({**kept, **committed, **begun})
@@ -278,6 +280,15 @@ class GroupConsumer:
         if revoked:
             # Others wait for these, and are given them in a rebalance that somebody has to begin.
             self.member.rejoin()
+
+    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        found = resolve(self.cluster, {each: self.start_in(each) for each in partitions})
+        if not isinstance(self.start, FromOffset):
+            return found
+        # One offset may suit one partition and not another: it is moved into each one's range.
+        first = earliest_offsets(self.cluster, partitions)
+        end = latest_offsets(self.cluster, partitions)
+        return {each: min(max(at, first[each]), end[each]) for each, at in found.items()}
 
     def start_in(self, partition: TopicPartition) -> Start:
         """A partition that the topic did not have when this member began is new as a whole, and read as a whole."""

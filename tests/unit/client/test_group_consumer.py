@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, ConsumedRecord
+from barnabas.client.consumer import Beginning, ConsumedRecord, FromOffset
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.errors import ErrorCode
 from barnabas.model import TopicPartition
@@ -221,6 +221,13 @@ def test_a_group_goes_on_where_it_stood_and_begins_elsewhere_where_it_never_was(
         assert [(record.partition, record.offset) for record in found] == [(0, 7), (0, 8), (0, 9)]
         # The end of partition 1, where the group began, is remembered although nothing was read of it.
         assert broker.committed == {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): 10}
+
+
+def test_an_offset_to_begin_at_is_moved_into_what_there_is() -> None:
+    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+        with GroupConsumer(cluster, "billing", ["orders"], start=FromOffset(99)) as consumer:
+            polled_until(consumer, lambda _: consumer.at_end)
+        assert set(broker.committed.values()) == {10}
 
 
 def test_a_rebalance_gives_everything_up_after_committing_it() -> None:
