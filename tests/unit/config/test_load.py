@@ -175,6 +175,11 @@ def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
             "offsets.commit.required.acks: 4 is not allowed,"
             " from -1 to offsets.topic.replication.factor, 3",
         ),
+        (
+            {"offsets.topic.compression.codec": "5"},
+            "offsets.topic.compression.codec: 5 is not allowed:"
+            " 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
+        ),
     ],
 )
 def test_what_a_broker_must_not_start_with_is_refused_in_one_line(

@@ -12,12 +12,13 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.records import KeyValue
 from barnabas.groups.store import GroupStore, java_hash, partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.wire.compression import Compression
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from barnabas.wire.records import records
+from barnabas.wire.records import read_header, records
 from tests.unit.replication.nodes import Node, Nodes, StandingClock
 
 RECORDS: list[KeyValue] = [(b"key", b"value"), (b"other", None)]
@@ -74,6 +75,16 @@ async def test_what_is_appended_stands_in_the_log_of_the_groups_partition(nodes:
     (part,) = nodes[1].partition(topic=CONSUMER_OFFSETS).log.read(0, 1 << 20, 4).slices
     found = list(records(memoryview(part.file.read(part.position, part.size))))
     assert [(each.key, each.value) for each in found] == RECORDS
+
+
+async def test_the_settings_say_how_it_is_compressed(nodes: Nodes) -> None:
+    nodes[1].config = replace(nodes[1].config, offsets_topic_compression_codec=1)
+    await lead(nodes[1])
+    await store_of(nodes[1]).append("app", RECORDS)
+    (part,) = nodes[1].partition(topic=CONSUMER_OFFSETS).log.read(0, 1 << 20, 2).slices
+    batch = memoryview(part.file.read(part.position, part.size))
+    assert read_header(batch).compression == Compression.GZIP
+    assert [(each.key, each.value) for each in records(batch)] == RECORDS
 
 
 async def test_who_does_not_lead_the_partition_is_not_the_coordinator(nodes: Nodes) -> None:
