@@ -208,6 +208,19 @@ def compare_replicas(quick: bool, only: str | None) -> None:
     click.echo("written to benchmarks/results: replicas.json", err=True)
 
 
+@cli.command()
+@click.option("--quick", is_flag=True, help="One round, and shorter.")
+def groups(quick: bool) -> None:
+    """Consumer groups: how soon others take over, what a thousand groups take, commits per second."""
+    from benchmarks import groups
+
+    found = groups.measure(groups.QUICK if quick else groups.FULL)
+    for line in groups.table(found):
+        click.echo(line)
+    groups.write_json(RESULTS / "groups.json", found, quick=quick)
+    click.echo("written to benchmarks/results: groups.json", err=True)
+
+
 @contextmanager
 def where_kafka_runs() -> Iterator[None]:
     """One line where it does not."""
