@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from barnabas.errors import ErrorCode
 from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import RawClient
+from tests.faults.volumes import small_volume
 
 TOPIC = "orders"
 RECORD = b"x" * 50_000
@@ -24,20 +24,8 @@ CHECKPOINTS = {
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own, which takes a mount."""
-    path = tmp_path / "volume"
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small volume cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+    with small_volume(tmp_path / "volume", "8m") as path:
         yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def fill(volume: Path) -> Path:

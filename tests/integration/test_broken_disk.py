@@ -1,57 +1,161 @@
-"""A log directory breaks under a broker that goes on running: others lead what it had, until it is started again."""
+"""A log directory breaks under a broker of three that goes on running, and others lead what was on it until the broker
+is started again. One that is full is not broken: it waits for room."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
 
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.errors import StorageError
+from barnabas.client.view import PartitionView
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.wire.messages.fetch import FetchResponse
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw, batch_of, fetch_request, partitions_of, values_in
+from tests.faulty_disk import failing
 
-DEADLINE_S = 20
+TOPIC = "orders"
 PARTITIONS = 6
+DEADLINE_S = 30
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "log.retention.ms": "-1",
+    "replica.lag.time.max.ms": "1500",
+    # A disk that nobody writes records to is met by what is written by the clock.
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+    "log.initial.task.delay.ms": "0",
+}
 
 
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.01)
+class Story:
+    """Three brokers with a copy of everything each; the disk of one, which leads and is not the controller, fails."""
+
+    def __init__(self, cluster: LocalCluster, admin: Admin) -> None:
+        self.cluster = cluster
+        self.admin = admin
+        self.victim = next(each for each in cluster.brokers if each != cluster.controller_id)
+        self.disk: Path = cluster.data / f"broker-{self.victim}"
+        admin.create_topics([NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=3)])
+        self.until(lambda each: len(each.isr) == 3, "all in sync")
+        self.led = next(each for each in self.partitions() if each.leader == self.victim).partition
+        self.followed = next(
+            each for each in self.partitions() if each.leader != self.victim
+        ).partition
+
+    def partitions(self) -> list[PartitionView]:
+        (topic,) = self.admin.describe_topics([TOPIC])
+        return list(topic.partitions)
+
+    def until(self, holds: Callable[[PartitionView], bool], what: str) -> None:
+        eventually(lambda: all(holds(each) for each in self.partitions()), what, DEADLINE_S)
+
+    def at(self, broker: int) -> Raw:
+        return Raw(self.cluster.brokers[broker].address)
+
+    def produce(self, partition: int, value: bytes) -> ErrorCode:
+        """To whoever leads it."""
+        with self.at(self.partitions()[partition].leader) as raw:
+            answer = raw.produce(TOPIC, batch_of(value), partition=partition)
+        return ErrorCode(answer.error_code)
+
+    def log_dir_error(self) -> ErrorCode:
+        with self.at(self.victim) as raw:
+            answer = raw.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        return ErrorCode(answer.results[0].error_code)
+
+    def start_again(self) -> None:
+        self.cluster.brokers[self.victim].kill()
+        self.cluster.brokers[self.victim].start()
+        self.until(lambda each: len(each.isr) == 3 and not each.offline_replicas, "back in sync")
 
 
-def break_disk(cluster: LocalCluster, broker_id: int) -> None:
-    """As when the system refuses to write there: what follows is what the broker makes of it."""
-    life = cluster.brokers[broker_id].life
-    assert life is not None
-    logs = life.broker.logs
-    assert logs is not None
-    directory = life.broker.config.log_dirs[0]
-    life.thread.call(lambda: logs.mark_offline(directory, StorageError(directory, "broken")))
-
-
-def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker() -> None:
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[Story]:
     with (
-        LocalCluster(brokers=3) as cluster,
+        LocalCluster(brokers=3, data=tmp_path, settings=SETTINGS) as cluster,
         Cluster(cluster.bootstrap_servers, client_id="test") as client,
     ):
-        admin = Admin(client)
-        admin.create_topics([NewTopic(name="orders", partitions=PARTITIONS, replication_factor=3)])
+        yield Story(cluster, Admin(client))
 
-        def states() -> list[tuple[int, tuple[int, ...]]]:
-            (topic,) = admin.describe_topics(["orders"])
-            return [(each.leader, each.isr) for each in topic.partitions]
 
-        eventually(lambda: all(len(isr) == 3 for _, isr in states()), "all in sync")
-        victim = next(each for each in cluster.brokers if each != cluster.controller_id)
-        break_disk(cluster, victim)
-        eventually(
-            lambda: all(
-                leader not in (victim, -1) and victim not in isr for leader, isr in states()
-            ),
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EIO], ids=["read-only", "broken"])
+@pytest.mark.parametrize("is_written_to", [True, False], ids=["in use", "idle"])
+def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker(
+    story: Story, code: int, is_written_to: bool
+) -> None:
+    victim = story.victim
+    assert story.produce(story.led, b"before") is ErrorCode.NONE
+    with failing(story.disk, code):
+        if is_written_to:
+            with story.at(victim) as raw:
+                refused = raw.produce(TOPIC, batch_of(b"lost"), partition=story.led)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        story.until(
+            lambda each: each.leader not in (victim, -1) and victim not in each.isr,
             "nobody is led by a broken disk",
         )
-        cluster.brokers[victim].kill()
-        cluster.brokers[victim].start()
-        eventually(lambda: all(victim in isr for _, isr in states()), "back in sync")
+        story.until(lambda each: each.offline_replicas == (victim,), "the controller tells of it")
+        assert story.log_dir_error() is ErrorCode.KAFKA_STORAGE_ERROR
+        with story.at(victim) as raw:
+            refused = raw.produce(TOPIC, batch_of(b"lost"), partition=story.led)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert raw.fetch(TOPIC, 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            late = raw.fetch(TOPIC, 0, version=5)
+            assert late.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it knows no broken disks"
+        assert story.produce(story.led, b"after") is ErrorCode.NONE
+    assert story.log_dir_error() is ErrorCode.KAFKA_STORAGE_ERROR, (
+        "until the broker is started again"
+    )
+    story.start_again()
+    with story.at(story.partitions()[story.led].leader) as raw:
+        assert raw.produce(TOPIC, batch_of(b"again"), partition=story.led).base_offset == 2
+
+
+def test_a_leader_whose_disk_is_full_takes_nothing_until_there_is_room(story: Story) -> None:
+    assert story.produce(story.led, b"before") is ErrorCode.NONE
+    with failing(story.disk, errno.ENOSPC):
+        assert story.produce(story.led, b"lost") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert story.partitions()[story.led].leader == story.victim
+        assert story.log_dir_error() is ErrorCode.NONE
+    assert story.produce(story.led, b"after") is ErrorCode.NONE
+    with story.at(story.victim) as raw:
+        assert raw.produce(TOPIC, batch_of(b"more"), partition=story.led).base_offset == 2
+
+
+def test_a_follower_whose_disk_is_full_holds_nobody_up_and_catches_up_when_there_is_room(
+    story: Story,
+) -> None:
+    partition, victim = story.followed, story.victim
+    with failing(story.disk, errno.ENOSPC):
+        # It waits for the follower as long as that one is in sync.
+        assert story.produce(partition, b"first") in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+        eventually(
+            lambda: victim not in story.partitions()[partition].isr, "it fell behind", DEADLINE_S
+        )
+        assert story.produce(partition, b"second") is ErrorCode.NONE
+    eventually(lambda: victim in story.partitions()[partition].isr, "it caught up", DEADLINE_S)
+    with story.at(story.partitions()[partition].leader) as raw:
+        assert raw.fetch(TOPIC, 0).error_code == ErrorCode.NONE
+    assert story.log_dir_error() is ErrorCode.NONE
+
+
+def test_what_a_broken_disk_had_was_acknowledged_by_others_too(story: Story) -> None:
+    written = [b"%d" % number for number in range(20)]
+    for value in written[:10]:
+        assert story.produce(story.led, value) is ErrorCode.NONE
+    with failing(story.disk, errno.EIO):
+        for value in written[10:]:
+            eventually(
+                lambda value=value: story.produce(story.led, value) is ErrorCode.NONE,  # type: ignore[misc]
+                "another leads",
+                DEADLINE_S,
+            )
+        with story.at(story.partitions()[story.led].leader) as raw:
+            fetched = raw.ask(fetch_request(TOPIC, {story.led: 0}), FetchResponse, 12)
+    assert values_in(partitions_of(fetched)[story.led]) == written
