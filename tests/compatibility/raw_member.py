@@ -7,6 +7,7 @@ from typing import Self
 
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
+from barnabas.wire.consumer_protocol import Subscription, encode_subscription
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.group_membership import (
     HeartbeatRequest,
@@ -24,7 +25,8 @@ from barnabas.wire.messages.group_membership import (
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
 
-RANGE = (JoinGroupRequestProtocol("range", b"I read topics"),)
+READS = encode_subscription(Subscription(topics=("read",)))
+RANGE = (JoinGroupRequestProtocol("range", READS),)
 
 
 def wait_for_coordinator(raw: Raw, group: str) -> int:

@@ -38,7 +38,7 @@ from barnabas.wire.messages.groups import (
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
-from tests.compatibility.raw_member import RANGE, RawMember, wait_for_coordinator
+from tests.compatibility.raw_member import RANGE, READS, RawMember, wait_for_coordinator
 
 NUMBERS = count()
 MEMBERS_MAX = 4
@@ -131,7 +131,7 @@ def test_every_version_joins_syncs_stays_and_leaves(member: NewMember, version: 
     if version >= 7:
         assert answer.protocol_type == "consumer"
     assert [(each.member_id, bytes(each.metadata)) for each in answer.members] == [
-        (alone.member_id, b"I read topics")
+        (alone.member_id, READS)
     ]
     synced = alone.sync({alone.member_id: b"everything"})
     assert (synced.error_code, bytes(synced.assignment)) == (ErrorCode.NONE, b"everything")
@@ -413,7 +413,7 @@ def test_a_group_is_described_in_every_version(
     (found,) = here.members
     assert (found.member_id, found.client_id) == (static.member_id, "raw")
     assert found.client_host == "/127.0.0.1"
-    assert bytes(found.member_metadata) == b"I read topics"
+    assert bytes(found.member_metadata) == READS
     assert bytes(found.member_assignment) == f"to {static.member_id}".encode()
     assert found.group_instance_id == ("one" if version >= 4 else None)
     assert nowhere[:5] == (ErrorCode.NONE, "nowhere", "Dead", "", "")
