@@ -40,7 +40,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> I
             number,
             directory / str(number),
             zookeeper_connect=f"{zookeeper.address}/{directory.name}",
-            settings={"zookeeper.session.timeout.ms": "6000"},
+            settings={
+                "zookeeper.session.timeout.ms": "6000",
+                # Leaders go back when a tool says so.
+                "auto.leader.rebalance.enable": "false",
+            },
         )
         for number in IDS
     ]
@@ -159,7 +163,7 @@ def test_kafka_topics_deletes_what_has_three_copies(of_release: Tools, cluster: 
     )
 
 
-def test_kafka_topics_finds_what_misses_a_copy_and_no_longer_when_it_is_back(
+def test_kafka_topics_finds_what_misses_a_copy_and_kafka_leader_election_has_it_lead_again(
     of_release: Tools, cluster: OurCluster
 ) -> None:
     name = f"missing-{next(NUMBERS)}"
@@ -178,6 +182,16 @@ def test_kafka_topics_finds_what_misses_a_copy_and_no_longer_when_it_is_back(
         "everything has its copies again",
         GOES_SECONDS,
     )
+    where = ("--bootstrap-server", cluster.bootstrap_servers)
+    wanted = ("--election-type", "PREFERRED", "--topic", name, "--partition", "1")
+    told = of_release.succeed("kafka-leader-election", *where, *wanted)
+    assert told.lines == [
+        f"Successfully completed leader election (PREFERRED) for partitions {name}-1"
+    ]
+    led = described(topics(of_release, cluster, "--describe", "--topic", name))
+    assert [row["Leader"] for row in led.values()] == ["1", "3", "2"]
+    again = of_release.succeed("kafka-leader-election", *where, *wanted)
+    assert again.lines == [f"Valid replica already elected for partitions {name}-1"]
 
 
 def test_kafka_broker_api_versions_hears_of_all_three(

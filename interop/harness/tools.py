@@ -20,6 +20,7 @@ MAIN_CLASSES = {
     "kafka-topics": f"{TOOLS}.TopicCommand",
     "kafka-get-offsets": f"{TOOLS}.GetOffsetShell",
     "kafka-delete-records": f"{TOOLS}.DeleteRecordsCommand",
+    "kafka-leader-election": f"{TOOLS}.LeaderElectionCommand",
     "kafka-log-dirs": f"{TOOLS}.LogDirsCommand",
     "kafka-producer-perf-test": f"{TOOLS}.ProducerPerformance",
     "kafka-console-consumer": f"{TOOLS}.consumer.ConsoleConsumer",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
+    ElectionType,
     KafkaError,
     KafkaException,
     Producer,
@@ -128,6 +129,16 @@ def test_records_are_deleted_and_offsets_listed(
     assert offset(OffsetSpec.earliest()) == 3
     beyond = admin.delete_records([TopicPartition(topic, 0, 77)])
     assert error_of(beyond) == KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_a_leader_that_leads_already_is_not_elected(admin: AdminClient, topic: str) -> None:
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 99)]
+    for kind in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
+        errors = admin.elect_leaders(kind, partitions).result(SECONDS)
+        assert [errors[each].code() for each in partitions] == [
+            KafkaError.ELECTION_NOT_NEEDED,
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+        ]
 
 
 def test_what_needs_groups_fails_in_time_and_says_so(admin: AdminClient) -> None:
