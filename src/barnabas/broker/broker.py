@@ -175,6 +175,7 @@ class Broker:
         await self.open_listeners(listeners)
         session_id = registry.id
         await self.register()
+        registry.on_state(self.hear_of_session)
         replicas.lost.take(lost)
         replicas.on_broken = self.on_broken_disk
         replicas.start()
@@ -195,6 +196,10 @@ class Broker:
             ",".join(f"{e.listener}://{e.host}:{e.port}" for e in self.endpoints),
             len(replicas.partitions),
         )
+
+    def hear_of_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self.replicas is not None:
+            self.replicas.is_recognised = False
 
     def on_broken_disk(self) -> None:
         self.tasks.start("log-dir-event", self.tell_of_broken_disk())

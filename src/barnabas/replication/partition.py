@@ -54,6 +54,8 @@ class LeaderContext(Struct, frozen=True, kw_only=True):
     """Of the loop's clock: the wall's may jump, and followers would fall out of sync by it."""
     lag_max_ms: float = 30_000.0
     is_alive: Callable[[BrokerId], bool] = lambda _: True
+    is_recognised: Callable[[], bool] = lambda: True
+    """Whether a controller has spoken to us since we were registered. If not, somebody else may lead by now."""
     propose: Callable[[Partition, IsrChange], None] = lambda _, __: None
 
 
@@ -400,7 +402,16 @@ class Partition:
         log = self.log
         if log.config.compression_type != "producer":
             batch, header = in_codec_of_topic(batch, header, log.config)
-        info = log.append_as_leader(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        try:
+            info = log.append_as_leader(
+                batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms
+            )
+        except ApiError as error:
+            is_missing_one = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if is_missing_one and not self.context.is_recognised():
+                # It may stand in the log of another leader, and some producers never recover from being told so.
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
+            raise
         if not info.duplicate:
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
                 self.is_held = True

@@ -131,6 +131,7 @@ class ReplicaManager:
             now_ms=loop_ms,
             lag_max_ms=self.config.replica_lag_time_max_ms,
             is_alive=self.metadata.is_alive,
+            is_recognised=lambda: self.is_recognised,
             propose=self.propose,
         )
         self.leader_quota = self.quota(self.config.leader_replication_throttled_rate)
@@ -141,6 +142,8 @@ class ReplicaManager:
             self.proposals = IsrProposals(
                 broker_id, network, self.metadata, control, self.config.inter_broker_listener
             )
+        self.is_recognised = True
+        """False from the end of a registry session until a controller has told us what we lead in the next one."""
         self.is_leaving = False
         """What we have handed over is not copied back: whoever leads it now would ask to take us back into the ISR, and
         acknowledge nothing without us until it was told that we are about to leave."""
@@ -248,6 +251,7 @@ class ReplicaManager:
         if not self.is_leaving:
             self.fetchers.add(each for each in followed if not each.is_offline)
         self.fetchers.stop_idle()
+        self.is_recognised = True
         if to_lead or to_follow:
             logger.info("leading=%d following=%d", len(to_lead), len(to_follow))
         return errors

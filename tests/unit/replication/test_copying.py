@@ -101,6 +101,13 @@ async def test_a_follower_outside_the_isr_joins_when_it_has_caught_up(two: Nodes
     await copied(two)
 
 
+async def test_a_word_of_the_controller_recognises_a_broker_again(two: Nodes) -> None:
+    await two.lead(1)
+    two[1].replicas.is_recognised = False
+    await two.lead(1, epoch=1)
+    assert two[1].replicas.is_recognised
+
+
 async def test_who_is_leaving_does_not_copy_back_what_it_handed_over(two: Nodes) -> None:
     await two.lead(1)
     two[1].append(b"both")

@@ -164,6 +164,7 @@ class Leader:
     ) -> None:
         self.now_ms = 0.0
         self.alive = {ONE, TWO, THREE}
+        self.is_recognised = True
         self.proposed: list[IsrChange] = []
         log = Log.create(
             ForgetfulDisk(), "/logs/orders-0", config or TopicConfig(), topic_id=None, now_ms=0
@@ -172,6 +173,7 @@ class Leader:
             now_ms=lambda: self.now_ms,
             lag_max_ms=LAG_MS,
             is_alive=lambda broker: broker in self.alive,
+            is_recognised=lambda: self.is_recognised,
             propose=lambda _, change: self.proposed.append(change),
         )
         self.partition = Partition("orders", 0, uuid4(), ONE, log, context)
@@ -198,6 +200,29 @@ class Leader:
     @property
     def high_watermark(self) -> int:
         return self.partition.log.high_watermark
+
+
+def test_a_leader_that_may_have_been_replaced_does_not_judge_what_a_producer_left_out() -> None:
+    leader = Leader()
+
+    def produce(sequence: int) -> ErrorCode:
+        record = Record(0, 1_000, None, b"v", ())
+        batch = bytearray(
+            build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence)
+        )
+        try:
+            leader.partition.append(memoryview(batch), read_header(batch), acks=-1, now_ms=1_000)
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    assert produce(0) is ErrorCode.NONE
+    assert produce(9) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leader.is_recognised = False
+    assert produce(9) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce(1) is ErrorCode.NONE, (
+        "what fits is taken, and never acknowledged if another leads"
+    )
 
 
 def test_the_high_watermark_waits_for_the_isr_and_never_goes_back() -> None:
