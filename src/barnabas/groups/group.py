@@ -244,7 +244,7 @@ class Group(Struct, kw_only=True, eq=False):
     @property
     def rebalance_timeout_ms(self) -> int:
         """The most patient member decides."""
-        return max(0, *(each.rebalance_timeout_ms for each in self.members.values()), 0)
+        return max([0, *(each.rebalance_timeout_ms for each in self.members.values())])
 
     # ---- protocols
 
