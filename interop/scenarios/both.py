@@ -13,8 +13,11 @@ from interop.scenarios.script import AFTER_STOP, SCRIPT
 from interop.scenarios.step import Transcript
 from tests.broker_process import BrokerProcess
 
-# The records of the script are years old.
-KEEP_OLD_RECORDS = {"log.retention.ms": "-1"}
+SAME = {
+    "log.retention.ms": "-1",  # the records of the script are years old
+    "log.initial.task.delay.ms": "3600000",  # and nothing goes in the middle of it
+    "group.max.size": "2",
+}
 
 
 def play_to_both(directory: Path, java: Java, jars: Jars) -> tuple[Transcript, Transcript]:
@@ -25,11 +28,11 @@ def play_to_both(directory: Path, java: Java, jars: Jars) -> tuple[Transcript, T
             java=java,
             jars=jars,
             zookeeper=zookeeper,
-            settings=KEEP_OLD_RECORDS,
+            settings=SAME,
         ) as cluster,
     ):
         kafka = play(RealKafka(cluster.brokers[0]))
-    with BrokerProcess(directory / "barnabas", {**SETTINGS, **KEEP_OLD_RECORDS}) as broker:
+    with BrokerProcess(directory / "barnabas", {**SETTINGS, **SAME}) as broker:
         ours = play(Ours(broker))
     return kafka, ours
 

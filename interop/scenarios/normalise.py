@@ -8,6 +8,7 @@ differently, and clients act on codes.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from uuid import UUID
@@ -21,18 +22,11 @@ from barnabas.wire.records import HEADER_SIZE, batch_headers
 HOUR_MS = 3_600_000
 REMEMBERED = 8
 NAMING = (
-    *(
-        "name",
-        "topic",
-        "partition_index",
-        "partition_id",
-        "partition",
-        "index",
-        "broker_id",
-        "node_id",
-    ),
-    *("api_key", "resource_name", "key"),
+    *("name", "topic", "partition_index", "partition", "index", "broker_id", "node_id"),
+    *("api_key", "resource_name", "key", "member_id", "group_id", "partition_id"),
 )
+OF_MEMBER = re.compile(r"(?<=-)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""How the ids of members end, after the name of their client."""
 FOR_PEOPLE = frozenset({"error_message", "batch_index_error_message", "documentation"})
 CHOSEN = frozenset({"host", "port", "cluster_id", "log_dir", "total_bytes", "usable_bytes"})
 IGNORED = frozenset({"throttle_time_ms"})
@@ -41,10 +35,11 @@ Flat = dict[str, object]
 
 
 class Normaliser:
-    """For one broker: it learns which id each topic was given."""
+    """For one broker: it learns which id each topic was given, and numbers the members of groups as they are met."""
 
     def __init__(self) -> None:
         self.topics: dict[UUID, str] = {}
+        self.members: dict[str, int] = {}
         self.now_ms = 0
         self.remembered: dict[object, Flat] = {}
 
@@ -124,6 +119,8 @@ class Normaliser:
             return f"<id of {known}>" if known is not None else str(value)
         if isinstance(value, Enum):
             return value.name
+        if isinstance(value, str):
+            return OF_MEMBER.sub(self.numbered, value)
         if isinstance(value, bool):
             return value
         if isinstance(value, int) and abs(value - self.now_ms) < HOUR_MS:
@@ -131,6 +128,9 @@ class Normaliser:
         if isinstance(value, bytes | memoryview):
             return digest(bytes(value))
         return value
+
+    def numbered(self, member: re.Match[str]) -> str:
+        return f"<member {self.members.setdefault(member[0], len(self.members) + 1)}>"
 
     def batches(self, data: bytes, path: str) -> Iterator[tuple[str, object]]:
         """Whatever can be read as batches, field by field; anything else as it is."""

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from barnabas.wire.apis import APIS
@@ -22,6 +22,8 @@ from interop.scenarios.step import (
     Action,
     Ask,
     Await,
+    Begin,
+    End,
     ListLogDir,
     ListPartition,
     ListZnodes,
@@ -81,6 +83,15 @@ class Ours:
         self.broker.start()
 
 
+class Begun(NamedTuple):
+    """A request that waits for its answer."""
+
+    raw: Raw
+    response: type[Message]
+    version: int
+    correlation_id: int
+
+
 class Runner:
     def __init__(self, broker: RealKafka | Ours) -> None:
         self.broker = broker
@@ -88,6 +99,7 @@ class Runner:
         self.transcript = Transcript()
         self.answers: dict[str, Any] = {}
         self.connection: Raw | None = None
+        self.begun: dict[str, Begun] = {}
 
     def run(self, script: Iterable[Step]) -> Transcript:
         try:
@@ -97,6 +109,8 @@ class Runner:
                 self.do(step.name, step.does)
         finally:
             self.disconnect()
+            for begun in self.begun.values():
+                begun.raw.close()
         return self.transcript
 
     def do(self, name: str, action: Action) -> None:
@@ -108,6 +122,11 @@ class Runner:
             case Await():
                 self.note(name, lambda: self.ask_until(action))
                 return
+            case End():
+                self.note(name, lambda: self.end(action))
+                return
+            case Begin():
+                answer = self.begin(name, action)
             case Send():
                 answer = self.send(action.request, action.version)
             case SendBytes():
@@ -163,6 +182,21 @@ class Runner:
             if found.get(action.path) == action.value or time.monotonic() > deadline:
                 return answer
             time.sleep(0.05)
+
+    def begin(self, step: str, action: Begin) -> dict[str, object]:
+        message = action.request(self) if callable(action.request) else action.request
+        raw = Raw(self.broker.bootstrap_servers)
+        sent = raw.begin(message, action.version)
+        self.begun[step] = Begun(raw, APIS[message.API_KEY].response, *sent)
+        return {}
+
+    def end(self, action: End) -> Message:
+        begun = self.begun.pop(action.step)
+        begun.raw.socket.settimeout(action.patience_s)
+        try:
+            return begun.raw.answer(begun.response, begun.version, begun.correlation_id)
+        finally:
+            begun.raw.close()
 
     def send(self, request: Request, version: int | None) -> dict[str, object]:
         """The connection counts as open if it answers the next request."""

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.asks import ask, epoch_end, fetch, list_offsets
-from interop.scenarios.chapters import connections, metadata, produce, topics
+from interop.scenarios.chapters import (
+    connections,
+    coordinators,
+    group_members,
+    group_offsets,
+    metadata,
+    produce,
+    topics,
+)
 from interop.scenarios.chapters import fetch as fetching
 from interop.scenarios.step import Await, ListLogDir, ListPartition, ListZnodes, Restart, Step
 
@@ -25,6 +33,9 @@ SCRIPT: tuple[Step, ...] = (
     *metadata.STEPS,
     *produce.STEPS,
     *fetching.STEPS,
+    *coordinators.STEPS,
+    *group_members.STEPS,
+    *group_offsets.STEPS,
     *connections.STEPS,
     *files("in use"),
     Step(name="znodes", does=ListZnodes()),
@@ -37,6 +48,8 @@ SCRIPT: tuple[Step, ...] = (
             value=1,
         ),
     ),
+    *group_offsets.AFTER_RESTART,
+    *group_members.AFTER_RESTART,
     ask("restarted: all topics", MetadataRequest(topics=None)),
     *(ask(f"restarted: start of {topic}", list_offsets(topic, -2)) for topic in ("f", "many", "p")),
     *(ask(f"restarted: end of {topic}", list_offsets(topic, -1)) for topic in ("f", "many", "p")),
@@ -44,6 +57,7 @@ SCRIPT: tuple[Step, ...] = (
     ask("restarted: fetch", fetch("f", {0: 6}), 12),
     ask("restarted: end of the first epoch", epoch_end("f", 0)),
     *produce.AFTER_RESTART,
+    *group_members.MISSED,
     *files("after a restart"),
     Step(name="znodes after a restart", does=ListZnodes()),
 )

@@ -37,6 +37,22 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """A request whose answer is not waited for, on a connection of its own: of who waits for others in a group."""
+
+    request: Request
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The answer to the request of that step."""
+
+    step: str
+    patience_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """A request that is not answered, as acks=0: whether the broker hangs up is the answer."""
 
@@ -84,7 +100,9 @@ class Await:
     version: int | None = None
 
 
-Action = Ask | Send | SendBytes | Restart | ListPartition | ListLogDir | ListZnodes | Await
+Action = (
+    Ask | Begin | End | Send | SendBytes | Restart | ListPartition | ListLogDir | ListZnodes | Await
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
