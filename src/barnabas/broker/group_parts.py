@@ -97,7 +97,11 @@ class GroupParts:
         """Clients are served: what is led can be loaded."""
         self.is_open = True
         if any(partition.leader == partition.broker_id for partition in self.noted.values()):
-            assert self.parts is not None
+            self.tasks.start("build-groups", self.build_soon())
+
+    async def build_soon(self) -> None:
+        """Not before whoever is at work now has ended: to import it all takes a while."""
+        assert self.parts is not None
 
     def leadership_changed(self, partition: Partition) -> None:
         if self.built is not None:

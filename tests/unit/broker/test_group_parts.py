@@ -49,6 +49,7 @@ async def test_what_is_led_before_clients_are_served_is_loaded_a_moment_later(no
     await lead(node)
     assert groups.built is None
     groups.open()
+    await eventually(lambda: groups.built is not None)
     await eventually(lambda: groups.store.is_led(0))
 
 
@@ -57,7 +58,7 @@ async def test_what_is_led_later_is_loaded_at_once(node: Node) -> None:
     groups.open()
     assert not groups.noted
     await lead(node)
-    assert groups.built is not None
+    await eventually(lambda: groups.built is not None)
     await eventually(lambda: groups.store.is_led(0))
 
 
@@ -74,7 +75,7 @@ async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
     partition.cease()
     node.replicas.tell_of_leadership(partition)
     groups.open()
-    assert groups.built is None
+    assert not groups.tasks.running
     assert not groups.store.is_loading(0)
 
 
