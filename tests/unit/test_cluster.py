@@ -1,0 +1,47 @@
+"""What a cluster on one machine sets for its brokers, unless somebody has said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.broker_processes import BrokerProcesses
+from barnabas.cluster import Cluster
+from barnabas.config import BrokerConfig
+
+ConfigOf = Callable[[Path, int, dict[str, str]], BrokerConfig]
+
+
+def in_this_process(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
+    return Cluster(data, brokers=brokers, settings=settings).brokers[1].config
+
+
+def in_processes(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
+    made = BrokerProcesses(data, "127.0.0.1:2181", brokers=brokers, settings=settings)
+    return BrokerConfig.load(made.properties(1, 9092))[0]
+
+
+@pytest.mark.parametrize("config_of", [in_this_process, in_processes])
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+def test_groups_work_with_any_number_of_brokers_and_wait_for_nobody(
+    tmp_path: Path, config_of: ConfigOf, brokers: int, replicas: int
+) -> None:
+    config = config_of(tmp_path, brokers, {})
+    assert config.offsets_topic_replication_factor == replicas
+    assert config.group_initial_rebalance_delay_ms == 0
+
+
+@pytest.mark.parametrize("config_of", [in_this_process, in_processes])
+def test_what_somebody_has_said_counts(tmp_path: Path, config_of: ConfigOf) -> None:
+    said = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "500"}
+    config = config_of(tmp_path, 3, said)
+    assert config.offsets_topic_replication_factor == 1
+    assert config.group_initial_rebalance_delay_ms == 500
+
+
+def test_a_broker_of_its_own_has_the_defaults_of_kafka() -> None:
+    config, _ = BrokerConfig.load({})
+    assert config.offsets_topic_replication_factor == 3
+    assert config.group_initial_rebalance_delay_ms == 3000
