@@ -254,13 +254,8 @@ class GroupCoordinator:
                 self.store_group(group, effect)
             else:
                 self.timers.cancel(group, effect.timer)
-        for reason in turn.reasons:
-            logger.info(
-                "group rebalances group=%s generation=%d reason=%s",
-                group.group_id,
-                group.generation,
-                reason,
-            )
+        for note in turn.notes:
+            logger.info("group=%s generation=%d %s", group.group_id, group.generation, note)
 
     def timer_ended(self, group: Group, timer: Timer) -> None:
         self.turn(group, lambda turn: group_events.timer_ended(turn, timer))

@@ -115,8 +115,8 @@ class Turn(Struct, eq=False):
     limits: GroupLimits
     now_ms: int
     effects: list[Effect] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-    """Why the group rebalances, in words for the log."""
+    notes: list[str] = field(default_factory=list)
+    """What an operator is told, in words for the log."""
 
     def move_to(self, state: GroupState) -> None:
         group = self.group

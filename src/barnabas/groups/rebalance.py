@@ -38,7 +38,7 @@ def prepare(turn: Turn, reason: str) -> None:
     stop_waiting_for_syncs(turn)
     group.is_storing = False
     was_empty = group.state is GroupState.EMPTY
-    turn.reasons.append(reason)
+    turn.notes.append(f"rebalances: {reason}")
     turn.move_to(GroupState.PREPARING_REBALANCE)
     if was_empty:
         delay_ms = turn.limits.initial_rebalance_delay_ms
@@ -97,6 +97,7 @@ def complete(turn: Turn) -> None:
         group.topics = group.read_topics()
         turn.move_to(GroupState.EMPTY)
         turn.effects.append(StoreGroup(group.snapshot(), Emptied()))
+        turn.notes.append("is empty")
         return
     group.protocol = group.choose_protocol()
     group.topics = group.read_topics()
@@ -107,6 +108,7 @@ def complete(turn: Turn) -> None:
         member.is_new = False
         group.unsynced[member.member_id] = None
     turn.set_timer(SYNC_TIMER, group.rebalance_timeout_ms)
+    turn.notes.append(f"has {len(group.members)} members, led by {group.leader}")
 
 
 def elect_leader(group: Group) -> bool:
