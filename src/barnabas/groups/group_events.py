@@ -151,9 +151,7 @@ def join_again(turn: Turn, member: Member, wish: Join, ticket: Ticket) -> None:
     group = turn.group
     knows_nothing_new = member.protocols == wish.protocols
     is_leader = group.leader == member.member_id
-    if group.state is GroupState.EMPTY:
-        turn.refuse_join(ticket, ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
-    elif (group.state is GroupState.COMPLETING_REBALANCE and knows_nothing_new) or (
+    if (group.state is GroupState.COMPLETING_REBALANCE and knows_nothing_new) or (
         group.state is GroupState.STABLE and knows_nothing_new and not is_leader
     ):
         turn.answer_join(ticket, joined(group, member))
