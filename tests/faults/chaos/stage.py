@@ -37,6 +37,8 @@ DEADLINE_S = 60.0
 LOOKS_EVERY_S = 0.05
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(int(SESSION_S * 1000)),
+    # A broker may be paused just when it connects.
+    "zookeeper.connection.timeout.ms": "20000",
     # Leaders go back to whom they belong to now and then, faults or not.
     "leader.imbalance.check.interval.seconds": "7",
     "leader.imbalance.per.broker.percentage": "0",
@@ -174,6 +176,7 @@ class Stage:
     def is_whole(self) -> bool:
         """In everybody's eyes: all brokers are there, and all replicas in sync."""
         for broker in self.cluster.brokers.values():
+            assert broker.is_running, f"{broker.id} ended; its last words:\n{broker.log()[-2000:]}"
             try:
                 with Cluster(broker.bootstrap_servers, timeout_s=1.0) as client:
                     view = client.refresh([TOPIC])
