@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
+from barnabas.groups import loading as loading_module
 from barnabas.groups.loading import RECORDS_PER_TURN, GroupLoader, LoadedGroup
 from barnabas.groups.records import (
     CommittedOffset,
@@ -170,6 +171,30 @@ async def test_a_damaged_batch_costs_what_stood_in_it_and_no_more(loading: Loadi
         file.write(b"\xff")
     taken = await loading.load()
     assert taken.offsets() == {("orders", 0): 1, ("orders", 1): 3}
+
+
+async def test_what_another_replica_has_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading_module, "REPAIR_SECONDS", 0.5)
+    nodes = Nodes(Node(1), Node(2))
+    nodes[1].topics.config = nodes[2].topics.config = COMPACT
+    await nodes.start()
+    await nodes.lead(1)
+    await nodes.tell_brokers(partitions=1)
+    loading = Loading(nodes)
+    loading.append(commit(1))
+    damaged_at = loading.node.partition().log.active.size
+    loading.append(commit(2))
+    log = loading.node.partition().log
+    await eventually(lambda: log.high_watermark == 2)
+    with open(log.active.log.path, "r+b") as file:  # noqa: PTH123
+        file.seek(damaged_at + 70)
+        file.write(b"\xff")
+    try:
+        taken = await loading.load()
+        assert taken.offsets() == {("orders", 0): 2}
+    finally:
+        await loading.tasks.stop()
+        await nodes.stop()
 
 
 async def test_who_no_longer_leads_forgets_and_who_leads_again_reads_anew(loading: Loading) -> None:
