@@ -72,6 +72,28 @@ def test_a_full_disk_refuses_records_and_takes_them_again_when_there_is_room(
         assert (volume / "logs" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_full_disk_beside_another_keeps_its_own_partitions_from_writing_and_no_other(
+    tmp_path: Path, volume: Path
+) -> None:
+    full, roomy = volume / "logs", tmp_path / "logs"
+    settings = {"log.dirs": f"{full},{roomy}"}
+    with (
+        BrokerProcess(tmp_path / "data", settings) as broker,
+        RawClient(broker.address) as client,
+    ):
+        for name in ("one", "two"):
+            assert client.create_topic(name) == 0
+            assert client.produce(name, 0, RECORD).base_offset == 0
+        (there,) = full.glob("*-0")
+        (elsewhere,) = roomy.glob("*-0")
+        filler = fill(volume)
+        refused = client.produce(there.name[:-2], 0, RECORD)
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert client.produce(elsewhere.name[:-2], 0, RECORD).base_offset == 1
+        filler.unlink()
+        assert client.produce(there.name[:-2], 0, RECORD).base_offset == 1
+
+
 def test_a_stop_on_a_full_disk_does_not_claim_to_be_clean(tmp_path: Path, volume: Path) -> None:
     settings = {"log.dirs": str(volume / "logs")}
     broker = BrokerProcess(tmp_path / "data", settings)

@@ -84,8 +84,11 @@ def story(tmp_path: Path) -> Iterator[Story]:
         yield Story(cluster, Admin(client))
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EIO], ids=["read-only", "broken"])
-@pytest.mark.parametrize("is_written_to", [True, False], ids=["in use", "idle"])
+@pytest.mark.parametrize(
+    ("code", "is_written_to"),
+    [(errno.EROFS, True), (errno.EIO, False)],
+    ids=["read-only and in use", "broken and idle"],
+)
 def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker(
     story: Story, code: int, is_written_to: bool
 ) -> None:
