@@ -48,7 +48,7 @@ def producer(cluster: ClusterProcesses) -> Producer:
     return Producer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
-            "acks": "all",
+            "enable.idempotence": True,
             "linger.ms": 5,
             "log_level": 0,
         }

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 def together(story: Callable[[str], None], names: Iterable[str]) -> None:
     """Each in a thread. All are heard to their end; what failed is raised with its name."""
-    with ThreadPoolExecutor() as pool:
-        futures = {name: pool.submit(story, name) for name in names}
+    all_names = list(names)
+    with ThreadPoolExecutor(len(all_names)) as pool:
+        futures = {name: pool.submit(story, name) for name in all_names}
     errors = []
     for name, future in futures.items():
         error = future.exception()

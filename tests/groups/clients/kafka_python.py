@@ -52,7 +52,16 @@ def run(member: Member, stop: Event) -> None:
     )
     consumer.subscribe([wish.topic], listener=Listener(consumer, member))
     while not stop.is_set():
-        for partition, records in consumer.poll(timeout_ms=int(POLL_S * 1000)).items():
+        try:
+            found = consumer.poll(timeout_ms=int(POLL_S * 1000))
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            member.say(
+                "trouble", why=repr(error)
+            )  # a broker that is gone; the next poll tries others
+            continue
+        for partition, records in found.items():
             member.read(partition.partition, [record.offset for record in records])
         commit(consumer, member)
     close(member, consumer.close)

@@ -5,6 +5,7 @@ const { createInterface } = require('readline')
 const { Kafka, AssignerProtocol, logLevel } = require('kafkajs')
 
 const members = {}
+const closed = new Set()
 const { MemberAssignment, MemberMetadata } = AssignerProtocol
 
 function say(member, event, what) {
@@ -55,6 +56,8 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
   }))
   const { GROUP_JOIN, CRASH } = consumer.events
   consumer.on(GROUP_JOIN, ({ payload }) => {
+    // One that is closed while it starts anew after a crash joins nevertheless.
+    if (closed.has(member)) setImmediate(() => consumer.disconnect())
     say(member, 'owns', { partitions: [] })
     say(member, 'owns', { partitions: payload.memberAssignment[topic] || [] })
   })
@@ -77,6 +80,7 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
 
 async function close({ member }) {
   const began = Date.now()
+  closed.add(member)
   await members[member].disconnect()
   say(member, 'closed', { seconds: (Date.now() - began) / 1000 })
 }

@@ -1,0 +1,117 @@
+"""Members of all libraries come, go and are killed at random while brokers are killed and come back, coordinators among
+them. BARNABAS_FAULT_SECONDS is how long, BARNABAS_SEED repeats what was chosen."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from threading import Event
+
+from confluent_kafka import Producer
+
+from tests.broker_process import chosen_seed
+from tests.cluster_process import ClusterProcesses
+from tests.groups.conftest import LIBRARIES
+from tests.groups.group import Group
+from tests.groups.host import Host
+from tests.groups.test_coordinator_death import wait_until_whole
+from tests.groups.together import together
+
+SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 8)
+MEMBERS_MAX = 5
+PAUSE_S_MAX = 2.0
+BROKERS, MIXED = "brokers", "mixed"
+NewHost = Callable[[str], Host]
+
+
+class Churn:
+    """One group, and what becomes of its members."""
+
+    def __init__(
+        self, name: str, group: Group, random: Random, hosts: Mapping[str, Host], new_host: NewHost
+    ) -> None:
+        self.libraries = LIBRARIES if name == MIXED else (name,)
+        self.group = group
+        self.random = random
+        self.hosts = hosts
+        self.new_host = new_host
+        self.mortals: list[Host] = []
+
+    def step(self) -> None:
+        random, group = self.random, self.group
+        library = random.choice(self.libraries)
+        steady = [name for name, host in group.hosts.items() if host not in self.mortals]
+        action = random.choice(["join", "join", "join mortal", "leave", "kill", "settle"])
+        if action == "join" and len(group.hosts) < MEMBERS_MAX:
+            group.join(self.hosts[library])
+        elif action == "join mortal" and not self.mortals:
+            self.mortals.append(self.new_host(library))
+            group.join(self.mortals[-1], commits=random.choice(["each", "never"]))
+        elif action == "leave" and steady:
+            group.leave(random.choice(steady))
+        elif action == "kill" and self.mortals:
+            group.kill(self.mortals.pop())
+        elif action == "settle" and group.hosts:
+            group.wait_until_read()
+
+    def end(self) -> None:
+        """All that was written is read and committed, by those who are left and one more."""
+        group = self.group
+        for host in self.mortals:
+            group.kill(host)
+        group.join(self.hosts[self.libraries[0]])
+        group.wait_until_shared()
+        group.wait_until_read()
+        group.wait_until_committed()
+        group.leave(*group.hosts)
+        history = group.history()
+        assert not history.violations, history.violations
+        repeated = sum(each.repeated for each in history.handovers)
+        print(
+            f"{group.name}: {sum(history.read.values())} read, {repeated} of them again, "
+            f"{len(history.handovers)} handovers, {next(group.numbers) - 1} members"
+        )
+
+
+def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
+    cluster: ClusterProcesses,
+    servers: str,
+    producer: Producer,
+    hosts: Mapping[str, Host],
+    new_host: NewHost,
+) -> None:
+    seed = chosen_seed()
+    over = Event()
+
+    def story(name: str) -> None:
+        random = Random(f"{seed} {name}")
+        if name == BROKERS:
+            strike(cluster, random, over)
+            return
+        options = {"assignor": "range"} if name == MIXED else {}
+        group = Group(servers, f"churn-{name}", partitions=4, replicas=3, **options)
+        churn = Churn(name, group, random, hosts, new_host)
+        while not over.is_set():
+            group.write(producer, random.randrange(1, 20))
+            churn.step()
+            over.wait(random.uniform(0, PAUSE_S_MAX))
+        churn.end()
+
+    together(story, [BROKERS, MIXED, *LIBRARIES])
+
+
+def strike(cluster: ClusterProcesses, random: Random, over: Event) -> None:
+    """Kill a broker, start it again, and wait until it has all that groups have written; until the time is over."""
+    ends = time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < ends:
+            over.wait(random.uniform(0, PAUSE_S_MAX))
+            broker = random.choice(list(cluster.brokers.values()))
+            broker.kill()
+            over.wait(random.uniform(0, 2 * PAUSE_S_MAX))
+            broker.start()
+            wait_until_whole(cluster)
+    finally:
+        over.set()
