@@ -69,8 +69,8 @@ class Nemesis:
         leaders = [each.leader for each in partitions if not each.is_offline]
         return self.choose.choice(leaders or [1])
 
-    def strike(self, kind: Kind, victim: int) -> Blow:
-        """Returns when everything is as before."""
+    def strike(self, kind: Kind, victim: int, away_s: float | None = None) -> Blow:
+        """Returns when everything is as before. `away_s` is left to chance unless it is given."""
         broker = self.stage.cluster.brokers[victim]
         led = sum(each.leader == victim for each in self.stage.partitions() or ())
         was_controller = self.stage.cluster.controller_id == victim
@@ -80,14 +80,17 @@ class Nemesis:
                 broker.kill()
                 if self.on_death is not None:
                     self.on_death(broker)
-                self.stay_away(at, self.choose.uniform(0.0, 1.5) * SESSION_S)
+                chance = self.choose.uniform(0.0, 1.5) * SESSION_S
+                self.stay_away(at, chance if away_s is None else away_s)
             case Kind.STOP:
                 code = broker.stop()
                 assert code == 0, f"exit code {code}; its last words:\n{broker.log()[-2000:]}"
-                self.stay_away(at, self.choose.uniform(0.0, 0.5) * SESSION_S)
+                chance = self.choose.uniform(0.0, 0.5) * SESSION_S
+                self.stay_away(at, chance if away_s is None else away_s)
             case Kind.PAUSE:
                 broker.pause()
-                self.stay_away(at, self.choose.uniform(1.2, 2.5) * SESSION_S)
+                chance = self.choose.uniform(1.2, 2.5) * SESSION_S
+                self.stay_away(at, chance if away_s is None else away_s)
         back = time.monotonic()
         if kind is Kind.PAUSE:
             broker.resume()

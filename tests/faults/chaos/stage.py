@@ -57,18 +57,19 @@ class Stage:
         data: Path,
         connect_string: str,
         *,
-        forgetful: int | None = None,
+        forgetful: bool = False,
         writers: Sequence[str] = WRITERS,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """The broker `forgetful` has a disk that forgets; see forgetful_disk.py."""
+        """Those who are `forgetful` have disks that forget; see forgetful_disk.py."""
         self.data = data
         self.kinds = writers
         self.cluster = ClusterProcesses(
             data, connect_string, brokers=3, settings={**SETTINGS, **(settings or {})}
         )
-        if forgetful is not None:
-            self.cluster.brokers[forgetful].command = FORGETFUL
+        if forgetful:
+            for broker in self.cluster.brokers.values():
+                broker.command = FORGETFUL
         self.ledger = Ledger()
         self.invariants = Invariants()
         self.observer = Observer(
