@@ -6,7 +6,8 @@
     orders has 5 partitions, members a and b       range: a 0 1 2, b 3 4
     c joins, a 0 1 2 and b 3 4 under sticky        2 leaves a at once; c gets it in the rebalance that follows
 
-The second takes two rebalances, but nobody stops reading what it keeps. Every member of a group has to run the same
+The second takes two rebalances, seldom a third where members read different topics, but nobody stops reading what it
+keeps. Every member of a group has to run the same
 one, and the coordinator chooses it among those that all of them offer.
 """
 
@@ -96,33 +97,33 @@ def balanced(
     shares: Shares = {member: [] for member in members}
     for partition, owner in sorted(owners.items()):
         shares[owner].append(partition)
-    free = [
-        partition
-        for topic in sorted(counts)
-        for number in range(counts[topic])
-        if (partition := TopicPartition(topic, number)) not in owners
-    ]
-    for partition in free:
-        readers = [member for member in members if partition.topic in topics[member]]
-        if readers:
-            shares[min(readers, key=lambda member: len(shares[member]))].append(partition)
-    while (move := fairer_move(shares, topics)) is not None:
+    readers = {topic: [member for member in members if topic in topics[member]] for topic in counts}
+    # What few can read comes first: it would find them with their hands full.
+    for topic in sorted(counts, key=lambda topic: (len(readers[topic]), topic)):
+        for number in range(counts[topic] if readers[topic] else 0):
+            if (partition := TopicPartition(topic, number)) not in owners:
+                least = min(readers[topic], key=lambda member: len(shares[member]))
+                shares[least].append(partition)
+    while (move := fairer_move(shares, topics, owners)) is not None:
         giver, taker, index = move
         shares[taker].append(shares[giver].pop(index))
     return {member: sorted(partitions) for member, partitions in shares.items()}
 
 
-def fairer_move(shares: Shares, topics: Mapping[str, set[str]]) -> tuple[str, str, int] | None:
-    """From one who has at least two more than another that could read it too. Each move makes the shares more alike,
-    so there is an end to them."""
+def fairer_move(
+    shares: Shares, topics: Mapping[str, set[str]], owners: Mapping[TopicPartition, str]
+) -> tuple[str, str, int] | None:
+    """From one who has at least two more than another that could read it too; rather what nobody reads yet. Each move
+    makes the shares more alike, so there is an end to them."""
     by_load = sorted(shares, key=lambda member: len(shares[member]))
     for giver in reversed(by_load):
         for taker in by_load:
             if len(shares[giver]) - len(shares[taker]) < 2:
                 break
-            for index in reversed(range(len(shares[giver]))):
-                if shares[giver][index].topic in topics[taker]:
-                    return giver, taker, index
+            mine = shares[giver]
+            movable = [at for at, each in enumerate(mine) if each.topic in topics[taker]]
+            if movable:
+                return giver, taker, max(movable, key=lambda at: (mine[at] not in owners, at))
     return None
 
 
