@@ -478,8 +478,8 @@ PLUGIN_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found", "config.prov
 PLUGIN_PREFIXES = ("authorizer.", "config.providers.", "metrics.context.", "rlmm.", "rsm.")
 
 
-# Declared in broker.py, since what must hold between settings is checked; until something acts on them they are named in
-# the warning as well.
+# Declared in broker.py, since what must hold between settings is checked; until something acts on them they are named
+# in the warning as well.
 NOT_YET = frozenset(
     [
         "socket.listen.backlog.size",

@@ -130,23 +130,31 @@ class Groups:
             )
 
 
+class Load:
+    """One time that a partition is loaded. It may be led again, with other records, before the last time has ended."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+
+
 class GroupLoader:
     def __init__(self, store: GroupStore, coordinator: Coordinator) -> None:
         self.store = store
         self.coordinator = coordinator
         self.replicas = store.replicas
         self.buffer_bytes = store.config.offsets_load_buffer_size
-        self.wanted: dict[int, Partition] = {}
-        """Those to be loaded, the one that is being loaded among them."""
+        self.wanted: dict[int, Load] = {}
+        """Those to come, and the one that is under way."""
         self.wake = asyncio.Event()
 
     def leadership_changed(self, partition: Partition) -> None:
         """Whenever a partition of the topic begins or ceases to be led here, or goes on in a new epoch."""
         store, index = self.store, partition.index
         if partition.leader == partition.broker_id and not partition.is_offline:
-            if index not in store.led and self.wanted.get(index) is not partition:
+            wanted = self.wanted.get(index)
+            if index not in store.led and (wanted is None or wanted.partition is not partition):
                 store.loading[index] = None
-                self.wanted[index] = partition
+                self.wanted[index] = Load(partition)
                 self.wake.set()
         elif index in store.led or index in store.loading:
             store.led.pop(index, None)
@@ -161,37 +169,39 @@ class GroupLoader:
             await self.wake.wait()
             self.wake.clear()
             while self.wanted:
-                partition = next(iter(self.wanted.values()))
+                load = next(iter(self.wanted.values()))
+                partition = load.partition
                 try:
-                    await self.load(partition)
+                    await self.load(load)
                 except StorageError as error:
                     logger.error("cannot load groups partition=%s error=%s", partition, error)
                     self.replicas.fail(partition, error)
                 except Exception:
                     # Clients would wait for ever. What is lost to them is told, and the partition takes new commits.
                     logger.exception("cannot load groups partition=%s", partition)
-                if self.is_wanted(partition):
+                if self.is_wanted(load):
                     del self.wanted[partition.index]
                     del self.store.loading[partition.index]
                     self.store.led[partition.index] = None
 
-    def is_wanted(self, partition: Partition) -> bool:
-        return self.wanted.get(partition.index) is partition
+    def is_wanted(self, load: Load) -> bool:
+        return self.wanted.get(load.partition.index) is load
 
-    async def load(self, partition: Partition) -> None:
+    async def load(self, load: Load) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        found = await opened_in_turns(await self.contents_of(partition), partition)
+        partition = load.partition
+        found = await opened_in_turns(await self.contents_of(load), partition)
         turns = Turns(RECORDS_PER_TURN)
         groups = offsets = 0
         for group in found.all():
             await turns.leave()
-            if not self.is_wanted(partition):
+            if not self.is_wanted(load):
                 return
             self.coordinator.take(partition.index, (group,))
             groups += 1
             offsets += len(group.offsets)
-        if self.is_wanted(partition):
+        if self.is_wanted(load):
             logger.log(
                 logging.INFO if groups else logging.DEBUG,
                 "coordinating partition=%s epoch=%d groups=%d offsets=%d seconds=%.3f",
@@ -202,20 +212,22 @@ class GroupLoader:
                 loop.time() - began,
             )
 
-    async def contents_of(self, partition: Partition) -> Contents:
+    async def contents_of(self, load: Load) -> Contents:
         """All that stands in it. Where a batch is damaged another replica may have it, and is waited for."""
+        partition = load.partition
         for _ in range(REPAIRS_WAITED_FOR if len(partition.replicas) > 1 else 0):
             try:
-                return await self.read(partition, skip_damaged=False)
+                return await self.read(load, skip_damaged=False)
             except CorruptBatch as error:
                 self.replicas.fail(partition, error)
                 await asyncio.sleep(REPAIR_SECONDS)
-        return await self.read(partition, skip_damaged=True)
+        return await self.read(load, skip_damaged=True)
 
-    async def read(self, partition: Partition, *, skip_damaged: bool) -> Contents:
+    async def read(self, load: Load, *, skip_damaged: bool) -> Contents:
+        partition = load.partition
         contents, log = Contents(), partition.log
         offset = log.log_start_offset
-        while offset < log.log_end_offset and self.is_wanted(partition):
+        while offset < log.log_end_offset and self.is_wanted(load):
             reached = offset
             try:
                 found = log.read(offset, self.buffer_bytes, log.log_end_offset)

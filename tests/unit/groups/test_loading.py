@@ -12,7 +12,13 @@ from msgspec.structs import replace
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
 from barnabas.groups import loading as loading_module
-from barnabas.groups.loading import RECORDS_PER_TURN, GroupLoader, LoadedGroup
+from barnabas.groups.loading import (
+    RECORDS_PER_TURN,
+    Contents,
+    GroupLoader,
+    Load,
+    LoadedGroup,
+)
 from barnabas.groups.records import (
     CommittedOffset,
     GroupSnapshot,
@@ -239,6 +245,34 @@ async def test_leadership_that_is_lost_while_loading_leaves_nothing_behind(
     assert len(seen) == 1
     assert not loading.store.is_led(0)
     assert not loading.store.is_loading(0)
+
+
+async def test_who_leads_again_before_the_last_loading_has_ended_begins_anew(
+    loading: Loading,
+) -> None:
+    """Meanwhile another leader has taken back what it read first."""
+    has_read, goes_on = asyncio.Event(), asyncio.Event()
+    contents_of = loading.loader.contents_of
+
+    async def slowly(load: Load) -> Contents:
+        found = await contents_of(load)
+        has_read.set()
+        await goes_on.wait()
+        return found
+
+    loading.loader.contents_of = slowly  # type: ignore[method-assign]
+    loading.append(commit(1))
+    loading.listen()
+    await loading.nodes.lead(1, epoch=next(loading.epochs))
+    await has_read.wait()
+    loading.node.partition().cease()
+    loading.node.replicas.tell_of_leadership(loading.node.partition())
+    loading.node.partition().log.truncate_to(0)
+    await loading.nodes.lead(1, epoch=next(loading.epochs))
+    loading.append(commit(2, partition=1))
+    goes_on.set()
+    await eventually(lambda: loading.store.is_led(0))
+    assert loading.taken.offsets() == {("orders", 1): 2}
 
 
 async def test_others_have_their_turns_while_many_groups_are_loaded(loading: Loading) -> None:
