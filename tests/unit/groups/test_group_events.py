@@ -339,6 +339,17 @@ def test_members_that_do_not_ask_for_their_assignment_are_out() -> None:
     assert played.group.state is PREPARING
 
 
+def test_the_time_to_ask_for_an_assignment_ends_with_its_generation() -> None:
+    played = PlayedGroup()
+    played.join(new="a")
+    played.end(JOIN_TIMER)
+    assert SYNC_TIMER in played.timers
+    played.join(new="b")
+    assert played.group.state is PREPARING
+    assert SYNC_TIMER not in played.timers
+    assert not played.group.unsynced
+
+
 def test_a_sync_during_a_rebalance_sends_the_member_back_to_join() -> None:
     played = stable("a", "b")
     played.join("a")
@@ -533,6 +544,22 @@ def test_a_static_member_that_comes_back_before_the_assignment_makes_all_join_ag
     former = played.sync("static-s", instance="i")
     played.join(new="static-t", instance="i")
     assert played.sync_code(former) is ErrorCode.FENCED_INSTANCE_ID
+    assert played.group.state is PREPARING
+
+
+def test_a_static_member_that_comes_back_must_ask_for_its_assignment_like_its_former_self() -> None:
+    played = PlayedGroup()
+    played.join(new="a")
+    played.join(new="static-s", instance="i")
+    played.end(JOIN_TIMER)
+    played.end(JOIN_TIMER)
+    played.sync("a", {"a": b"one", "static-s": b"two"})
+    played.stored()
+    played.join(new="static-t", instance="i")
+    played.stored()
+    assert played.group.state is STABLE
+    played.end(SYNC_TIMER)
+    assert list(played.group.members) == ["a"]
     assert played.group.state is PREPARING
 
 
