@@ -84,22 +84,28 @@ def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
 ) -> None:
     seed = chosen_seed()
     over = Event()
+    churns: dict[str, Churn] = {}
 
-    def story(name: str) -> None:
-        random = Random(f"{seed} {name}")
-        if name == BROKERS:
-            strike(cluster, random, over)
-            return
+    def begin(name: str) -> None:
         options = {"assignor": "range"} if name == MIXED else {}
         group = Group(servers, f"churn-{name}", partitions=4, replicas=3, **options)
-        churn = Churn(name, group, random, hosts, new_host)
+        churns[name] = Churn(name, group, Random(f"{seed} {name}"), hosts, new_host)
+        group.join(hosts[churns[name].libraries[0]])
+        group.wait_until_shared()
+
+    def go_on(name: str) -> None:
+        if name == BROKERS:
+            strike(cluster, Random(f"{seed} {name}"), over)
+            return
+        churn = churns[name]
         while not over.is_set():
-            group.write(producer, random.randrange(1, 20))
+            churn.group.write(producer, churn.random.randrange(1, 20))
             churn.step()
-            over.wait(random.uniform(0, PAUSE_S_MAX))
+            over.wait(churn.random.uniform(0, PAUSE_S_MAX))
         churn.end()
 
-    together(story, [BROKERS, MIXED, *LIBRARIES])
+    together(begin, [MIXED, *LIBRARIES])
+    together(go_on, [BROKERS, MIXED, *LIBRARIES])
 
 
 def strike(cluster: ClusterProcesses, random: Random, over: Event) -> None:

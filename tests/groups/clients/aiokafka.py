@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from threading import Event
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -55,7 +56,9 @@ async def consume(member: Member, stop: Event) -> None:
             member.read(partition.partition, [record.offset for record in records])
         await commit(consumer, member)
     began = time.monotonic()
-    await consumer.stop()
+    # Whose coordinator dies in this moment cannot say goodbye, and is missed.
+    with suppress(KafkaError):
+        await consumer.stop()
     member.say("closed", seconds=time.monotonic() - began)
 
 
