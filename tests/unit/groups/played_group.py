@@ -31,7 +31,14 @@ LIMITS = GroupLimits(
     members_max=100,
     initial_rebalance_delay_ms=3000,
 )
+TWO_AT_MOST = GroupLimits(
+    session_timeout_ms_min=0,
+    session_timeout_ms_max=100_000,
+    members_max=2,
+    initial_rebalance_delay_ms=0,
+)
 RANGE = (Protocol("range", b"topics"),)
+STICKY_AND_RANGE = (Protocol("sticky", b"s"), Protocol("range", b"r"))
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 

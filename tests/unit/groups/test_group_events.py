@@ -5,29 +5,19 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import Group, GroupState, Protocol
-from barnabas.groups.group_events import ended, loaded
-from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, GroupLimits, session_of
-from barnabas.groups.offsets import GroupOffsets
-from barnabas.groups.rebalance import prepare
-from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from barnabas.groups.group import GroupState, Protocol
+from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, session_of
 from tests.unit.groups.played_group import (
-    LIMITS,
     RANGE,
     REBALANCE_MS,
     SESSION_MS,
+    STICKY_AND_RANGE,
+    TWO_AT_MOST,
     PlayedGroup,
     stable,
 )
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
-STICKY_AND_RANGE = (Protocol("sticky", b"s"), Protocol("range", b"r"))
-AT_ONCE = GroupLimits(
-    session_timeout_ms_min=0,
-    session_timeout_ms_max=100_000,
-    members_max=2,
-    initial_rebalance_delay_ms=0,
-)
 
 
 # ---- joining
@@ -194,7 +184,7 @@ def test_a_leader_that_does_not_come_in_time_is_succeeded() -> None:
 
 
 def test_a_group_that_is_full_takes_nobody_else() -> None:
-    played = stable("a", "b", limits=AT_ONCE)
+    played = stable("a", "b", limits=TWO_AT_MOST)
     ticket = played.join()
     assert played.join_code(ticket) is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert played.joins[ticket].member_id == ""
@@ -203,7 +193,7 @@ def test_a_group_that_is_full_takes_nobody_else() -> None:
 
 def test_the_last_to_come_are_out_if_a_group_has_become_too_large() -> None:
     played = stable("a", "b", "c")
-    played.limits = AT_ONCE
+    played.limits = TWO_AT_MOST
     played.join("a")
     played.join("c")
     ticket = played.join("b")
@@ -464,234 +454,3 @@ def test_leaving_by_id_or_by_instance_id(
     played = stable("a", "static-s")
     played.join(new="pending", must_know_id=True)
     assert played.leave(member_id, instance=instance) is expected
-
-
-# ---- static members
-
-
-def test_a_static_member_comes_back_to_a_stable_group_and_nobody_notices() -> None:
-    played = stable("a", "static-s")
-    ticket = played.join(new="static-t", instance="instance-static-s")
-    assert played.group.state is STABLE
-    assert played.open() == {ticket}, "it is answered when it is stored"
-    assert "static-t" in {each.member_id for each in played.stored().snapshot.members}
-    answer = played.joins[ticket]
-    assert (answer.generation_id, answer.member_id, answer.leader) == (1, "static-t", "a")
-    assert played.heartbeat("static-s") is ErrorCode.UNKNOWN_MEMBER_ID
-    fenced = played.heartbeat("static-s", instance="instance-static-s")
-    assert fenced is ErrorCode.FENCED_INSTANCE_ID
-    synced = played.syncs[played.sync("static-t", instance="instance-static-s")]
-    assert synced.assignment == b"to static-s"
-    assert session_of("static-s") not in played.timers
-
-
-@pytest.mark.parametrize(
-    ("may_skip", "leader", "members"), [(True, "static-t", 2), (False, "static-s", 0)]
-)
-def test_a_static_leader_that_comes_back_does_not_assign_anew(
-    may_skip: bool, leader: str, members: int
-) -> None:
-    played = stable("static-s", "b")
-    ticket = played.join(new="static-t", instance="instance-static-s", may_skip=may_skip)
-    played.stored()
-    answer = played.joins[ticket]
-    assert (answer.leader, answer.skip_assignment) == (leader, may_skip)
-    assert len(answer.members) == members
-    assert played.group.leader == "static-t"
-
-
-def test_a_static_member_whose_return_cannot_be_stored_is_who_it_was() -> None:
-    played = stable("a", "static-s")
-    ticket = played.join(
-        new="static-t", instance="instance-static-s", protocols=STICKY_AND_RANGE, session_ms=7000
-    )
-    played.stored(ErrorCode.NOT_COORDINATOR)
-    assert played.join_code(ticket) is ErrorCode.NOT_COORDINATOR
-    member = played.group.members["static-s"]
-    assert (member.protocols, member.session_timeout_ms) == (RANGE, SESSION_MS)
-    assert played.timers.keys() == {session_of("a"), session_of("static-s")}
-    assert played.heartbeat("static-s", instance="instance-static-s") is ErrorCode.NONE
-
-
-def test_a_static_member_that_comes_back_with_another_choice_makes_all_join_again() -> None:
-    played = PlayedGroup()
-    both = (Protocol("range", b"r"), Protocol("sticky", b"s"))
-    played.join(new="static-s", instance="i", protocols=both)
-    played.end(JOIN_TIMER)
-    played.sync("static-s", {})
-    played.stored()
-    ticket = played.join(new="static-t", instance="i", protocols=STICKY_AND_RANGE)
-    assert not played.stores
-    assert (played.group.generation, played.group.protocol) == (2, "sticky")
-    assert played.join_code(ticket) is ErrorCode.NONE
-
-
-def test_a_static_member_that_comes_back_during_a_rebalance_fences_off_its_former_self() -> None:
-    played = stable("a", "static-s")
-    former = played.join("static-s", instance="instance-static-s", protocols=STICKY_AND_RANGE)
-    now = played.join(new="static-t", instance="instance-static-s")
-    assert played.join_code(former) is ErrorCode.FENCED_INSTANCE_ID
-    played.join("a")
-    assert played.join_code(now) is ErrorCode.NONE
-
-
-def test_a_static_member_that_comes_back_before_the_assignment_makes_all_join_again() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.join(new="static-s", instance="i")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    former = played.sync("static-s", instance="i")
-    played.join(new="static-t", instance="i")
-    assert played.sync_code(former) is ErrorCode.FENCED_INSTANCE_ID
-    assert played.group.state is PREPARING
-
-
-def test_a_static_member_that_comes_back_must_ask_for_its_assignment_like_its_former_self() -> None:
-    played = PlayedGroup()
-    played.join(new="a")
-    played.join(new="static-s", instance="i")
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    played.sync("a", {"a": b"one", "static-s": b"two"})
-    played.stored()
-    played.join(new="static-t", instance="i")
-    played.stored()
-    assert played.group.state is STABLE
-    played.end(SYNC_TIMER)
-    assert list(played.group.members) == ["a"]
-    assert played.group.state is PREPARING
-
-
-def test_a_rebalance_does_not_put_out_a_static_member_that_does_not_come() -> None:
-    played = stable("a", "static-s")
-    played.join("a")
-    played.end(JOIN_TIMER)
-    assert list(played.group.members) == ["a", "static-s"]
-    assert played.group.state is COMPLETING
-    played.end_session("static-s")
-    assert list(played.group.members) == ["a"]
-
-
-def test_a_rebalance_to_which_nobody_comes_waits_for_sessions_to_end() -> None:
-    played = stable("static-s", "a")
-    played.leave("a")
-    played.end(JOIN_TIMER)
-    assert played.group.state is PREPARING
-    assert played.timers[JOIN_TIMER] == REBALANCE_MS
-    played.end_session("static-s")
-    assert played.group.state is EMPTY
-
-
-def test_a_rebalance_that_began_meanwhile_answers_the_static_member_that_came_back() -> None:
-    played = stable("a", "static-s")
-    ticket = played.join(new="static-t", instance="instance-static-s")
-    played.join("a")
-    assert played.group.generation == 2
-    assert played.joins[ticket].generation_id == 2
-    played.stored()
-    assert played.group.state is COMPLETING
-
-
-# ---- coming and going of the coordinator
-
-
-def test_a_group_is_the_same_after_it_was_stored_and_read() -> None:
-    played = stable("a", "static-s")
-    snapshot = played.group.snapshot()
-    restored = Group.restored("readers", snapshot, GroupOffsets(), 5)
-    assert restored.state is STABLE
-    assert restored.snapshot() == snapshot
-    assert restored.static_members == played.group.static_members
-    assert PlayedGroup(group=restored).heartbeat("a") is ErrorCode.NONE
-
-
-def test_the_members_of_a_loaded_group_have_a_session_to_be_heard_of() -> None:
-    group = Group.restored("readers", stable("a", "b", "c").group.snapshot(), GroupOffsets(), 5)
-    played = PlayedGroup(group=group)
-    played.turn(loaded)
-    assert played.timers == {session_of(each): SESSION_MS for each in "abc"}
-    too_many = PlayedGroup(AT_ONCE, Group.restored("x", group.snapshot(), GroupOffsets(), 5))
-    too_many.turn(loaded)
-    assert too_many.group.state is PREPARING
-
-
-def test_who_waits_when_the_coordinator_goes_is_told_to_look_for_another() -> None:
-    joining = stable("a", "b")
-    ticket = joining.join("a")
-    joining.turn(lambda turn: ended(turn, ErrorCode.NOT_COORDINATOR))
-    assert joining.join_code(ticket) is ErrorCode.NOT_COORDINATOR
-    assert joining.group.state is DEAD
-    assert joining.heartbeat("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert joining.join_code(joining.join("a")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert joining.sync_code(joining.sync("a")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    syncing = stable("a", "b")
-    syncing.join("a")
-    syncing.join("b")
-    ticket = syncing.sync("b")
-    syncing.turn(lambda turn: ended(turn, ErrorCode.NOT_COORDINATOR))
-    assert syncing.sync_code(ticket) is ErrorCode.NOT_COORDINATOR
-
-
-# ---- committing, and what is read
-
-
-@pytest.mark.parametrize(
-    ("member_id", "instance", "generation", "expected"),
-    [
-        ("a", None, 1, ErrorCode.NONE),
-        ("a", None, 0, ErrorCode.ILLEGAL_GENERATION),
-        ("", None, -1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("nobody", None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("a", None, -1, ErrorCode.ILLEGAL_GENERATION),
-        ("a", "instance-static-s", 1, ErrorCode.FENCED_INSTANCE_ID),
-    ],
-)
-def test_only_members_commit_for_a_group_that_has_some(
-    member_id: str, instance: str | None, generation: int, expected: ErrorCode
-) -> None:
-    group = stable("a", "static-s").group
-    assert group.refusal_of_commit(member_id, instance, generation) is expected
-
-
-def test_anybody_commits_for_an_empty_group_without_a_generation() -> None:
-    group = Group(group_id="tools")
-    assert group.refusal_of_commit("", None, -1) is ErrorCode.NONE
-    assert group.refusal_of_commit("", None, 0) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_members_do_not_commit_before_they_know_what_they_are_given() -> None:
-    played = stable("a", "b")
-    played.join("a")
-    assert played.group.refusal_of_commit("b", None, 1) is ErrorCode.NONE
-    played.join("b")
-    assert played.group.refusal_of_commit("b", None, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_a_group_knows_what_its_consumers_read() -> None:
-    def says(*topics: str) -> tuple[Protocol, ...]:
-        return (Protocol("range", encode_subscription(Subscription(topics=topics))),)
-
-    played = PlayedGroup()
-    played.join(new="a", protocols=says("x", "y"))
-    played.join(new="b", protocols=says("z"))
-    played.end(JOIN_TIMER)
-    played.end(JOIN_TIMER)
-    assert played.group.subscribed_topics() == frozenset("xyz")
-    assert not played.group.is_subscribed_to("other")
-    restored = Group.restored("r", played.group.snapshot(), GroupOffsets(), 5)
-    assert restored.subscribed_topics() == frozenset("xyz")
-
-
-def test_what_is_not_understood_is_taken_as_read() -> None:
-    group = stable("a").group
-    assert group.subscribed_topics() is None
-    assert group.is_subscribed_to("anything")
-
-
-def test_every_state_has_a_way_there() -> None:
-    played = PlayedGroup(LIMITS)
-    with pytest.raises(AssertionError):
-        played.turn(lambda turn: turn.move_to(STABLE))
-    played.turn(lambda turn: prepare(turn, "to see"))
-    assert played.group.state is PREPARING
