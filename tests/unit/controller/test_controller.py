@@ -145,29 +145,37 @@ async def test_a_broker_that_came_back_elsewhere_is_not_taken_for_one_that_moved
         await other.close()
 
 
-async def test_a_leader_that_came_back_while_nobody_was_in_charge_is_taken_for_dead_first() -> None:
+@pytest.mark.parametrize("returned", [1, 2], ids=["the new controller itself", "another"])
+async def test_a_leader_that_came_back_while_nobody_was_in_charge_is_taken_for_dead_first(
+    returned: int,
+) -> None:
     """It may have lost the end of its log with the power, and others in sync have been there all the time."""
     partition = TopicPartition("t", 0)
+    stayed = 3 - returned
     async with running() as (controller, registry, embedded):
         other = RegistryClient(embedded, 18_000)
         await other.open()
         await registration.register(other, entry(2, port=2), 1000)
-        topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions={0: held(2, 1)})
+        topic = znodes.TopicAssignment(
+            topic_id=topic_id("t"), partitions={0: held(returned, stayed)}
+        )
         await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
         parts = znodes.state_path(partition).split("/")
         for depth in range(5, len(parts)):
             await registry.create("/".join(parts[:depth]))
-        written = znodes.encode_state(state(2, [2, 1], epoch=4))
+        written = znodes.encode_state(state(returned, [returned, stayed], epoch=4))
         await registry.create(znodes.state_path(partition), written)
-        await registry.delete(znodes.broker_path(2))
-        await registration.register(other, entry(2, port=3), 2000)
+        await registry.delete(znodes.broker_path(returned))
+        session = registry if returned == ME else other
+        await registration.register(session, entry(returned, port=3), 2000)
 
         controller.start()
         await eventually(lambda: controller.has_taken_over and controller.queue.is_idle)
         known = controller.context.leadership[partition]
-        assert (known.leader, known.isr) == (1, (1,))
+        assert (known.leader, known.isr) == (stayed, (stayed,))
         assert controller.context.broker_epochs.keys() == {1, 2}
-        assert controller.context.replica_state(replica(partition, 2)) is ReplicaState.ONLINE
+        assert controller.context.replica_state(replica(partition, returned)) is ReplicaState.ONLINE
+        assert controller.channels.senders.keys() == {1, 2}
         await other.close()
 
 
