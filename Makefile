@@ -20,7 +20,7 @@ test: check                 ## everything: real clients, killed processes, malfo
 	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/architecture
 
 faults: $(READY)            ## minutes of killed, stopped and paused leaders; Spark over 20 kills of each kind: half an hour
-	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py
+	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 
 interop: $(READY)           ## the real Kafka beside ours: fetched once with Maven, skipped where that cannot be

@@ -1,0 +1,22 @@
+"""The benchmark of groups runs, and measures what it says. No figure is asserted."""
+
+from __future__ import annotations
+
+from benchmarks import groups
+
+TINY = groups.Extent(rounds=1, heartbeats_s=(0.2,), groups=3, commit_s=0.1, connections=2)
+
+
+def test_everything_is_measured_and_told() -> None:
+    measured = (
+        groups.rejoin("barnabas", groups.OurMember, 0.2)
+        | groups.memory(TINY)
+        | groups.commits(TINY, 2)
+    )
+    found = {name: [value] for name, value in measured.items()}
+    assert found["rejoin/barnabas, a heartbeat every 0.2 s/s"][0] > 0
+    assert found["commits/of 2 partitions/per_s"][0] > 0
+    assert found["memory/3 groups of 10 partitions, the whole broker/mb"][0] > 1
+    lines = list(groups.table(found))
+    assert len(lines) == 1 + len(found)
+    assert sum("≤" in line or "≥" in line for line in lines) == 3
