@@ -50,8 +50,15 @@ def test_a_client_without_a_proper_name_is_refused(raw: Raw) -> None:
 
 @pytest.mark.parametrize(
     ("key", "version"),
-    [(999, 0), (-1, 0), (43, 0), (3, 99), (3, -1), (0, 12)],
-    ids=["key 999", "key -1", "ElectLeaders", "Metadata v99", "Metadata v-1", "Produce v12"],
+    [(999, 0), (-1, 0), (45, 0), (3, 99), (3, -1), (0, 12)],
+    ids=[
+        "key 999",
+        "key -1",
+        "AlterPartitionReassignments",
+        "Metadata v99",
+        "Metadata v-1",
+        "Produce v12",
+    ],
 )
 def test_a_request_that_is_not_served_here_closes_the_connection(
     raw: Raw, key: int, version: int
