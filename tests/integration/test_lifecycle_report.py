@@ -60,6 +60,7 @@ def wait_for(servers: str, **wanted: Any) -> None:
     eventually(is_there, f"{wanted} in the history", seconds=60)
 
 
+@pytest.mark.usefixtures("trained_spark")
 def test_a_report_tells_of_a_creation_a_lost_leader_and_a_deletion(tmp_path: Path) -> None:
     with LocalCluster(brokers=3, settings=ON) as cluster:
         servers = cluster.bootstrap_servers

@@ -14,7 +14,7 @@ from tests.spark.topics import Topics
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, trained_spark: str) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     running = session(
         "local[2]",
@@ -23,7 +23,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         },
         progress=False,
-        archive=False,
         short=True,
     )
     running.sparkContext.setLogLevel("OFF")

@@ -20,6 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
+from barnabas.spark.launcher import QUICK
 from tests.broker_process import eventually
 
 TIMEOUT_S = 200
@@ -33,7 +34,8 @@ home = os.environ.get("JAVA_HOME")
 def python(_):
     import pyspark
     return [sys.executable, os.path.isfile(pyspark.__file__)]
-spark = barnabas.spark.session("local[2]", catalog=sys.argv[1], archive=False)
+config = {"spark.driver.extraJavaOptions": sys.argv[3]}
+spark = barnabas.spark.session("local[2]", catalog=sys.argv[1], config=config)
 same = barnabas.spark.session()
 if sys.argv[2] == "make":
     spark.range(3).write.saveAsTable("numbers")
@@ -48,10 +50,10 @@ spark.stop()
 """
 
 
-def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path) -> None:
+def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path, trained_spark: str) -> None:
     for what in ("make", "look"):
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "catalog"), what],
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "catalog"), what, QUICK],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -72,7 +74,7 @@ def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[str]:
+def servers(trained_spark: str) -> Iterator[str]:
     with LocalCluster() as cluster:
         with Cluster(cluster.bootstrap_servers) as client, Producer(client) as producer:
             topic = NewTopic(
@@ -200,7 +202,7 @@ def test_two_interruptions_while_java_starts_leave_no_java_behind(servers: str) 
 WITHOUT_EFFECT = """
 import sys
 import barnabas.spark
-spark = barnabas.spark.session("local[2]", archive=False, short=True)
+spark = barnabas.spark.session("local[2]", short=True)
 servers, topic = ("kafka.bootstrap.servers", sys.argv[1]), "web-orders"
 read = spark.readStream.format("barnabas").option(*servers).option("kafka.group.id", "g")
 rows = read.option("subscribe", topic).option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 40)
@@ -237,7 +239,7 @@ def test_what_has_no_effect_is_said_once_for_each_query(servers: str, tmp_path: 
 IN_A_THREAD = """
 import sys, threading
 import barnabas.spark
-spark = barnabas.spark.session("local[2]", archive=False, short=True)
+spark = barnabas.spark.session("local[2]", short=True)
 rows = spark.range(3).selectExpr("cast(id as string) as value").write.format("barnabas")
 rows = rows.option("kafka.bootstrap.servers", sys.argv[1]).option("topic", "threads").mode("append")
 def save():
@@ -270,17 +272,18 @@ import sys
 from pyspark.sql import SparkSession
 import barnabas.spark
 if sys.argv[1] == "begun":
-    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    plain.config("spark.driver.extraJavaOptions", sys.argv[2]).getOrCreate()
 try:
-    barnabas.spark.session(python=None if sys.argv[1] == "begun" else sys.argv[1], archive=False)
+    barnabas.spark.session(python=None if sys.argv[1] == "begun" else sys.argv[1])
 except barnabas.spark.launcher.NoSpark as error:
     print(error)
 """
 
 
-def said_of(python: str, *, begun: bool = False) -> str:
+def said_of(python: str, java_options: str = "", *, begun: bool = False) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", WITH_ANOTHER_PYTHON, "begun" if begun else python],
+        [sys.executable, "-c", WITH_ANOTHER_PYTHON, "begun" if begun else python, java_options],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -291,13 +294,15 @@ def said_of(python: str, *, begun: bool = False) -> str:
     return done.stdout
 
 
-def test_a_python_that_cannot_run_the_workers_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_python_that_cannot_run_the_workers_is_named_with_what_to_do(
+    tmp_path: Path, trained_spark: str
+) -> None:
     venv.create(tmp_path / "bare")
     bare = f"{tmp_path}/bare/bin/python"
     lacks = "cannot import cramjam, crc32c, msgspec, numpy, pyarrow; there, run: "
     fix = f"{bare} -m pip install cramjam crc32c msgspec numpy pyarrow; or set PYSPARK_PYTHON to a Python that has them"
     assert said_of(bare).endswith(f"{lacks}{fix}\n")
-    assert said_of(bare, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
+    assert said_of(bare, trained_spark, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
     nowhere = said_of(f"{tmp_path}/nowhere")
     assert (
         f"cannot use the Python {tmp_path}/nowhere: there is none; give python= or set" in nowhere
