@@ -14,6 +14,7 @@ from tests.groups.together import together
 
 COOPERATIVE = ("librdkafka", "kafka_python", "barnabas")
 STATIC = ("librdkafka", "kafka_python", "aiokafka")
+MIXED = "mixed"
 PATIENT_MS = 30_000
 NewHost = Callable[[str], Host]
 
@@ -21,16 +22,15 @@ NewHost = Callable[[str], Host]
 def test_cooperative_members_never_give_up_all_they_have(
     servers: str, producer: Producer, hosts: Mapping[str, Host], new_host: NewHost
 ) -> None:
-    def story(library: str) -> None:
-        group = Group(
-            servers, f"cooperative-{library}", partitions=9, assignor="cooperative-sticky"
-        )
-        mortal = new_host(library)
-        (first,) = group.join(hosts[library])
+    def story(name: str) -> None:
+        one, two, three = COOPERATIVE if name == MIXED else (name, name, name)
+        group = Group(servers, f"cooperative-{name}", partitions=9, assignor="cooperative-sticky")
+        mortal = new_host(three)
+        (first,) = group.join(hosts[one])
         group.wait_until_shared()
         group.write(producer, 10)
         group.wait_until_read()
-        (second,) = group.join(hosts[library])
+        (second,) = group.join(hosts[two])
         (victim,) = group.join(mortal, commits="never")
         group.wait_until_shared()
         group.write(producer, 10)
@@ -49,7 +49,7 @@ def test_cooperative_members_never_give_up_all_they_have(
         group.leave(*group.hosts)
         group.check(may_repeat_after=[victim])
 
-    together(story, COOPERATIVE)
+    together(story, [*COOPERATIVE, MIXED])
 
 
 def test_a_static_member_comes_back_and_nobody_notices(
