@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.spark.java import Java
 from interop.harness.jars import Jars, jars, require_java
-from interop.harness.kafka import KafkaBroker, KafkaCluster
+from interop.harness.kafka import SETTINGS, KafkaBroker, KafkaCluster
 from interop.harness.tools import RELEASES, Tools
 from interop.harness.unavailable import Unavailable
 from interop.harness.zookeeper import ZooKeeper
@@ -67,7 +67,7 @@ def kafka_cluster(
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One broker of Barnabas."""
-    with BrokerProcess(tmp_path_factory.mktemp("barnabas") / "data") as running:
+    with BrokerProcess(tmp_path_factory.mktemp("barnabas") / "data", SETTINGS) as running:
         yield running
 
 

@@ -29,6 +29,9 @@ MAIN_CLASSES = {
     "kafka-broker-api-versions": f"{TOOLS}.BrokerApiVersionsCommand",
     "kafka-dump-log": f"{TOOLS}.DumpLogSegments",
     "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-consumer-perf-test": f"{TOOLS}.ConsumerPerformance",
+    "kafka-verifiable-consumer": f"{TOOLS}.VerifiableConsumer",
+    "kafka-verifiable-producer": f"{TOOLS}.VerifiableProducer",
 }
 # Where 3.9 kept what moved since.
 MOVED_SINCE_3_9 = {
@@ -62,21 +65,14 @@ class Tools:
         self, tool: str, *arguments: str, stdin: str = "", timeout: float = TIMEOUT_S
     ) -> Outcome:
         """To its end, whatever that is."""
-        ready = (f"-XX:SharedArchiveFile={self.archive}",) if self.archive.exists() else ()
+        ready = self.classes_laid_ready
         return self.start(tool, *arguments, options=ready, stdin=stdin, timeout=timeout)
 
     def start(
         self, tool: str, *arguments: str, options: tuple[str, ...], stdin: str, timeout: float
     ) -> Outcome:
         done = subprocess.run(
-            jvm.command(
-                self.java,
-                self.jars.class_path(self.release),
-                self.main_class(tool),
-                *arguments,
-                scratch=self.scratch,
-                options=(*jvm.SHORT_LIVED, *options),
-            ),
+            self.command(tool, *arguments, options=options),
             input=stdin,
             capture_output=True,
             text=True,
@@ -86,6 +82,22 @@ class Tools:
             check=False,
         )
         return Outcome(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    def command(
+        self, tool: str, *arguments: str, options: tuple[str, ...] | None = None
+    ) -> list[str]:
+        """How it is started, where that is left to others: for tools that run until they are stopped."""
+        return jvm.command(
+            self.java,
+            self.jars.class_path(self.release),
+            self.main_class(tool),
+            *arguments,
+            scratch=self.scratch,
+            options=(
+                *jvm.SHORT_LIVED,
+                *(self.classes_laid_ready if options is None else options),
+            ),
+        )
 
     def succeed(self, tool: str, *arguments: str, stdin: str = "") -> Outcome:
         """The same, where anything but success fails the test."""
@@ -98,6 +110,10 @@ class Tools:
         """Classes laid ready for this Java; it stands with the jars it was made of, and goes with them."""
         name = f"tools-{digest(self.java.home, self.java.release)}.jsa"
         return self.jars.directory / self.release / name
+
+    @property
+    def classes_laid_ready(self) -> tuple[str, ...]:
+        return (f"-XX:SharedArchiveFile={self.archive}",) if self.archive.exists() else ()
 
     def lay_classes_ready(self, bootstrap_servers: str) -> None:
         """Once: every later start takes half the time. A Java that cannot do it is as slow as before."""

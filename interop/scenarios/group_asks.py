@@ -45,6 +45,12 @@ MANY_GROUPS_SINCE = 8
 LEAVE_TOGETHER_SINCE = 3
 
 
+def alone(number: int) -> str:
+    """A group of that number. By one letter further on each: of as many as there are partitions of
+    `__consumer_offsets` each is kept in another."""
+    return f"alone-{number}"
+
+
 def subscribed(*topics: str) -> bytes:
     return encode_subscription(Subscription(topics))
 

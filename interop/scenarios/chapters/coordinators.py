@@ -6,11 +6,14 @@ from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.apis import APIS
 from barnabas.wire.messages.coordinator import CoordinatorType, FindCoordinatorRequest
 from barnabas.wire.messages.produce import InitProducerIdRequest
+from interop.harness.kafka import SETTINGS
 from interop.scenarios.asks import ask, metadata
+from interop.scenarios.group_asks import alone, committed
 from interop.scenarios.step import Await, Step
 
 VERSIONS = APIS[FindCoordinatorRequest.API_KEY].versions
 MANY_SINCE = 4
+PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 GROUP, TRANSACTION, SHARE = CoordinatorType
 
 
@@ -21,12 +24,28 @@ def find(*keys: str, version: int, kind: int = GROUP) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
 
 
+def coordinators_are_ready(when: str) -> tuple[Step, ...]:
+    """What is in each partition of offsets has been read."""
+    return tuple(
+        Step(
+            name=f"{when}: the coordinator of {alone(number)} is ready",
+            does=Await(
+                request=committed(alone(number)),
+                path=f"groups.{alone(number)}.error_code",
+                value="NONE",
+            ),
+        )
+        for number in range(PARTITIONS)
+    )
+
+
 STEPS: tuple[Step, ...] = (
     ask("find coordinator: before there is one", find("billing", version=6)),
     Step(
         name="find coordinator: when there is one",
         does=Await(request=find("billing", version=3), version=3, path="error_code", value="NONE"),
     ),
+    *coordinators_are_ready("find coordinator"),
     ask("find coordinator: the topic of groups", metadata(CONSUMER_OFFSETS)),
     *(
         ask(f"find coordinator: version {version}", find("billing", version=version), version)

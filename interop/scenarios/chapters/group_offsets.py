@@ -16,11 +16,12 @@ from barnabas.wire.messages.groups import (
     DescribeGroupsRequest,
     ListGroupsRequest,
 )
-from interop.harness.kafka import SETTINGS
 from interop.scenarios.asks import THEN, ask, create, delete, new_topic
+from interop.scenarios.chapters.coordinators import coordinators_are_ready
 from interop.scenarios.group_asks import (
     OTHER_TOPIC,
     TOPIC,
+    alone,
     commit,
     committed,
     delete_groups,
@@ -40,12 +41,6 @@ ONE = {TOPIC: {0: 1}}
 THREE = {TOPIC: (0, 1, 2)}
 NOTE_MAX = 4096
 DAY_MS = 86_400_000
-PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
-
-
-def alone(version: int) -> str:
-    """By one letter further on each: as many of them as there are partitions of offsets are in one each."""
-    return f"alone-{version}"
 
 
 COMMITTED = (
@@ -299,17 +294,7 @@ OF_DELETED_TOPICS = (
 STEPS: tuple[Step, ...] = (*COMMITTED, *FETCHED, *SEEN, *DELETED, *OF_DELETED_TOPICS)
 
 AFTER_RESTART: tuple[Step, ...] = (
-    *(
-        Step(
-            name=f"restarted offsets: partition {number} is read again",
-            does=Await(
-                request=committed(alone(number)),
-                path=f"groups.{alone(number)}.error_code",
-                value="NONE",
-            ),
-        )
-        for number in range(PARTITIONS)
-    ),
+    *coordinators_are_ready("restarted offsets"),
     ask(
         "restarted offsets: all",
         committed(*map(alone, COMMITS), "noted", "mixed", "odd", "twice", "kept", "timed", ""),
