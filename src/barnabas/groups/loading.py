@@ -161,7 +161,7 @@ class GroupLoader:
             store.loading.pop(index, None)
             self.wanted.pop(index, None)
             self.coordinator.drop(index)
-            logger.info("no longer coordinating partition=%s", partition)
+            logger.debug("no longer coordinating partition=%s", partition)
 
     async def run(self) -> None:
         """For as long as the broker runs."""
