@@ -42,6 +42,15 @@ THREE = {TOPIC: (0, 1, 2)}
 NOTE_MAX = 4096
 DAY_MS = 86_400_000
 
+REFUSED = {
+    "partitions that are there and others": commit("refused", {TOPIC: {0: 6, 9: 6, -1: 6}}),
+    "an unknown topic": commit("refused", {"nobody": {0: 1}}),
+    "a note too long": commit("refused", {TOPIC: {1: 1}}, note="x" * (NOTE_MAX + 1)),
+    "no note": commit("refused", {TOPIC: {2: 2}}, note=None),
+    "an offset of -1": commit("refused", {TOPIC: {1: -1}}),
+    "nothing": commit("refused", {}),
+    "a generation of nobody": commit("nobody", ONE, generation=3, member="me"),
+}
 
 COMMITTED = (
     *(
@@ -60,6 +69,20 @@ COMMITTED = (
         )
         for version in COMMITS
         for at in [max(1, version)]
+    ),
+    *(
+        ask(f"commit: {what}, version {version}", request, version)
+        for version in COMMITS
+        for what, request in REFUSED.items()
+        if version or request.generation_id_or_member_epoch < 0
+    ),
+    *(
+        ask(
+            f"commit: what became of those that were refused, version {version}",
+            committed("refused", of=THREE, version=version),
+            version,
+        )
+        for version in (0, 9)
     ),
     *(
         ask(
@@ -119,14 +142,6 @@ COMMITTED = (
                 ),
             ),
         ),
-    ),
-    *(
-        ask(
-            f"commit: an unknown topic, version {version}",
-            commit("lost", {"nobody": {0: 1}}),
-            version,
-        )
-        for version in (0, 1)
     ),
     *(
         ask(f"commit: no group, version {version}", commit("", ONE), version)
