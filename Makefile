@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test faults interop check bench bench-kafka format clean
+.PHONY: demo test faults interop check lint unit trained bench bench-kafka format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -15,7 +15,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)              ## start a cluster, produce, kill it, consume: see that nothing is lost
 	@$(BIN)/python -m demo
 
-test: check                 ## everything: real clients, killed processes, malformed frames
+test: $(READY)              ## everything: real clients, killed processes, malformed frames
+	@$(BIN)/python -m compileall -q src tests
+	@$(MAKE) --no-print-directory -j2 lint unit trained
 	$(BIN)/python -m tests.tools
 	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/architecture
 
@@ -26,11 +28,20 @@ faults: $(READY)            ## minutes of killed, stopped and paused leaders; Sp
 interop: $(READY)           ## the real Kafka beside ours: fetched once with Maven, skipped where that cannot be
 	@$(BIN)/python -m interop
 
-check: $(READY)             ## format, lint, types, unit and architecture tests: under two minutes
+check: $(READY)             ## format, lint, types, unit and architecture tests: about a minute
+	@$(MAKE) --no-print-directory -j2 lint unit
+
+# Two at a time: each of them is busy on one core.
+lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+
+unit: $(READY)
 	$(BIN)/pytest -q tests/unit tests/architecture
+
+trained: $(READY)           # what makes every start of Spark in the tests short; without it they are slow
+	@$(BIN)/python -m barnabas.spark.training || true
 
 bench: $(READY)             ## speed, as tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
