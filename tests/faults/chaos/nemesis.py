@@ -89,7 +89,7 @@ class Nemesis:
                 self.stay_away(at, chance if away_s is None else away_s)
             case Kind.PAUSE:
                 broker.pause()
-                chance = self.choose.uniform(1.2, 2.5) * SESSION_S
+                chance = self.choose.uniform(1.2, 2.0) * SESSION_S
                 self.stay_away(at, chance if away_s is None else away_s)
         back = time.monotonic()
         if kind is Kind.PAUSE:
