@@ -57,6 +57,7 @@ from barnabas.wire.messages.group_offsets import (
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_S = 3.0
+HEARD_S = 0.05
 COMMIT_S = 1.0
 CLOSE_TIMEOUT_S = 2.0
 ASSIGNORS = (RANGE, COOPERATIVE_STICKY)
@@ -158,10 +159,21 @@ class GroupConsumer:
         while True:
             self.attend_or_note_trouble()
             if self.reader.positions:
-                return self.reader.poll(min(deadline.left_s(), self.heartbeat_s))
-            if deadline.passed:
+                found = self.reader.poll(min(deadline.left_s(), self.undisturbed_s()))
+                if found or deadline.passed:
+                    return found
+            elif deadline.passed:
                 return []
-            self.wait_for_the_coordinator(min(deadline.left_s(), self.heartbeat_s))
+            else:
+                self.wait_for_the_coordinator(min(deadline.left_s(), self.heartbeat_s))
+
+    def undisturbed_s(self) -> float:
+        """How long it may wait for records. While the coordinator is asked, not for long: it may call for a rebalance,
+        and then all the others wait for this member."""
+        if self.link.asked is not None:
+            return HEARD_S
+        due = self.next_heartbeat if self.next_try.passed else self.next_try
+        return max(due.left_s(), PAUSE_S_MIN)
 
     def processed(self, records: Iterable[ConsumedRecord] | None = None) -> None:
         """These records are done; None: all that `poll` has handed out."""

@@ -223,6 +223,21 @@ def test_a_group_goes_on_where_it_stood_and_begins_elsewhere_where_it_never_was(
         assert broker.committed == {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): 10}
 
 
+def test_who_waits_for_records_hears_of_a_rebalance_meanwhile() -> None:
+    with (
+        GroupOfOne() as broker,
+        Cluster(broker.address, timeout_s=5) as cluster,
+        GroupConsumer(
+            cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.05
+        ) as consumer,
+    ):
+        polled_until(consumer, lambda _: consumer.at_end)
+        broker.beats = [ErrorCode.REBALANCE_IN_PROGRESS]
+        # Nothing was committed, so that it reads again when it has its partitions again.
+        assert consumer.poll(PATIENCE_S)
+        assert broker.generation == 2
+
+
 def test_an_offset_to_begin_at_is_moved_into_what_there_is() -> None:
     with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=FromOffset(99)) as consumer:
