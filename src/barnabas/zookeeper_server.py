@@ -38,11 +38,11 @@ SETTINGS = """\
 dataDir={data}
 clientPortAddress={host}
 clientPort={port}
-# Short, so that a session may be, and a new leader is soon found.
-tickTime=500
+# Short, so that a session may be, that it ends when its time is over, and a new leader is soon found.
+tickTime=200
 maxSessionTimeout=60000
-initLimit=20
-syncLimit=10
+initLimit=50
+syncLimit=25
 maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=ruok,srvr
