@@ -1,25 +1,24 @@
 """One broker in a process of its own, that kills itself or others with SIGKILL at a chosen moment.
 
-    python -m tests.lifecycle.crashing_broker <server.properties> <trace>
+Commands come down the line, and each is answered. The process ends when nobody holds the other end, so that no broker
+outlives its test.
 
-Commands come as JSON lines on standard input, and each is answered with one on standard output. The process ends with
-its input, so that no broker outlives its test.
-
-    {"start": true}                                                     answered when the broker can be used
-    {"arm": ["before", "write", 2], "kill": [4711], "from_election": false}      pids; a point of null only counts
-    {"labels": true}                                                    what was counted
+    {"start": True}                                                     answered when the broker can be used
+    {"arm": ["before", "write", 2], "kill": [4711], "from_election": False}      pids; a point of None only counts
+    {"labels": True}                                                    what was counted
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +42,15 @@ from tests.lifecycle.wire import Trace
 CONNECTION_TIMEOUT_MS = 20_000
 
 
-def main() -> None:
-    properties, trace = map(Path, sys.argv[1:])
+def main(properties: Path, trace: Path, log: Path, line: Connection) -> None:
+    with log.open("ab") as last_words:
+        os.dup2(last_words.fileno(), sys.stderr.fileno())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     config, _ = BrokerConfig.load(parse_properties(properties.read_text(), str(properties)))
-    asyncio.run(live(config, trace))
+    asyncio.run(live(config, trace, line))
 
 
-async def live(config: BrokerConfig, trace: Path) -> None:
+async def live(config: BrokerConfig, trace: Path, line: Connection) -> None:
     assert config.zookeeper_connect is not None
     trap = Trap()
     registry = ZooKeeperRegistry(
@@ -64,12 +64,12 @@ async def live(config: BrokerConfig, trace: Path) -> None:
     )
     broker = Broker(config, world)
     commands: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    read_commands(commands)
+    read_commands(line, commands)
     while True:
         command = await commands.get()
         if "start" in command:
             await broker.start()
-            answer({"started": True})
+            line.send({"started": True})
         elif "arm" in command:
             point = command["arm"]
             trap.set(
@@ -77,9 +77,9 @@ async def live(config: BrokerConfig, trace: Path) -> None:
                 killer(command["kill"]),
                 from_election=command["from_election"],
             )
-            answer({"armed": True})
+            line.send({"armed": True})
         else:
-            answer({"labels": trap.labels})
+            line.send({"labels": trap.labels})
 
 
 def parse_point(written: Sequence[Any]) -> CrashPoint:
@@ -106,20 +106,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def read_commands(commands: asyncio.Queue[dict[str, Any]]) -> None:
+def read_commands(line: Connection, commands: asyncio.Queue[dict[str, Any]]) -> None:
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        for line in sys.stdin:
-            loop.call_soon_threadsafe(commands.put_nowait, json.loads(line))
+        with suppress(EOFError, OSError):
+            while True:
+                loop.call_soon_threadsafe(commands.put_nowait, line.recv())
         os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
-
-
-def answer(content: dict[str, Any]) -> None:
-    print(json.dumps(content), flush=True)
-
-
-if __name__ == "__main__":
-    main()

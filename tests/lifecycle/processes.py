@@ -1,13 +1,12 @@
-"""Three brokers in processes of their own around a ZooKeeper: the other half of clusters.py."""
+"""Three brokers in processes of their own around a ZooKeeper: the other half of clusters.py.
+
+There are hundreds of lives, and Python needs a third of a second to load a broker: so one process loads it, and each
+life is a fork of that.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import queue
-import subprocess
-import sys
-import threading
+import multiprocessing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +16,13 @@ from barnabas.model import BrokerId
 from barnabas.world.held_port import HeldPort
 from barnabas.world.ports import Registry
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
-from tests.child_process import ENVIRONMENT
+from tests.lifecycle import crashing_broker
 from tests.lifecycle.clusters import BROKERS, SETTINGS
 from tests.lifecycle.trap import CrashPoint, Kind
 
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pytest", crashing_broker.__name__])
 HOST = "127.0.0.1"
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 CONNECTION_TIMEOUT_MS = 20_000
 
@@ -31,7 +31,7 @@ class ZooKeeperBrokers:
     """`connect_string` with a chroot of its own: several clusters share one ZooKeeper."""
 
     registry_name = "zookeeper"
-    session_timeout_ms = 1500
+    session_timeout_ms = 2000
 
     def __init__(
         self, data: Path, connect_string: str, settings: Mapping[str, str] | None = None
@@ -103,10 +103,10 @@ class ZooKeeperBrokers:
         return [(Kind(kind), label) for kind, label in answer["labels"]]
 
     def dead(self, among: Iterable[BrokerId]) -> list[BrokerId]:
-        return [each for each in among if self.processes[each].running.poll() is not None]
+        return [each for each in among if not self.processes[each].running.is_alive()]
 
     def wait_for_death(self, victims: Iterable[BrokerId]) -> None:
-        """The next life of each is launched at once, and waits: Python needs a while to load a broker."""
+        """The next life of each is launched at once, and waits."""
         for victim in victims:
             self.processes.pop(victim).wait_for_death()
             self.launch(victim)
@@ -144,54 +144,39 @@ class BrokerProcess:
     """One life of one broker; see crashing_broker.py for what it can be told."""
 
     def __init__(self, properties: Path, name: Path) -> None:
-        command = [sys.executable, "-m", "tests.lifecycle.crashing_broker"]
-        with name.with_suffix(".log").open("ab") as log:
-            self.running = subprocess.Popen(
-                [*command, str(properties), str(name.with_suffix(".trace"))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=ROOT,
-                env=ENVIRONMENT
-                | {"PYTHONPATH": os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(ROOT)))},
-            )
         self.log_path = name.with_suffix(".log")
         self.has_started = False
-        self.answers: queue.Queue[str] = queue.Queue()
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
+        self.line, other_end = FORKS.Pipe()
+        with other_end:
+            self.running = FORKS.Process(
+                target=crashing_broker.main,
+                args=(properties, name.with_suffix(".trace"), self.log_path, other_end),
+                daemon=True,
+            )
+            self.running.start()
 
     @property
     def pid(self) -> int:
+        assert self.running.pid is not None
         return self.running.pid
-
-    def read(self) -> None:
-        assert self.running.stdout is not None
-        for line in self.running.stdout:
-            self.answers.put(line)
-        self.answers.put("")
 
     def ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
         self.tell(command)
         return self.hear()
 
     def tell(self, command: Mapping[str, Any]) -> None:
-        assert self.running.stdin is not None
-        self.running.stdin.write(json.dumps(command) + "\n")
-        self.running.stdin.flush()
+        self.line.send(command)
 
     def hear(self) -> dict[str, Any]:
-        line = self.answers.get(timeout=DEADLINE_S)
-        assert line, f"the broker ended; its last words:\n{self.log_path.read_text()[-3000:]}"
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        with suppress(EOFError, ConnectionError):
+            assert self.line.poll(DEADLINE_S), f"broker {self.pid} does not answer"
+            answer: dict[str, Any] = self.line.recv()
+            return answer
+        raise AssertionError(
+            f"the broker ended; its last words:\n{self.log_path.read_text()[-3000:]}"
+        )
 
     def wait_for_death(self) -> None:
-        self.running.wait(DEADLINE_S)
-        self.reader.join(DEADLINE_S)
-        assert self.running.stdin is not None
-        assert self.running.stdout is not None
-        with suppress(OSError):  # something told it may still be on its way
-            self.running.stdin.close()
-        self.running.stdout.close()
+        self.running.join(DEADLINE_S)
+        assert not self.running.is_alive(), f"broker {self.pid} does not die"
+        self.line.close()

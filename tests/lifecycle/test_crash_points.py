@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from queue import Empty, SimpleQueue
+from threading import BoundedSemaphore
 
 import pytest
 
@@ -17,15 +19,18 @@ from tests.lifecycle.scenarios import MORE_SCENARIOS, SCENARIOS, Scenario, crash
 from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.watched import Watched
 
-LANES = {"embedded": 2, "zookeeper": 4}
+LANES = {"embedded": 2, "zookeeper": 6}
 """Clusters side by side: most of the time they wait for a session to time out."""
+STARTING = BoundedSemaphore(2)
+"""So many are started at a time: brokers of many more, all of them busy, would miss their own sessions."""
 COUNTED = "counted"
 Labels = list[tuple[Kind, str]]
 
 
 @contextmanager
 def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
-    found = Watched(new_brokers())
+    with STARTING:
+        found = Watched(new_brokers())
     try:
         yield found
     finally:
@@ -55,13 +60,14 @@ def crash_everywhere(
         registry = cluster.brokers.registry_name
         labels = undisturbed(cluster, scenario, COUNTED)
         points = crash_points(scenario, labels)
-        lanes = LANES[registry]
-        with ThreadPoolExecutor(lanes) as pool:
-            shares = [points[lane::lanes] for lane in range(lanes)]
-            first = pool.submit(crash_all, cluster, new_brokers, scenario, shares[0], labels)
+        left: SimpleQueue[CrashPoint] = SimpleQueue()
+        for point in points:
+            left.put(point)
+        with ThreadPoolExecutor(LANES[registry]) as pool:
+            first = pool.submit(crash_all, cluster, new_brokers, scenario, left, labels)
             others = [
-                pool.submit(crash_all, None, new_brokers, scenario, share, labels)
-                for share in shares[1:]
+                pool.submit(crash_all, None, new_brokers, scenario, left, labels)
+                for _ in range(1, LANES[registry])
             ]
             found = [row for lane in (first, *others) for row in lane.result()]
         seen, missed = cluster.invariants.states_seen, cluster.invariants.states_missed
@@ -80,23 +86,20 @@ def crash_all(
     cluster: Watched | None,
     new_brokers: NewBrokers,
     scenario: Scenario,
-    points: list[CrashPoint],
+    left: SimpleQueue[CrashPoint],
     labels: Labels,
 ) -> list[tuple[CrashPoint, Row]]:
-    """One after the other on one cluster. After a failure the next has a new one, so that each stands for itself."""
+    """One after the other on one cluster, as long as any are left. After a failure the next has a new one, so that each
+    stands for itself."""
     found = []
-    given = cluster
-    for point in points:
-        if cluster is None:
-            cluster = Watched(new_brokers())
-        row = crash_at(cluster, scenario, point, labels)
-        found.append((point, row))
-        if row.result != "ok":
-            if cluster is not given:
-                cluster.stop()
-            cluster = None
-    if cluster is not None and cluster is not given:
-        cluster.stop()
+    with ExitStack() as stack, suppress(Empty):
+        while True:
+            point = left.get_nowait()
+            cluster = cluster or stack.enter_context(watched(new_brokers))
+            row = crash_at(cluster, scenario, point, labels)
+            found.append((point, row))
+            if row.result != "ok":
+                cluster = None
     return found
 
 
