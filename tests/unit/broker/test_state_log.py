@@ -140,7 +140,7 @@ async def publishing(log: StateLog) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.002)
 
