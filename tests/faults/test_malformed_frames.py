@@ -13,12 +13,12 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.errors import RemoteWireError
