@@ -113,7 +113,10 @@ class GroupConsumer:
         self.commit_s = commit_s
         self.heartbeat_s = heartbeat_s
         self.on_assigned, self.on_revoked, self.on_lost = on_assigned, on_revoked, on_lost
-        self.reader = Consumer(cluster, {}, reset=Beginning() if reset is None else reset)
+        # Over connections of its own: a fetch that waits for records would hold up what is asked behind it, and with
+        # that a rebalance for which others wait.
+        self.reading = cluster.afresh(timeout_s=cluster.timeout_s)
+        self.reader = Consumer(self.reading, {}, reset=Beginning() if reset is None else reset)
         self.to_commit: dict[TopicPartition, int] = {}
         self.given: list[TopicPartition] | None = None
         """Assigned, and not yet taken up."""
@@ -400,6 +403,7 @@ class GroupConsumer:
         if self.reader.positions:
             self.on_revoked(self.assigned)
         self.link.hang_up()
+        self.reading.close()
         if self.member.member_id:
             with self.cluster.afresh(timeout_s=CLOSE_TIMEOUT_S) as cluster:
                 self.say_goodbye(cluster, reason)

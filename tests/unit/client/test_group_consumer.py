@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 
 from barnabas.client.blocking import Deadline
 from barnabas.client.cluster import Cluster
@@ -236,6 +237,31 @@ def test_who_waits_for_records_hears_of_a_rebalance_meanwhile() -> None:
         # Nothing was committed, so that it reads again when it has its partitions again.
         assert consumer.poll(PATIENCE_S)
         assert broker.generation == 2
+
+
+def test_a_fetch_that_waits_for_records_holds_up_no_rebalance() -> None:
+    over = Event()
+    with (
+        GroupOfOne(1) as broker,
+        Cluster(broker.address, timeout_s=5) as cluster,
+        GroupConsumer(
+            cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.05
+        ) as consumer,
+    ):
+
+        def wait_at_the_end(request: FetchRequest) -> FetchResponse:
+            if request.topics[0].partitions[0].fetch_offset == 10:
+                over.wait(PATIENCE_S)
+            return broker.fetch(request)
+
+        broker.answers[FetchRequest] = wait_at_the_end
+        try:
+            polled_until(consumer, lambda records: len(records) == 10)
+            consumer.poll(0.1)
+            broker.beats = [ErrorCode.REBALANCE_IN_PROGRESS]
+            polled_until(consumer, lambda _: broker.generation == 2 and consumer.is_settled)
+        finally:
+            over.set()
 
 
 def test_an_offset_to_begin_at_is_moved_into_what_there_is() -> None:
