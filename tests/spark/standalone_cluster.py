@@ -23,20 +23,21 @@ REGISTERED = re.compile(r"Registering worker ")
 
 
 @contextlib.contextmanager
-def standalone_cluster(directory: Path, workers: int) -> Iterator[str]:
+def standalone_cluster(directory: Path, workers: int, java_options: str) -> Iterator[str]:
     """Yields the master's URL. Ports are chosen by the system; the master tells its own in its log."""
     directory.mkdir(parents=True, exist_ok=True)
     started: list[subprocess.Popen[bytes]] = []
     log = directory / "master.log"
     try:
         master = ("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        started.append(start(log, directory, *master))
+        started.append(start(log, directory, java_options, *master))
         url = wait_for(log, MASTER_AT, 1, started)[0]
         for number in range(workers):
             place = directory / f"worker-{number}"
             worker = ("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1")
             work = ("--memory", "1g", "--work-dir", str(place), url)
-            started.append(start(directory / f"worker-{number}.log", directory, *worker, *work))
+            log_of_it = directory / f"worker-{number}.log"
+            started.append(start(log_of_it, directory, java_options, *worker, *work))
         wait_for(log, REGISTERED, workers, started)
         yield url
     finally:
@@ -44,13 +45,16 @@ def standalone_cluster(directory: Path, workers: int) -> Iterator[str]:
             end(process)
 
 
-def start(log: Path, directory: Path, role: str, *arguments: str) -> subprocess.Popen[bytes]:
+def start(
+    log: Path, directory: Path, java_options: str, role: str, *arguments: str
+) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": java_options,
         "JAVA_HOME": str(launcher_home(find_java(), cache_directory())),
         # Nothing of the checkout reaches the workers but what the session ships to them.
         "PYTHONPATH": "",

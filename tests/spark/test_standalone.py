@@ -20,10 +20,11 @@ DRIVER = """
 import json, os, sys
 import barnabas.spark
 
-master, servers, python = sys.argv[1:]
+master, servers, python, java_options = sys.argv[1:]
 spark = barnabas.spark.session(master, python=python, progress=False, config={
     "spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2",
     "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options,
 })
 
 def where(rows):
@@ -46,12 +47,18 @@ spark.stop()
 """
 
 
-def test_a_topic_is_read_and_written_on_a_cluster_that_has_nothing_of_ours(tmp_path: Path) -> None:
+def test_a_topic_is_read_and_written_on_a_cluster_that_has_nothing_of_ours(
+    tmp_path: Path, trained_spark: str
+) -> None:
     python = bare_python(tmp_path / "python")
-    with LocalCluster() as cluster, standalone_cluster(tmp_path / "spark", workers=2) as master:
-        fill(cluster.bootstrap_servers)
+    with (
+        LocalCluster() as cluster,
+        standalone_cluster(tmp_path / "spark", workers=2, java_options=trained_spark) as master,
+    ):
+        servers = cluster.bootstrap_servers
+        fill(servers)
         done = subprocess.run(
-            [sys.executable, "-c", DRIVER, master, cluster.bootstrap_servers, str(python)],
+            [sys.executable, "-c", DRIVER, master, servers, str(python), trained_spark],
             capture_output=True,
             text=True,
             timeout=DRIVER_TIMEOUT_S,
