@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas.errors import ErrorCode
 from tests.broker_process import BrokerProcess, chosen_seed, eventually
-from tests.faults.raw_client import RawClient
+from tests.faults.raw_client import RawClient, produce_frame
 
 BROKERS = 2
 """Side by side, because most of a round is waiting: for a start, for a client that comes back, for the moment."""
@@ -174,7 +174,8 @@ def check_topics(broker: BrokerProcess, exists: dict[str, bool | None]) -> None:
     served: dict[str, int] = {}
     with RawClient(broker.address) as client:
         for name, expected in exists.items():
-            answers = [client.produce(name, partition, b"x").error_code for partition in range(3)]
+            client.send(b"".join(produce_frame(name, index, [b"x"]) for index in range(3)))
+            answers = [client.produced().error_code for _ in range(3)]
             assert answers in (
                 [ErrorCode.NONE] * 3,
                 [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3,

@@ -272,10 +272,8 @@ async def test_one_node_of_three_may_be_killed(
         assert stat.ephemeral_owner == session.id
 
 
-async def test_a_client_comes_back_with_a_new_session(
-    one_node: ZooKeeperServers, connect: Connect
-) -> None:
-    client = RegistryClient(connect(one_node.connect_string), 20_000)
+async def test_a_client_comes_back_with_a_new_session(chroot: str, connect: Connect) -> None:
+    client = RegistryClient(connect(chroot), 20_000)
     await client.open()
     before = client.id
     is_new = asyncio.Event()

@@ -275,7 +275,8 @@ if sys.argv[1] == "begun":
     plain = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     plain.config("spark.driver.extraJavaOptions", sys.argv[2]).getOrCreate()
 try:
-    barnabas.spark.session(python=None if sys.argv[1] == "begun" else sys.argv[1])
+    python = None if sys.argv[1] == "begun" else sys.argv[1]
+    barnabas.spark.session("local[1]", python=python, short=True)
 except barnabas.spark.launcher.NoSpark as error:
     print(error)
 """
