@@ -1,5 +1,5 @@
 """A log directory breaks under a broker of three that goes on running, and others lead what was on it until the broker
-is started again. One that is full is not broken: it waits for room."""
+is started again. So it is with a full one where somebody else can lead; a follower waits for room."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ SETTINGS = {
     # A disk that nobody writes records to is met by what is written by the clock.
     "replica.high.watermark.checkpoint.interval.ms": "100",
     "log.initial.task.delay.ms": "0",
+    "barnabas.history.topic.enable": "false",
 }
 
 
@@ -86,8 +87,8 @@ def story(tmp_path: Path) -> Iterator[Story]:
 
 @pytest.mark.parametrize(
     ("code", "is_written_to"),
-    [(errno.EROFS, True), (errno.EIO, False)],
-    ids=["read-only and in use", "broken and idle"],
+    [(errno.EROFS, True), (errno.EIO, False), (errno.ENOSPC, True)],
+    ids=["read-only and in use", "broken and idle", "full and in use"],
 )
 def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker(
     story: Story, code: int, is_written_to: bool
@@ -120,15 +121,19 @@ def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker
         assert raw.produce(TOPIC, batch_of(b"again"), partition=story.led).base_offset == 2
 
 
-def test_a_leader_whose_disk_is_full_takes_nothing_until_there_is_room(story: Story) -> None:
-    assert story.produce(story.led, b"before") is ErrorCode.NONE
-    with failing(story.disk, errno.ENOSPC):
-        assert story.produce(story.led, b"lost") is ErrorCode.KAFKA_STORAGE_ERROR
-        assert story.partitions()[story.led].leader == story.victim
-        assert story.log_dir_error() is ErrorCode.NONE
-    assert story.produce(story.led, b"after") is ErrorCode.NONE
+def test_a_leader_that_is_alone_in_sync_takes_nothing_until_its_full_disk_has_room(
+    story: Story,
+) -> None:
+    story.admin.create_topics([NewTopic(name="alone", assignment=((story.victim,),))])
     with story.at(story.victim) as raw:
-        assert raw.produce(TOPIC, batch_of(b"more"), partition=story.led).base_offset == 2
+        eventually(
+            lambda: raw.produce("alone", batch_of(b"before")).error_code == ErrorCode.NONE, "led"
+        )
+        with failing(story.disk, errno.ENOSPC):
+            refused = raw.produce("alone", batch_of(b"lost"))
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert story.log_dir_error() is ErrorCode.NONE
+        assert raw.produce("alone", batch_of(b"after")).base_offset == 1
 
 
 def test_a_follower_whose_disk_is_full_holds_nobody_up_and_catches_up_when_there_is_room(

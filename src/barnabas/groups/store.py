@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.config import BrokerConfig
-from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
+from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.groups.records import KeyValue
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
@@ -133,9 +133,7 @@ class GroupStore:
         try:
             info = partition.append(batch, read_header(batch), acks=acks, now_ms=now_ms)
         except StorageError as error:
-            # A full disk took nothing and may have room again; any other failure takes the directory offline.
-            if not isinstance(error, OutOfSpace):
-                self.replicas.fail(partition, error)
+            self.replicas.fail(partition, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return Appended(info.first_offset, self.waits_of(partition, info.last_offset, acks))
 

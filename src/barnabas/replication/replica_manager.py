@@ -540,10 +540,10 @@ class ReplicaManager:
 
     def fail(self, partition: Partition, error: StorageError) -> None:
         """The disk broke: take every partition of that log directory offline. One that is full took nothing and may
-        have room again, and one broken batch is no broken disk."""
+        have room again, so that is waited for unless somebody else can lead; one broken batch is no broken disk."""
         if isinstance(error, CorruptBatch):
             self.integrity.found(partition, error)
-        elif not isinstance(error, OutOfSpace):
+        elif not isinstance(error, OutOfSpace) or len(partition.isr) > 1:
             self.logs.mark_offline(parent(partition.log.directory), error)
 
     def take_offline(self, gone: list[TopicPartition], error: StorageError) -> None:

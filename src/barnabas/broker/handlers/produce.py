@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
-from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
+from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import NOT_PRODUCED_TO
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
@@ -258,8 +258,7 @@ def refusal(
     parts: BrokerParts, index: int, error: ApiError | StorageError, partition: Partition | None
 ) -> PartitionProduceResponse:
     if isinstance(error, StorageError):
-        # A full disk took nothing and may have room again; any other failure takes the directory offline.
-        if partition is not None and not isinstance(error, OutOfSpace):
+        if partition is not None:
             parts.replicas.fail(partition, error)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     log_start = -1
