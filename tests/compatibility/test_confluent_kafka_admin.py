@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import (
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     ElectionType,
     KafkaError,
@@ -141,12 +142,15 @@ def test_a_leader_that_leads_already_is_not_elected(admin: AdminClient, topic: s
         ]
 
 
-def test_what_needs_groups_fails_in_time_and_says_so(admin: AdminClient) -> None:
-    futures = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions("no-such-group")], request_timeout=1
-    )
-    assert error_of(futures) in (
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError._TIMED_OUT,
-        KafkaError._UNSUPPORTED_FEATURE,
-    )
+def test_offsets_of_a_group_are_set_listed_and_deleted_with_it(admin: AdminClient) -> None:
+    name, group = new_name(), new_name()
+    result(admin.create_topics([NewTopic(name, 2, 1)]))
+    wanted = [TopicPartition(name, 0, 3), TopicPartition(name, 1, 5)]
+    result(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)]))
+    listed = result(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+    assert {each.partition: each.offset for each in listed.topic_partitions} == {0: 3, 1: 5}
+    assert group in [each.group_id for each in admin.list_consumer_groups().result(SECONDS).valid]
+    described = result(admin.describe_consumer_groups([group]))
+    assert (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
+    result(admin.delete_consumer_groups([group]))
+    assert error_of(admin.delete_consumer_groups([group])) == KafkaError.GROUP_ID_NOT_FOUND
