@@ -19,6 +19,8 @@ ARGUMENTS = ("-p", "no:cacheprovider", "-q", *(() if INSTALLED else ("-p", PLUGI
 @pytest.fixture(autouse=True)
 def same_barnabas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", child_process.ENVIRONMENT["PYTHONPATH"])
+    # Asserts of a plugin are rewritten, all of the package: once, not in every process.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 
 
 def test_each_test_gets_its_own_topic_on_one_cluster(pytester: pytest.Pytester) -> None:
