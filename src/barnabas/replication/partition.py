@@ -231,6 +231,9 @@ class Partition:
             )
         if self.is_offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the log directory is offline")
+        if self.leader == self.broker_id and not self.context.is_recognised():
+            # What a leader of yesterday says of its end sounds to a consumer as if the log had been cut.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """Where an epoch ends in this log, as (epoch, end offset); (-1, -1) if that cannot be said."""

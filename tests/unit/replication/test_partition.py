@@ -225,6 +225,18 @@ def test_a_leader_that_may_have_been_replaced_does_not_judge_what_a_producer_lef
     )
 
 
+def test_a_leader_that_may_have_been_replaced_does_not_speak_for_the_partition() -> None:
+    leader = Leader()
+    leader.partition.require_leader(5)
+    leader.is_recognised = False
+    for require in (leader.partition.require_leader, leader.partition.require_replica):
+        with pytest.raises(ApiError) as refused:
+            require(5)
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader.partition.cease(TWO)
+    leader.partition.require_replica(5)  # a follower speaks for its own log
+
+
 def test_the_high_watermark_waits_for_the_isr_and_never_goes_back() -> None:
     leader = Leader()
     leader.append(3)
