@@ -107,12 +107,12 @@ class Group:
         return found
 
     def is_shared(self) -> bool:
-        """Each partition has one member, and nobody has more than one partition more than another."""
+        """Each partition has one member, and nobody has more than one partition more than another. Who has nothing,
+        since there are more members than partitions, may not have said so."""
         owned = self.owned()
-        sizes = [len(partitions) for partitions in owned.values()]
+        sizes = [len(owned.get(member, ())) for member in self.hosts]
         return (
-            owned.keys() == self.hosts.keys()
-            and sorted(each for partitions in owned.values() for each in partitions)
+            sorted(each for partitions in owned.values() for each in partitions)
             == list(range(self.partitions))
             and max(sizes) - min(sizes) <= 1
         )

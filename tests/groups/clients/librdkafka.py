@@ -8,8 +8,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from tests.groups.clients.script import POLL_S, Member, close, serve
 
-AT_MOST = 500
-
 
 def run(member: Member, stop: Event) -> None:
     wish = member.wish
@@ -41,9 +39,7 @@ def run(member: Member, stop: Event) -> None:
     while not stop.is_set():
         # Those that are there are taken one by one: a rebalance in between is told of before the next.
         message = consumer.poll(POLL_S)
-        for _ in range(AT_MOST):
-            if message is None:
-                break
+        while message is not None:
             tell(member, message)
             message = consumer.poll(0)
         commit(consumer, member)
