@@ -304,6 +304,15 @@ OF_DELETED_TOPICS = (
     ),
     ask("offsets of a deleted topic: the rest", committed("orphan", "half-orphan")),
     ask("offsets of a deleted topic: the groups", describe_groups("orphan", "half-orphan")),
+    # What is left of the topic itself goes in its own time.
+    Step(
+        name="offsets of a deleted topic: its name is free again",
+        does=Await(
+            request=create(new_topic(GONE), validate_only=True),
+            path=f"topics.{GONE}.error_code",
+            value="NONE",
+        ),
+    ),
 )
 
 STEPS: tuple[Step, ...] = (*COMMITTED, *FETCHED, *SEEN, *DELETED, *OF_DELETED_TOPICS)
