@@ -53,6 +53,7 @@ class Side:
         self.controller: int | None = None
         self.normaliser = Normaliser()
         self.transcript = Transcript()
+        self.answers: dict[str, Any] = {}
 
     def start(self) -> None:
         """The first one alone, so that it is the controller; the others together."""
@@ -82,7 +83,7 @@ class Side:
     def do(self, name: str, action: Action) -> Flat:
         match action:
             case Ask():
-                values, texts = self.ask(action)
+                values, texts = self.ask(name, action)
                 self.transcript.messages[name] = texts
                 return values
             case Send():
@@ -162,10 +163,11 @@ class Side:
             return self.controller
         return min(self.alive - {self.controller})
 
-    def ask(self, action: Ask) -> tuple[Flat, Flat]:
+    def ask(self, step: str, action: Ask) -> tuple[Flat, Flat]:
         deadline = time.monotonic() + UNTIL_SECONDS
         while True:
-            values, texts = self.normaliser.flat(self.ask_once(action))
+            answer = self.answers[step] = self.ask_once(action)
+            values, texts = self.normaliser.flat(answer)
             path, wanted = action.until or ("", None)
             if values.get(path) == wanted or time.monotonic() > deadline:
                 return values, texts
@@ -197,7 +199,7 @@ class Side:
         return [known for known, name in self.normaliser.topics.items() if name == topic][-1]
 
     def answer(self, step: str) -> Any:
-        raise NotImplementedError(f"no request depends on the answer to another: {step}")
+        return self.answers[step]
 
     def replicas(self, action: ListReplicas) -> Flat:
         found: Flat = {}

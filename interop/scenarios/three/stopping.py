@@ -25,7 +25,7 @@ from interop.scenarios.asks import (
     produce,
 )
 from interop.scenarios.step import Request
-from interop.scenarios.three import replicating
+from interop.scenarios.three import grouping, replicating
 from interop.scenarios.three.creating import AGAIN, ask, assigned
 from interop.scenarios.three.step import Kill, ListReplicas, Role, Start, Step, Stop
 
@@ -114,8 +114,10 @@ STEPS: tuple[Step, ...] = (
     ask("offsets of what lies elsewhere", list_offsets("third", -1), 2),
     ask("end of an epoch of who does not lead", epoch_end("all", 0), 2),
     ask("delete records of who does not lead", delete_records("all", 1), 2),
+    *grouping.AT_FIRST,
     # A broker that follows some and leads others, and is not the controller.
     stop(3, "3"),
+    *grouping.WITHOUT_3,
     written("without 3", "all", 1),
     written("without 3", "ring", 2, 1),
     written("without 3", "ring", 1, 2),
@@ -132,6 +134,7 @@ STEPS: tuple[Step, ...] = (
     ask("of broker 2 without 3: create", create(new_topic("new", 1, 2)), 2),
     start(3, "again", broker_rack="far"),
     *replicating.WITH_3_AGAIN,
+    *grouping.WITH_3_AGAIN,
     written("with 3 again", "all", 1),
     written("with 3 again", "third", 3),
     written("with 3 again", "pair", 2),
@@ -154,6 +157,7 @@ STEPS: tuple[Step, ...] = (
     ),
     written("led by 2", "lead-2", 2, 0),
     kill(2, "2, which leads"),
+    *grouping.AFTER_2_WAS_KILLED,
     written("after 2 was killed", "lead-2", 3, 0),
     ask("fetch with the epoch before", of_id("lead-2", {0: 0}, current_leader_epoch=0), 3),
     ask(
@@ -192,6 +196,7 @@ STEPS: tuple[Step, ...] = (
     ask("delete what the next controller finishes", delete("doomed", "doomed-1", "doomed-3")),
     ask("grow badly where one has no rack", grow(grown("nobody", 2), grown("doomed", 9))),
     kill(1, "1, which leads and is the controller"),
+    *grouping.WITH_2_ALONE,
     written("after 1 was killed", "lead-1", 2, 0),
     *replicating.WITHOUT_1_AND_3,
     ask("of broker 2, the controller: create", create(assigned("of-2", (2,))), 2),
@@ -206,6 +211,7 @@ STEPS: tuple[Step, ...] = (
     written("while 1 is away", "careless", 3),
     *replicating.WITHOUT_1,
     start(1, "after its kill", broker_rack="near"),
+    *grouping.DELETED,
     written("with everybody", "all", 2),
     written("with everybody", "careless", 3),
     ask("all that is left of careless", of_id("careless", {0: 0}), 3),
