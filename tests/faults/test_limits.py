@@ -21,7 +21,7 @@ from tests.raw_connection import frame, with_size
 TOPIC = "orders"
 MB = 1 << 20
 BUDGET = {"socket_request_max_bytes": str(8 * MB), "queued_max_request_bytes": str(8 * MB)}
-MANY = 10_000
+MANY = 20_000
 WAIT_SECONDS_MAX = 1.0
 API_VERSIONS = with_size(struct.pack(">hhih", 18, 0, 7, -1))
 
