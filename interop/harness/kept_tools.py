@@ -50,7 +50,10 @@ class KeptTools:
             )
         assert self.process.stdout is not None
         port = int(self.process.stdout.readline())
-        self.gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+        # What is left behind in this Java goes with it: nobody is to knock at its port when it is gone.
+        self.gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(port=port, enable_memory_management=False)
+        )
 
     def run(self, tool: str, *arguments: str) -> Outcome:
         """Standard output, and what goes to standard error besides the log."""
@@ -79,6 +82,6 @@ class KeptTools:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.gateway.close()
+        self.gateway.shutdown()
         self.process.kill()
         self.process.communicate()
