@@ -10,8 +10,11 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
-from tests.groups.clients.script import POLL_S, Member, close, serve
+from tests.groups.clients.script import Member, close, serve
 
+# A poll that ends in the very moment in which SyncGroup is answered forgets the answer: the member believes that it has
+# joined, reads nothing and sends no heartbeats any more. Longer polls make that rare.
+POLL_MS = 1000
 ASSIGNORS = {
     "range": RangePartitionAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
@@ -53,7 +56,7 @@ def run(member: Member, stop: Event) -> None:
     consumer.subscribe([wish.topic], listener=Listener(consumer, member))
     while not stop.is_set():
         try:
-            found = consumer.poll(timeout_ms=int(POLL_S * 1000))
+            found = consumer.poll(timeout_ms=POLL_MS)
         except KafkaError as error:
             if not error.retriable:
                 raise
