@@ -38,29 +38,12 @@ def measure(
 ) -> tuple[Latency, Latency]:
     """Of acknowledgements, and of consumption."""
     topic_id = broker.create_topic(TOPIC, 1)
-    beat = Beat(acks=acks, rate=rate, seconds=seconds, record_bytes=record_bytes)
-    return measure_topic(broker.address, topic_id, beat)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """So many records a second, for so long."""
-
-    acks: int
-    rate: int
-    seconds: float
-    record_bytes: int = KB
-
-
-def measure_topic(leader: tuple[str, int], topic_id: UUID, beat: Beat) -> tuple[Latency, Latency]:
-    """Of a topic that is empty and has one partition."""
-    _, batch = exact_batch(beat.record_bytes + BATCH_OVERHEAD, 2 * beat.record_bytes)
-    producer = SingleRecords(leader, batch, beat.acks)
-    consumer = LongPoll(leader, topic_id)
+    _, batch = exact_batch(record_bytes + BATCH_OVERHEAD, 2 * record_bytes)
+    producer = SingleRecords(broker, batch, acks)
+    consumer = LongPoll(broker, topic_id)
     gc.disable()
     try:
-        count = WARM_UP_RECORDS + int(beat.rate * beat.seconds)
-        keep_the_beat(producer, consumer, count, 1 / beat.rate)
+        keep_the_beat(producer, consumer, WARM_UP_RECORDS + int(rate * seconds), 1 / rate)
     finally:
         gc.enable()
         producer.connection.close()
@@ -94,8 +77,8 @@ def keep_the_beat(
 class SingleRecords:
     """A producer that sends one record at a time. All answers have one size, so they are counted."""
 
-    def __init__(self, leader: tuple[str, int], batch: bytes, acks: int) -> None:
-        self.connection = Connection.open(*leader, client_id="benchmark")
+    def __init__(self, broker: BrokerProcess, batch: bytes, acks: int) -> None:
+        self.connection = Connection.open(*broker.address, client_id="benchmark")
         self.socket = plain(self.connection.stream)
         self.frame = self.connection.conversation.request(
             produce_request(0, batch, acks), ProduceResponse
@@ -118,8 +101,8 @@ class SingleRecords:
 class LongPoll:
     """A consumer at the end of the log, always with one fetch under way."""
 
-    def __init__(self, leader: tuple[str, int], topic_id: UUID) -> None:
-        self.connection = Connection.open(*leader, client_id="benchmark")
+    def __init__(self, broker: BrokerProcess, topic_id: UUID) -> None:
+        self.connection = Connection.open(*broker.address, client_id="benchmark")
         self.socket = plain(self.connection.stream)
         self.topic_id = topic_id
         self.buffer = memoryview(bytearray(MB))

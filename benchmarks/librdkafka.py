@@ -53,6 +53,34 @@ def measure_produce(broker: Brokers, load: Load, acks: int = 1) -> Cost:
     )
 
 
+def acknowledgement_delays(broker: Brokers, *, rate: int, seconds: float, acks: int) -> list[float]:
+    """Seconds from the moment a record was due until its delivery was reported, of a producer with its defaults."""
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "acks": acks, "error_cb": raise_error}
+    )
+    delays: list[float] = []
+    value = bytes(KB)
+
+    def reported(due: float, error: object) -> None:
+        if error is not None:
+            raise RuntimeError(f"not delivered: {error}")
+        delays.append(time.perf_counter() - due)
+
+    count = int(rate * seconds)
+    first = time.perf_counter()
+    for number in range(count):
+        due = first + number / rate
+        while (left := due - time.perf_counter()) > 0:
+            producer.poll(left)
+        producer.produce(
+            TOPIC, value, partition=0, on_delivery=lambda error, _, due=due: reported(due, error)
+        )
+        producer.poll(0)
+    if left_over := producer.flush(STALLED_S):
+        raise RuntimeError(f"{left_over} records were not acknowledged in {STALLED_S} s")
+    return delays
+
+
 def producer_settings(broker: Brokers, load: Load) -> dict[str, object]:
     return {
         "bootstrap.servers": broker.bootstrap_servers,

@@ -12,20 +12,14 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from uuid import UUID
 
 import click
 
-from barnabas.wire.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
 from benchmarks import librdkafka
 from benchmarks.controller import cluster
 from benchmarks.controller_cluster import Trio, trios
 from benchmarks.kafka import SIDES, Found, note
-from benchmarks.latency import Beat, measure_topic
+from benchmarks.latency import summary
 from benchmarks.loads import KB, MB, TOPIC, Load
 
 ALL = -1
@@ -108,27 +102,15 @@ def throughput(trio: Trio, extent: Extent) -> dict[str, float]:
 
 
 def delays(trio: Trio, extent: Extent) -> dict[str, float]:
+    """Of a producer as applications have it: records that come while others are under way go together."""
     trio.create({TOPIC: 1}, configs=SAFE)
-    leader, topic_id = whereabouts(trio)
-    beat = Beat(acks=ALL, rate=extent.rate, seconds=extent.latency_s)
-    acknowledged, consumed = measure_topic(leader, topic_id, beat)
-    trio.delete([TOPIC])
-    return {
-        f"latency/3 replicas, acks=all, {event}/{part}_ms": value
-        for event, values in (("acknowledged", acknowledged), ("consumed", consumed))
-        for part, value in (("p50", values.p50_ms), ("p99", values.p99_ms))
-    }
-
-
-def whereabouts(trio: Trio) -> tuple[tuple[str, int], UUID]:
-    """The address of the topic's only leader, and the topic's id."""
-    wanted = MetadataRequest(
-        topics=(MetadataRequestTopic(name=TOPIC),), allow_auto_topic_creation=False
+    all_s = librdkafka.acknowledgement_delays(
+        trio, rate=extent.rate, seconds=extent.latency_s, acks=ALL
     )
-    with trio.connection(min(trio.alive)) as connection:
-        answer = connection.exchange(wanted, MetadataResponse)
-    (topic,) = answer.topics
-    return ("127.0.0.1", trio.brokers[topic.partitions[0].leader_id].port), topic.topic_id
+    trio.delete([TOPIC])
+    found = summary(all_s)
+    name = f"latency/3 replicas, acks=all, {extent.rate:,} records a second"
+    return {f"{name}/p50_ms": found.p50_ms, f"{name}/p99_ms": found.p99_ms}
 
 
 def idle(trio: Trio, extent: Extent) -> dict[str, float]:

@@ -7,6 +7,10 @@ A frame is a view of this connection's buffer, not a copy: a produced batch goes
 therefore left alone while a request is being answered, which also keeps responses ordered and makes a client that does
 not read its answers stop being read itself.
 
+A Promise is an answer whose request has been carried out: a batch that is in its log, and waits for its replicas. It
+needs its frame no longer, so the next ones are served meanwhile, and followers copy several batches at a time. Answers
+keep the order of their requests.
+
 The buffer starts small, grows to hold the frame at hand (only as its bytes arrive: a lying length costs nothing), and
 is given back when the connection falls idle.
 """
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from struct import Struct
 
@@ -28,6 +33,7 @@ IDLE_BUFFER_BYTES = 16 * 1024
 BUSY_BUFFER_BYTES = 256 * 1024  # several pipelined requests in one read
 CONTROL_BYTES_MAX = 1024 * 1024
 FRAMES_PER_TURN = 32
+PROMISES_MAX = 64  # answers that wait; then the connection waits with them
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of it
 MAY_BE_LARGE = (
@@ -47,7 +53,16 @@ class CloseConnection(Exception):
     """The request cannot be answered; the connection ends with this one line."""
 
 
-Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer]]
+class Promise:
+    """An answer that comes later, to a request that has been carried out."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Awaitable[Answer]) -> None:
+        self.answer = answer
+
+
+Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer] | Promise]
 
 
 class MemoryBudget:
@@ -121,6 +136,8 @@ class Connection:
         "memory",
         "on_closed",
         "produces",
+        "promised",
+        "refusal",
         "reserved_at",
         "reserved_bytes",
         "room",
@@ -162,6 +179,10 @@ class Connection:
         self.client_software = ("", "")
         self.produces = RepeatedProduces()
         self.answering: asyncio.Future[Answer] | None = None
+        self.promised: deque[asyncio.Future[Answer] | list[Part]] = deque()
+        """What was promised, and the answers to later requests, which wait behind it."""
+        self.refusal: str | None = None
+        """Why the connection ends as soon as all promises are kept."""
         self.is_draining = False
         self.waits_for_memory = False
         self.was_filled = False
@@ -197,6 +218,10 @@ class Connection:
         self.is_closed = True
         if self.answering is not None:
             self.answering.cancel()
+        for answer in self.promised:
+            if isinstance(answer, asyncio.Future):
+                answer.cancel()
+        self.promised.clear()
         self.release_memory()
         self.on_closed(self)
 
@@ -204,15 +229,21 @@ class Connection:
 
     def work(self) -> None:
         """Serve the frames that stand complete in the buffer, until one has to wait."""
-        if self.is_closed or self.answering is not None or self.is_draining:
+        if self.is_closed or self.answering is not None or self.is_draining or self.refusal:
             return
         answers: list[Part] = []
         served = 0
+        promised = self.promised
         try:
-            while (frame := self.next_frame()) is not None:
+            while len(promised) < PROMISES_MAX and (frame := self.next_frame()) is not None:
                 answer = self.serve(frame, self)
                 if isinstance(answer, list):
-                    answers += answer
+                    if promised:
+                        promised.append(answer)
+                    else:
+                        answers += answer
+                elif isinstance(answer, Promise):
+                    self.promise(answer)
                 elif answer is not None:
                     self.wait_for(answer)
                     break
@@ -353,18 +384,66 @@ class Connection:
             self.refuse([], "internal error")
             return
         self.active_at = self.loop.time()
-        if answer and not self.stream.send(answer):
+        if answer and self.promised:
+            self.promised.append(answer)
+        elif answer and not self.stream.send(answer):
             self.is_draining = True
             self.pause_or_resume()
             return
         self.work()
 
+    def promise(self, promise: Promise) -> None:
+        future = asyncio.ensure_future(promise.answer)
+        self.promised.append(future)
+        future.add_done_callback(self.promise_kept)
+
+    def promise_kept(self, future: asyncio.Future[Answer]) -> None:
+        """Send all that need not wait any longer, up to the next promise."""
+        if self.is_closed:
+            if not future.cancelled():
+                future.exception()
+            return
+        answers: list[Part] = []
+        promised = self.promised
+        try:
+            while promised:
+                first = promised[0]
+                if isinstance(first, asyncio.Future):
+                    if not first.done():
+                        break
+                    answers += first.result() or ()
+                else:
+                    answers += first
+                promised.popleft()
+        except (asyncio.CancelledError, CloseConnection, RemoteWireError) as error:
+            promised.clear()
+            self.refuse(answers, str(error) or "request cancelled")
+            return
+        except Exception:
+            logger.exception("request failed peer=%s:%s", *self.stream.peer)
+            promised.clear()
+            self.refuse(answers, "internal error")
+            return
+        self.active_at = self.loop.time()
+        if answers and not self.stream.send(answers):
+            self.is_draining = True
+        if self.refusal is not None and not promised:
+            self.refuse([], self.refusal)
+        elif not self.is_draining:
+            self.work()
+        else:
+            self.pause_or_resume()
+
     def refuse(self, answers: list[Part], why: str) -> None:
         """Send what was answered before, say why in one line, and end the connection."""
-        host, port = self.stream.peer
-        logger.warning("closing connection peer=%s:%s reason=%s", host, port, why)
         if answers:
             self.stream.send(answers)
+        if self.promised:
+            self.refusal = why
+            self.stream.pause()
+            return
+        host, port = self.stream.peer
+        logger.warning("closing connection peer=%s:%s reason=%s", host, port, why)
         self.stream.close(why)
 
     def pause_or_resume(self) -> None:
@@ -374,7 +453,7 @@ class Connection:
         if self.reserved_bytes and self.memory.waiting:
             self.shrink_when_idle()
         full = self.end == self.capacity
-        if self.is_draining or self.waits_for_memory or full:
+        if self.is_draining or self.waits_for_memory or full or self.refusal is not None:
             self.stream.pause()
         else:
             self.stream.resume()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping
 
 from msgspec import Struct
 
-from barnabas.broker.connection import Answer, Connection, MemoryBudget, Serve
+from barnabas.broker.connection import Answer, Connection, MemoryBudget, Promise, Serve
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
 logger = logging.getLogger("barnabas.network")
@@ -84,7 +84,9 @@ class Listeners:
         self.per_ip[host] = here + 1
         return connection
 
-    def serve_early(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer]:
+    def serve_early(
+        self, frame: memoryview, connection: Connection
+    ) -> Answer | Awaitable[Answer] | Promise:
         """Before this broker knows its partitions: the controller must be heard, for it to learn of them; clients wait,
         since any answer to them would be wrong."""
         if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BETWEEN_BROKERS:
@@ -94,6 +96,8 @@ class Listeners:
     async def serve_later(self, frame: memoryview, connection: Connection) -> Answer:
         await self.opened.wait()
         answer = self.serve(frame, connection)
+        if isinstance(answer, Promise):
+            answer = answer.answer
         return answer if answer is None or isinstance(answer, list) else await answer
 
     def open_to_clients(self) -> None:

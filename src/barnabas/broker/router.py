@@ -21,7 +21,7 @@ from struct import Struct
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from barnabas.broker.connection import Answer, CloseConnection, Connection
+from barnabas.broker.connection import Answer, CloseConnection, Connection, Promise
 from barnabas.broker.handlers import (
     api_versions,
     control,
@@ -161,7 +161,9 @@ class Router:
         # Insertion-ordered: a set would be walked in address order.
         self.running: dict[asyncio.Task[Any], None] = {}
 
-    def serve(self, frame: memoryview, connection: Connection) -> Answer | Awaitable[Answer]:
+    def serve(
+        self, frame: memoryview, connection: Connection
+    ) -> Answer | Awaitable[Answer] | Promise:
         repeated = connection.produces.find(frame)
         if repeated is not None:
             batch = connection.produces.batch(frame, repeated.header.api_version)
@@ -183,7 +185,9 @@ class Router:
             connection.produces.learn(frame, header, request)
         response = route.handle(self.parts, request, header, connection)
         if isinstance(response, (asyncio.Future, CoroutineType)):
-            return self.later(route, header, response)
+            answer = self.later(route, header, response)
+            # What a produce waits for comes after its append.
+            return Promise(answer) if header.api_key == PRODUCE else answer
         return framed(route, header, response)
 
     def serve_repeated(
@@ -192,12 +196,12 @@ class Router:
         batch: memoryview,
         frame: memoryview,
         connection: Connection,
-    ) -> Answer | Awaitable[Answer]:
+    ) -> Answer | Promise:
         correlation_id: int = SIZE.unpack_from(frame, 4)[0]
         answer = produce.handle_repeated(self.parts, repeated, batch, correlation_id, connection)
         if answer is not None and not isinstance(answer, list):
             header = repeated.header._replace(correlation_id=correlation_id)
-            return self.later(ROUTES[PRODUCE], header, answer)
+            return Promise(self.later(ROUTES[PRODUCE], header, answer))
         return answer
 
     async def handle_large(

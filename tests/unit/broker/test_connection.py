@@ -14,10 +14,12 @@ from barnabas.broker.connection import (
     BUSY_BUFFER_BYTES,
     CONTROL_BYTES_MAX,
     IDLE_BUFFER_BYTES,
+    PROMISES_MAX,
     Answer,
     CloseConnection,
     Connection,
     MemoryBudget,
+    Promise,
 )
 from barnabas.errors import RemoteWireError
 from barnabas.world.ports import Part
@@ -83,7 +85,7 @@ class Echo:
         )
         self.stream.connection = self.connection
 
-    def serve(self, frame: memoryview, _: Connection) -> Answer | asyncio.Future[Answer]:
+    def serve(self, frame: memoryview, _: Connection) -> Answer | asyncio.Future[Answer] | Promise:
         data = bytes(frame)
         self.frames.append(data)
         if data == b"refuse":
@@ -94,10 +96,10 @@ class Echo:
             raise KeyError("bug")
         if data == b"silent":
             return None
-        if self.is_late:
+        if self.is_late or data.startswith(b"promise"):
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self.later.append(future)
-            return future
+            return future if self.is_late else Promise(future)
         return [data]
 
 
@@ -245,3 +247,82 @@ async def test_frames_over_the_budget_wait_for_each_other() -> None:
     assert second.stream.is_reading
     second.stream.deliver(announced[IDLE_BUFFER_BYTES:])
     assert second.frames == [large]
+
+
+# ---- promises
+
+
+async def test_the_next_frames_are_served_while_a_promise_is_not_kept_yet() -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(b"first", b"promise 1", b"second", b"promise 2", b"third"))
+    assert echo.frames == [b"first", b"promise 1", b"second", b"promise 2", b"third"]
+    assert echo.stream.sent == [b"first"], "answers keep the order of their requests"
+    echo.later[1].set_result([b"kept 2"])
+    await some_turns()
+    assert echo.stream.sent == [b"first"]
+    echo.later[0].set_result([b"kept 1"])
+    await some_turns()
+    assert echo.stream.sent == [b"first", b"kept 1", b"second", b"kept 2", b"third"]
+    echo.stream.deliver(framed(b"fourth"))
+    assert echo.stream.sent[-1] == b"fourth"
+
+
+async def test_who_has_many_promises_waits_with_them() -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(*[b"promise"] * 31, b"last"))
+    for _ in range(3):
+        echo.stream.deliver(framed(*[b"promise"] * 20))
+    await some_turns()
+    assert len(echo.frames) == PROMISES_MAX
+    for future in echo.later[:30]:
+        future.set_result([b"kept"])
+    await some_turns()
+    assert len(echo.frames) == 32 + 60
+    assert echo.stream.sent == [b"kept"] * 30
+
+
+async def test_what_waits_in_another_way_comes_after_what_was_promised() -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(b"promise"))
+    echo.is_late = True
+    echo.stream.deliver(framed(b"wait", b"next"))
+    echo.is_late = False
+    echo.later[1].set_result([b"waited"])
+    await some_turns()
+    assert echo.frames == [b"promise", b"wait", b"next"]
+    assert echo.stream.sent == []
+    echo.later[0].set_result([b"kept"])
+    await some_turns()
+    assert echo.stream.sent == [b"kept", b"waited", b"next"]
+
+
+@pytest.mark.parametrize("bad", [b"refuse", b"lie", b"bug"])
+async def test_promises_are_kept_before_a_connection_ends(bad: bytes) -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(b"first", b"promise", b"second", bad, b"never"))
+    assert echo.stream.sent == [b"first"]
+    assert is_paused(echo)
+    echo.later[0].set_result([b"kept"])
+    await some_turns()
+    assert echo.stream.sent == [b"first", b"kept", b"second"]
+    assert echo.stream.reason is not None
+    assert b"never" not in echo.frames
+
+
+async def test_a_promise_that_is_broken_ends_the_connection_after_what_came_before() -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(b"promise 1", b"promise 2", b"second"))
+    echo.later[1].set_exception(KeyError("bug"))
+    echo.later[0].set_result([b"kept"])
+    await some_turns()
+    assert echo.stream.sent == [b"kept"]
+    assert echo.stream.reason == "internal error"
+
+
+async def test_nobody_waits_for_what_was_promised_to_who_is_gone() -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(b"promise"))
+    echo.stream.close("gone")
+    await some_turns()
+    assert echo.later[0].cancelled()
+    assert echo.stream.sent == []
