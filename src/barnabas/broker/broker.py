@@ -176,6 +176,7 @@ class Broker:
         session_id = registry.id
         await self.register()
         registry.on_state(self.hear_of_session)
+        registry.on_lost = self.hear_of_lost_registry
         replicas.lost.take(lost)
         replicas.on_broken = self.on_broken_disk
         replicas.start()
@@ -200,6 +201,11 @@ class Broker:
     def hear_of_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self.replicas is not None:
             self.replicas.is_recognised = False
+
+    def hear_of_lost_registry(self) -> None:
+        """With it went every controller: who leads now leads on."""
+        if self.replicas is not None:
+            self.replicas.is_recognised = True
 
     def on_broken_disk(self) -> None:
         self.tasks.start("log-dir-event", self.tell_of_broken_disk())

@@ -34,6 +34,8 @@ class RegistryClient:
         """All sessions this client ever had: their ephemeral nodes are our own."""
         self.on_expired: Callable[[], Awaitable[None]] | None = None
         self.on_new_session: Callable[[], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
+        """The registry was part of this process, and its disk has failed: there will be no other session."""
         self.listeners: list[Callable[[SessionState], None]] = []
         self.session: RegistrySession | None = None
         self.renewal: asyncio.Task[None] | None = None
@@ -151,6 +153,8 @@ class RegistryClient:
         error = renewal.exception()
         if isinstance(error, StorageError):
             logger.error("the registry is lost for good error=%s", error)
+            if self.on_lost is not None:
+                self.on_lost()
         elif error is not None:
             logger.error("cannot renew the registry session", exc_info=error)
         elif self.session is not None and self.session.state is SessionState.EXPIRED:

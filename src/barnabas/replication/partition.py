@@ -231,7 +231,7 @@ class Partition:
             )
         if self.is_offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the log directory is offline")
-        if self.leader == self.broker_id and not self.context.is_recognised():
+        if self.followers and self.leader == self.broker_id and not self.context.is_recognised():
             # What a leader of yesterday says of its end sounds to a consumer as if the log had been cut.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

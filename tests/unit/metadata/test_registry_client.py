@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from barnabas.errors import RegistryUnreachable, SessionExpired
+from barnabas.errors import RegistryUnreachable, SessionExpired, StorageError
 from barnabas.metadata import registry_client
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.world.ports import Registry, RegistrySession, SessionState
@@ -143,11 +143,14 @@ class UnreachableAtTimes:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self.refusals = 0
+        self.is_broken = False
 
     async def connect(self, session_timeout_ms: int) -> RegistrySession:
         if self.refusals:
             self.refusals -= 1
             raise RegistryUnreachable("", "not now")
+        if self.is_broken:
+            raise StorageError("/registry", "no space left on the volume")
         return await self.registry.connect(session_timeout_ms)
 
 
@@ -163,6 +166,21 @@ async def test_it_tries_until_the_registry_can_be_reached(
     await expire(registry, client)
     await renewed(client, before)
     assert door.refusals == 0
+    await client.close()
+
+
+async def test_a_registry_whose_disk_has_failed_is_given_up_and_its_owner_told(
+    registry: Setup,
+) -> None:
+    door = UnreachableAtTimes(registry.registry)
+    client = RegistryClient(cast(Registry, door), TIMEOUT_MS)
+    lost = asyncio.Event()
+    client.on_lost = lost.set
+    await client.open()
+    door.is_broken = True
+    await expire(registry, client)
+    async with asyncio.timeout(DEADLINE_S):
+        await lost.wait()
     await client.close()
 
 

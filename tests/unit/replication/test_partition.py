@@ -237,6 +237,12 @@ def test_a_leader_that_may_have_been_replaced_does_not_speak_for_the_partition()
     leader.partition.require_replica(5)  # a follower speaks for its own log
 
 
+def test_nobody_can_have_replaced_a_leader_without_followers() -> None:
+    leader = Leader(replicas=1, in_sync=1)
+    leader.is_recognised = False
+    leader.partition.require_leader(5)
+
+
 def test_the_high_watermark_waits_for_the_isr_and_never_goes_back() -> None:
     leader = Leader()
     leader.append(3)
