@@ -48,6 +48,8 @@ def history_of(lines: Iterable[Mapping[str, Any]]) -> History:
             for gone in owned.get(member, set()) - now:
                 positions.pop((member, gone), None)
             owned[member] = now
+        elif event == "again":
+            positions.pop((member, line["partition"]), None)
         elif event == "committed":
             for partition, offset in line["offsets"].items():
                 index = int(partition)

@@ -18,6 +18,8 @@ def told(*events: tuple[str, str, Any]) -> list[dict[str, Any]]:
             line["partitions"] = what
         elif event == "read":
             line |= {"partition": 0, "first": what[0], "count": what[1] - what[0]}
+        elif event == "again":
+            line["partition"] = what
         else:
             line["offsets"] = {"0": what}
         lines.append(line)
@@ -67,3 +69,16 @@ def test_a_member_that_is_given_a_partition_again_begins_at_what_is_committed() 
     history = history_of(told(*BEFORE[:4], *again))
     assert not history.violations
     assert history.handovers[-1].repeated == 3
+
+
+def test_who_is_given_a_batch_again_reads_from_what_was_committed_on() -> None:
+    begun = (
+        ("a", "owns", [0]),
+        ("a", "read", (0, 5)),
+        ("a", "committed", 5),
+        ("a", "read", (5, 8)),
+    )
+    assert history_of(told(*begun, ("a", "read", (5, 8)))).violations, "it did not say so"
+    assert not history_of(told(*begun, ("a", "again", 0), ("a", "read", (5, 8)))).violations
+    assert history_of(told(*begun, ("a", "again", 0), ("a", "read", (4, 8)))).violations
+    assert history_of(told(*begun, ("a", "again", 0), ("a", "read", (9, 10)))).violations

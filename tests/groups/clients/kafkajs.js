@@ -71,7 +71,13 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
       const last = Number(messages[messages.length - 1].offset)
       say(member, 'read', { partition, first: Number(messages[0].offset), count: messages.length })
       if (commits === 'each') {
-        await consumer.commitOffsets([{ topic, partition, offset: String(last + 1) }])
+        try {
+          await consumer.commitOffsets([{ topic, partition, offset: String(last + 1) }])
+        } catch (error) {
+          // A batch that could not be dealt with is given to us once more.
+          say(member, 'again', { partition })
+          throw error
+        }
         say(member, 'committed', { offsets: { [partition]: last + 1 } })
       }
     },

@@ -6,6 +6,7 @@
     {"member": "m1", "event": "owns", "partitions": [0, 1]}                     all it has now, after every change
     {"member": "m1", "event": "read", "partition": 0, "first": 5, "count": 3}
     {"member": "m1", "event": "committed", "offsets": {"0": 8}}                 acknowledged
+    {"member": "m1", "event": "again", "partition": 0}                          its last batch is given to it once more
     {"member": "m1", "event": "closed", "seconds": 0.01}
     {"member": "m1", "event": "failed", "why": "…"}
 
