@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -97,8 +97,9 @@ def linearity(found: Found) -> dict[str, str]:
     return told
 
 
-def write_json(path: Path, found: Found, *, quick: bool) -> None:
-    measurements = {
+def measurements(found: Found, wanted: Callable[[Found, str], str]) -> dict[str, dict[str, object]]:
+    """Both sides of each, its ratio and what was wanted of it."""
+    return {
         name: {
             "ratio": ratio(found, name),
             "target": wanted(found, name) or None,
@@ -111,11 +112,14 @@ def write_json(path: Path, found: Found, *, quick: bool) -> None:
         }
         for name, sides in found.items()
     }
+
+
+def write_json(path: Path, found: Found, *, quick: bool) -> None:
     content = {
         "machine": machine(),
         "quick": quick,
         "growth": linearity(found),
-        "measurements": measurements,
+        "measurements": measurements(found, wanted),
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.controller_report import cells, ratio
+from benchmarks.controller_report import cells, measurements, ratio
 from benchmarks.kafka import KAFKA, OURS, Found
 from benchmarks.kafka_report import unit_of
-from benchmarks.report import machine, spread
+from benchmarks.report import machine
 
 UNITS = {
     "mb_per_s": "MB/s",
@@ -63,18 +63,5 @@ def marked(value: float, sign: str, limit: float, what: str) -> str:
 
 
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
-    measurements = {
-        name: {
-            "ratio": ratio(found, name),
-            "target": wanted(found, name) or None,
-            **{
-                side: dict(zip(("min", "median", "max"), spread(values), strict=True))
-                | {"values": values}
-                for side, values in sides.items()
-                if values
-            },
-        }
-        for name, sides in found.items()
-    }
-    content = {"machine": machine(), "quick": quick, "measurements": measurements}
+    content = {"machine": machine(), "quick": quick, "measurements": measurements(found, wanted)}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
