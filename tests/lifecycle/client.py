@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.client.view import ClusterView, TopicView, view_of
 from barnabas.errors import ErrorCode
+from barnabas.model import BrokerId
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -118,6 +119,12 @@ def topics_of(address: Address, names: Iterable[str] | None = None) -> dict[str,
     """The topics this broker can describe; none if it does not answer."""
     view = metadata_of(address, names)
     return {} if view is None else dict(view.topics)
+
+
+def brokers_told_of(address: Address) -> set[BrokerId]:
+    """The brokers this broker has heard of; none if it does not answer."""
+    view = metadata_of(address, ())
+    return set() if view is None else set(view.brokers)
 
 
 def told_of(address: Address, name: str) -> str:

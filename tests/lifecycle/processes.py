@@ -17,6 +17,7 @@ from barnabas.world.held_port import HeldPort
 from barnabas.world.ports import Registry
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from tests.lifecycle import crashing_broker
+from tests.lifecycle.client import brokers_told_of, eventually
 from tests.lifecycle.clusters import BROKERS, SETTINGS
 from tests.lifecycle.trap import CrashPoint, Kind
 
@@ -118,6 +119,7 @@ class ZooKeeperBrokers:
             process.wait_for_death()
 
     def restart(self, brokers: Iterable[BrokerId]) -> None:
+        """Returns when all that run have heard of each other: before that the controller refuses to place replicas."""
         wanted = list(brokers)
         for broker in wanted:
             if broker not in self.processes:
@@ -127,6 +129,11 @@ class ZooKeeperBrokers:
         for broker in wanted:
             self.processes[broker].hear()
             self.processes[broker].has_started = True
+        eventually(self.know_each_other, lambda: f"all of {self.alive()} are known", DEADLINE_S)
+
+    def know_each_other(self) -> bool:
+        alive = self.alive()
+        return all(brokers_told_of(self.address(each)) >= alive for each in alive)
 
     def launch(self, broker: BrokerId) -> None:
         self.processes[broker] = BrokerProcess(
