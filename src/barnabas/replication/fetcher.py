@@ -3,7 +3,7 @@
     name what moved ─► Fetch (waits at the leader) ─► append, partition by partition ─► name what moved ─► …
 
 What an answer brought is appended before the next fetch is sent, so the offset a follower asks for is always one it
-holds: leaders count on that. All partitions of one task share an incremental session. Only those whose offset moved are
+holds: leaders count on that. Where a topic's flush.messages wants it on the disk, it is there by then. All partitions of one task share an incremental session. Only those whose offset moved are
 named in it, so an idle task costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
 
 A fetch that waits at the leader cannot be told of a partition that was added since. After a moment it is let go: the
@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from barnabas.replication import following
 from barnabas.replication.following import Reaction
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
+from barnabas.storage.log import Log
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
     FetchPartition,
@@ -332,6 +334,7 @@ class Fetcher:
 
     async def take(self, connection: BrokerConnection, response: FetchResponse) -> None:
         taken = 0
+        flushes: list[asyncio.Future[None]] = []
         for topic in response.responses:
             for data in topic.partitions:
                 followed = self.active.get((topic.topic_id, data.partition_index))
@@ -341,12 +344,18 @@ class Fetcher:
                 ):
                     continue  # it was taken from us meanwhile, or given back anew
                 if data.error_code == ErrorCode.NONE:
-                    taken += self.take_data(followed, data)
+                    size = self.take_data(followed, data)
+                    taken += size
+                    if size and must_be_flushed(followed.partition.log):
+                        flushes.append(self.replicas.flush(followed.partition))
                 else:
                     await self.react(connection, followed, ErrorCode(data.error_code))
                 if taken > BYTES_PER_TURN:
                     taken = 0
                     await asyncio.sleep(0)
+        for flush in flushes:
+            with suppress(ApiError):  # the disk failed, which is seen to, or the topic is gone
+                await asyncio.shield(flush)
 
     def take_data(self, followed: Followed, data: PartitionData) -> int:
         """The number of bytes appended."""
@@ -505,6 +514,11 @@ class Fetcher:
                     raise ApiError(ErrorCode(answer.error_code))
                 return answer.offset
         raise RemoteWireError("ListOffsets was answered with nothing")
+
+
+def must_be_flushed(log: Log) -> bool:
+    """Our next fetch says that we hold what came, and the leader acknowledges it: that is to outlive the power."""
+    return log.unflushed_messages >= log.config.flush_messages
 
 
 def patience(setbacks: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -55,6 +56,8 @@ class Replicas(Protocol):
     follower_quota: ReplicationQuota | None
 
     def fail(self, partition: Partition, error: StorageError) -> None: ...
+
+    def flush(self, partition: Partition) -> asyncio.Future[None]: ...
 
 
 class FetcherManager:
