@@ -3,8 +3,10 @@
     name what moved ─► Fetch (waits at the leader) ─► append, partition by partition ─► name what moved ─► …
 
 What an answer brought is appended before the next fetch is sent, so the offset a follower asks for is always one it
-holds: leaders count on that. Where a topic's flush.messages wants it on the disk, it is there by then. All partitions of one task share an incremental session. Only those whose offset moved are
-named in it, so an idle task costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
+holds: leaders count on that. Where a topic's flush.messages asks for it, it is on the disk by then.
+
+All partitions of one task share an incremental session. Only those whose offset moved are named in it, so an idle task
+costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
 
 A fetch that waits at the leader cannot be told of a partition that was added since. After a moment it is let go: the
 session goes on over another connection, so that a new leader need not wait half a second for its followers.
