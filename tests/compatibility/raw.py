@@ -1,6 +1,6 @@
 """Requests by hand: for what no client library can be made to send."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -39,9 +39,11 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, records
+from tests.broker_process import eventually
 from tests.raw_connection import M, RawConnection, frame
 
 TIMEOUT_SECONDS = 20
+SPREAD_SECONDS = 30.0
 TIMESTAMP = 1_700_000_000_000
 
 
@@ -110,6 +112,21 @@ class Raw(RawConnection):
         wanted = ListOffsetsPartition(0, timestamp=timestamp, max_num_offsets=count, **more)
         request = ListOffsetsRequest(topics=(ListOffsetsTopic(topic, (wanted,)),))
         return self.ask(request, ListOffsetsResponse, version).topics[0].partitions[0]
+
+
+def wait_until_known(addresses: Iterable[str], topic: str) -> None:
+    """Each of these brokers was told who leads the topic, and before that what of it is its own. Who has a topic made
+    is answered as soon as the controller's broker knows of it; the others hear of it then."""
+    wanted = (MetadataRequestTopic(name=topic),)
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    for address in addresses:
+        with Raw(address) as raw:
+            eventually(lambda: is_led(raw.ask(request, MetadataResponse)), topic, SPREAD_SECONDS)
+
+
+def is_led(answer: MetadataResponse) -> bool:
+    (topic,) = answer.topics
+    return bool(topic.partitions) and all(each.leader_id >= 0 for each in topic.partitions)
 
 
 def batch_of(*values: bytes | None, timestamp: int = TIMESTAMP, **options: Any) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from typing import Self
 
 from barnabas.errors import ErrorCode
+from barnabas.groups.store import partition_of
 from barnabas.wire.apis import APIS
 from barnabas.wire.consumer_protocol import Subscription, encode_subscription
 from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -22,6 +24,7 @@ from barnabas.wire.messages.group_membership import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from barnabas.wire.messages.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
 
@@ -41,6 +44,31 @@ def wait_for_coordinator(raw: Raw, group: str) -> int:
 
     eventually(is_there, "a group has a coordinator", seconds=30.0)
     return ids[0]
+
+
+def wait_until_read(raw: Raw, *groups: str) -> None:
+    """Whatever this broker, which coordinates them, has kept of these groups is read: it no longer says
+    COORDINATOR_LOAD_IN_PROGRESS, as it may for a while after it was found."""
+    request = DescribeGroupsRequest(groups=groups)
+    for group in groups:
+        wait_for_coordinator(raw, group)
+    eventually(
+        lambda: (
+            not any(each.error_code for each in raw.ask(request, DescribeGroupsResponse).groups)
+        ),
+        f"{groups} are read",
+        seconds=30.0,
+    )
+
+
+def one_of_each(partitions: int) -> list[str]:
+    """Groups, one for each partition of __consumer_offsets."""
+    found: dict[int, str] = {}
+    for number in count():
+        found.setdefault(partition_of(f"any-{number}", partitions), f"any-{number}")
+        if len(found) == partitions:
+            break
+    return list(found.values())
 
 
 class RawMember:

@@ -36,7 +36,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, values_in
+from tests.compatibility.raw import Raw, batch_of, values_in, wait_until_known
 
 NUMBERS = count()
 BROKERS = (1, 2, 3)
@@ -174,6 +174,7 @@ def test_what_was_there_stays_and_what_is_new_takes_records(
 ) -> None:
     topic = create(controller, [1, 2])
     with Raw(three.brokers[1].address) as first, Raw(three.brokers[2].address) as second:
+        wait_until_known([three.brokers[1].address], topic)
         assert first.produce(topic, batch_of(b"old")).error_code == ErrorCode.NONE
         assert grow(controller, topic, 2, [[2, 1]]).error_code == ErrorCode.NONE
         assert values_in(first.fetch(topic, 0)) == [b"old"]

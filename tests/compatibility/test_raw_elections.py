@@ -83,7 +83,12 @@ def bounce(cluster: LocalCluster, broker: int, topic: str) -> None:
     """Away and back, so that it no longer leads."""
     cluster.brokers[broker].kill()
     cluster.brokers[broker].start()
-    eventually(lambda: broker in state(cluster, topic)[2], "back in sync")
+
+    def is_back() -> bool:
+        leader, _, isr = state(cluster, topic)
+        return leader not in (broker, -1) and broker in isr
+
+    eventually(is_back, "in sync again, and led by another")
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -18,7 +18,14 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, fetch_request, produce_request, values_in
+from tests.compatibility.raw import (
+    Raw,
+    batch_of,
+    fetch_request,
+    produce_request,
+    values_in,
+    wait_until_known,
+)
 
 LEADER, FOLLOWER, STRANGER = 1, 2, 3
 
@@ -31,6 +38,7 @@ def cluster() -> Iterator[LocalCluster]:
         with at(running, running.controller_id) as raw:
             created = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
         assert created.topics[0].error_code == ErrorCode.NONE
+        wait_until_known((each.address for each in running.brokers.values()), "t")
         yield running
 
 

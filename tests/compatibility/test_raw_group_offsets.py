@@ -15,11 +15,7 @@ from barnabas.groups.store import GroupStore, partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.apis import APIS
 from barnabas.wire.consumer_protocol import Subscription, encode_subscription
-from barnabas.wire.messages.coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.group_membership import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -50,6 +46,7 @@ from barnabas.wire.messages.topics import (
 from barnabas.wire.records import Record, records
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
+from tests.compatibility.raw_member import one_of_each, wait_for_coordinator, wait_until_read
 
 NUMBERS = count()
 PARTITIONS = 2
@@ -68,7 +65,7 @@ NewTopic = Callable[..., str]
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(settings=SETTINGS) as running:
         with Raw(running.bootstrap_servers) as raw:
-            wait_for_coordinator(raw, "anybody")
+            wait_until_read(raw, *one_of_each(PARTITIONS))
         yield running
 
 
@@ -82,19 +79,6 @@ def group() -> str:
 
 def soon(condition: Callable[[], bool]) -> None:
     eventually(condition, "a group's offsets are as they should be", seconds=30.0)
-
-
-def wait_for_coordinator(raw: Raw, group: str) -> int:
-    """Its broker's id, once it can be asked."""
-    found: list[Coordinator] = []
-
-    def is_there() -> bool:
-        answer = raw.ask(FindCoordinatorRequest(coordinator_keys=(group,)), FindCoordinatorResponse)
-        found[:] = answer.coordinators
-        return not found[0].error_code
-
-    soon(is_there)
-    return found[0].node_id
 
 
 def commit(
@@ -554,8 +538,8 @@ def test_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
     with LocalCluster(data=tmp_path, settings=SETTINGS) as running:
         with Raw(running.bootstrap_servers) as raw:
             raw.create_topic("orders", partitions=2)
-            wait_for_coordinator(raw, "app")
-            commit_when_possible(raw, "app", "orders", at(41, 0), at(42, 1, note="here"))
+            wait_until_read(raw, "app", "members")
+            commit(raw, "app", "orders", at(41, 0), at(42, 1, note="here"))
             Joined(raw, "members", "orders").sync()
         running.brokers[1].kill()
         running.brokers[1].start()

@@ -37,7 +37,7 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, values_in
+from tests.compatibility.raw import Raw, batch_of, values_in, wait_until_known
 
 LEADER, FOLLOWER = 1, 2
 SETTINGS = {"log.retention.ms": "-1", "auto.leader.rebalance.enable": "false"}
@@ -60,12 +60,10 @@ def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     with Raw(cluster.brokers[cluster.controller_id].address) as raw:
         created = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
     assert created.topics[0].error_code == ErrorCode.NONE
+    wait_until_known([cluster.brokers[LEADER].address], name)
     with at_leader(cluster) as raw:
-        eventually(
-            lambda: raw.produce(name, batch_of(b"first")).error_code == ErrorCode.NONE, "it leads"
-        )
-        for value in (b"second", b"third"):
-            raw.produce(name, batch_of(value))
+        for value in (b"first", b"second", b"third"):
+            assert raw.produce(name, batch_of(value)).error_code == ErrorCode.NONE
     return name
 
 

@@ -30,7 +30,7 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, fetch_request
+from tests.compatibility.raw import Raw, batch_of, fetch_request, wait_until_known
 
 LEADER, FOLLOWER, STRANGER, NOBODY = 1, 2, 3, 77
 
@@ -40,8 +40,6 @@ def cluster() -> Iterator[LocalCluster]:
     settings = {"log.retention.ms": "-1", "auto.leader.rebalance.enable": "false"}
     with LocalCluster(brokers=3, settings=settings) as running:
         create(running, "t")
-        with at(running, LEADER) as raw:
-            eventually(lambda: raw.fetch("t", 0).error_code == ErrorCode.NONE, "the topic is there")
         yield running
 
 
@@ -57,6 +55,7 @@ def create(cluster: LocalCluster, name: str, **configs: str) -> None:
     with at(cluster, cluster.controller_id) as raw:
         created = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
     assert created.topics[0].error_code == ErrorCode.NONE
+    wait_until_known((each.address for each in cluster.brokers.values()), name)
 
 
 def at(cluster: LocalCluster, broker: int) -> Raw:
@@ -194,8 +193,13 @@ def test_a_client_that_passes_for_a_replica_cannot_claim_more_than_there_is(
 def test_a_former_life_of_a_follower_is_not_believed(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as raw:
         end = raw.produce("t", batch_of(b"a")).base_offset + 1
-        former = as_replica(raw, FOLLOWER, end, life=0)
-        assert former.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        eventually(
+            lambda: (
+                as_replica(raw, FOLLOWER, end, life=0).error_code
+                == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            ),
+            "the follower has told which life it is in",
+        )
         assert as_replica(raw, FOLLOWER, end).error_code == ErrorCode.NONE, "an unknown life may be"
 
 
@@ -210,7 +214,7 @@ def test_offsets_for_consumers_are_on_the_leader_and_for_tools_everywhere(
         assert latest(leader, -1).offset == end
         for replica in (-1, FOLLOWER):
             assert latest(follower, replica).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert latest(follower, -2).offset == end
+        eventually(lambda: latest(follower, -2).offset == end, "the follower has copied it")
 
 
 # ---- in sync
@@ -219,7 +223,6 @@ def test_offsets_for_consumers_are_on_the_leader_and_for_tools_everywhere(
 def test_no_more_need_be_in_sync_than_there_are_replicas(cluster: LocalCluster) -> None:
     create(cluster, "strict", min_insync_replicas="3")
     with at(cluster, LEADER) as raw:
-        eventually(lambda: raw.fetch("strict", 0).error_code == ErrorCode.NONE, "it is there")
         assert raw.produce("strict", batch_of(b"a")).error_code == ErrorCode.NONE
         cluster.brokers[FOLLOWER].kill()
         try:

@@ -31,7 +31,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of
+from tests.compatibility.raw import Raw, batch_of, wait_until_known
 
 NUMBERS = count()
 BROKERS = (1, 2, 3)
@@ -230,6 +230,7 @@ def test_a_topic_whose_deletion_waits_for_a_broker_cannot_be_created() -> None:
         with Raw(cluster.brokers[cluster.controller_id].address) as raw:
             before = create(raw, CreatableTopic("t", 1, 3)).topic_id
             leader = describe(raw, "t").partitions[0].leader_id
+            wait_until_known([cluster.brokers[leader].address], "t")
             with Raw(cluster.brokers[leader].address) as to_leader:
                 assert to_leader.produce("t", batch_of(b"x")).error_code == ErrorCode.NONE
             cluster.brokers[down].kill()
