@@ -20,6 +20,7 @@ from uuid import UUID
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups import group_events
+from barnabas.groups.commits import CommitsUnderWay
 from barnabas.groups.coordinator_timers import Timers
 from barnabas.groups.expiry import forget_group
 from barnabas.groups.group import Group, GroupState, Ticket
@@ -71,6 +72,7 @@ class GroupCoordinator:
         self.timers = Timers(self.timer_ended)
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self.tickets = 0
+        self.commits = CommitsUnderWay(store)
         self.tasks = Tasks()
         self.is_stopping = False
 
@@ -131,6 +133,7 @@ class GroupCoordinator:
         for group in list(self.groups.values()):
             self.end(group, ErrorCode.NOT_COORDINATOR)
         await self.tasks.stop()
+        await self.commits.stop()
 
     # ---- what members ask for
 

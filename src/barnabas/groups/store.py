@@ -89,7 +89,12 @@ class GroupStore:
         return self.config.offsets_topic_num_partitions if topic is None else len(topic.partitions)
 
     def is_led(self, partition: int) -> bool:
-        return partition in self.led
+        """And nobody can have taken it over. One that is no longer registered, and to whom no controller has spoken
+        since, would tell offsets of yesterday."""
+        return partition in self.led and (
+            self.replicas.is_recognised
+            or not self.replicas.find(CONSUMER_OFFSETS, partition).followers
+        )
 
     def is_loading(self, partition: int) -> bool:
         return partition in self.loading

@@ -1,13 +1,15 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: how far a group has read, kept by its coordinator.
 
-A commit is answered when the replicas of `__consumer_offsets` have it, and only then it is what OffsetFetch tells. The
-partitions of a request are refused one by one, or all alike if the group does not take commits of whoever sent it.
+A commit is answered when the replicas of `__consumer_offsets` have it, and only then it is what OffsetFetch tells. Who
+asks for what is stable, as consumers do that are given a partition, is answered when the commits under way have ended.
+The partitions of a request are refused one by one, or all alike if the group does not take commits of whoever sent it.
 Version 0 of both is older than that topic: it keeps offsets in the registry (registry_offsets.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
+from functools import partial
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.handlers import registry_offsets
@@ -16,7 +18,7 @@ from barnabas.errors import ApiError, ErrorCode, LocalWireError
 from barnabas.groups.expiry import forget
 from barnabas.groups.group import Group, GroupState
 from barnabas.groups.records import NEVER, CommittedOffset, KeyValue, offset_record
-from barnabas.groups.store import OF_COMMITS, Appended, translated
+from barnabas.groups.store import OF_COMMITS, translated
 from barnabas.model import NO_TIMESTAMP, TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.headers import RequestHeader
@@ -44,6 +46,9 @@ FOR_EVER = 2**63 - 1
 
 Codes = dict[TopicPartition, ErrorCode]
 Commits = dict[TopicPartition, CommittedOffset]
+Topics = Sequence[OffsetFetchRequestTopic]
+AskedFor = tuple[str, Topics | None]
+NOTHING: Container[TopicPartition] = ()
 
 
 # ---- OffsetCommit
@@ -54,11 +59,17 @@ def offset_commit(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if header.api_version == 0:
         return registry_offsets.commit(parts, request)
-    commits, codes = wished(parts, request)
+    commits, oversized, unknown = wished(parts, request)
+    if not commits and not oversized:
+        return committed(request, unknown)
+    try:
+        group = group_to_commit_to(parts, request)
+    except ApiError as error:
+        return committed(request, dict.fromkeys([*commits, *oversized], error.code) | unknown)
+    codes = oversized | unknown
     if not commits:
         return committed(request, codes)
     try:
-        group = group_to_commit_to(parts, request)
         records = records_of(request.group_id, commits)
         group.offsets.begin(commits)
         try:
@@ -69,15 +80,17 @@ def offset_commit(
     except ApiError as error:
         return committed(request, dict.fromkeys(commits, error.code) | codes)
     if appended.waits:
-        return finish_commit(parts, request, group, commits, codes, appended)
+        told = parts.groups.commits.finish(group.offsets, commits, appended)
+        return finish_commit(request, commits, codes, told)
     group.offsets.complete(commits, appended.first_offset)
     return committed(request, codes)
 
 
-def wished(parts: BrokerParts, request: OffsetCommitRequest) -> tuple[Commits, Codes]:
-    """What can be committed, and why the rest cannot."""
+def wished(parts: BrokerParts, request: OffsetCommitRequest) -> tuple[Commits, Codes, Codes]:
+    """What can be committed; what has too long a note, which is told to members only; what nobody knows."""
     commits: Commits = {}
-    codes: Codes = {}
+    oversized: Codes = {}
+    unknown: Codes = {}
     now_ms = parts.clock.now_ms()
     expires = NEVER
     if request.retention_time_ms != KEPT_AS_LONG_AS_BROKER_SAYS:
@@ -87,16 +100,16 @@ def wished(parts: BrokerParts, request: OffsetCommitRequest) -> tuple[Commits, C
         topic = parts.metadata.topics.get(name)
         for index, offset, leader_epoch, timestamp, note in partitions:
             if topic is None or index not in topic.partitions:
-                codes[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                unknown[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif note and is_longer(note, note_max):
-                codes[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                oversized[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 at = now_ms if timestamp == NO_TIMESTAMP else timestamp
                 # A thousand groups share the topic's name.
                 commits[TopicPartition(topic.name, index)] = CommittedOffset(
                     offset, leader_epoch, note or "", at, expires
                 )
-    return commits, codes
+    return commits, oversized, unknown
 
 
 def is_longer(note: str, length_max: int) -> bool:
@@ -130,21 +143,9 @@ def records_of(group_id: str, commits: Commits) -> list[KeyValue]:
 
 
 async def finish_commit(
-    parts: BrokerParts,
-    request: OffsetCommitRequest,
-    group: Group,
-    commits: Commits,
-    codes: Codes,
-    appended: Appended,
+    request: OffsetCommitRequest, commits: Commits, codes: Codes, told: Awaitable[ErrorCode]
 ) -> OffsetCommitResponse:
-    try:
-        await parts.group_store.wait_for(appended)
-    except ApiError as error:
-        group.offsets.fail(commits)
-        code = translated(error, OF_COMMITS).code
-        return committed(request, dict.fromkeys(commits, code) | codes)
-    group.offsets.complete(commits, appended.first_offset)
-    return committed(request, codes)
+    return committed(request, dict.fromkeys(commits, await told) | codes)
 
 
 def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
@@ -173,22 +174,64 @@ def offset_fetch(
     version = header.api_version
     if version == 0:
         return registry_offsets.fetch(parts, request)
+    if request.require_stable and any(
+        unsettled(parts, *each) for each in asked_for(request, version)
+    ):
+        return fetched_when_settled(parts, request, version)
+    return fetched(parts, request, version)
+
+
+def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
     if version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(
-            groups=tuple(fetched(parts, each.group_id, each.topics) for each in request.groups)
-        )
-    found = fetched(parts, request.group_id, request.topics)
-    if found.error_code and version < ERROR_OF_GROUP_SINCE:
-        error = ErrorCode(found.error_code)
+        return ((each.group_id, each.topics) for each in request.groups)
+    return ((request.group_id, request.topics),)
+
+
+async def fetched_when_settled(
+    parts: BrokerParts, request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse:
+    """A commit that is under way is about to be true, and its sender to be told so. Clients are not sent away to ask
+    again, as Kafka does: librdkafka takes that for no offset at all if it is told so too often."""
+    for group_id, topics in asked_for(request, version):
+        group = parts.groups.groups.get(group_id)
+        if group is not None:
+            await parts.groups.commits.settled(
+                group.offsets, partial(unsettled, parts, group_id, topics)
+            )
+    return fetched(parts, request, version)
+
+
+def unsettled(parts: BrokerParts, group_id: str, topics: Topics | None) -> bool:
+    """Whether one of these is being committed."""
+    group = parts.groups.groups.get(group_id)
+    if group is None or not group.offsets.pending:
+        return False
+    pending = group.offsets.pending
+    if topics is None:
+        return not pending.keys().isdisjoint(group.offsets.committed)
+    return any(
+        TopicPartition(name, index) in pending for name, indexes in topics for index in indexes
+    )
+
+
+def fetched(parts: BrokerParts, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+    is_stable = request.require_stable
+    found = tuple(
+        fetched_of_group(parts, *each, is_stable=is_stable) for each in asked_for(request, version)
+    )
+    if version >= MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=found)
+    (only,) = found
+    if only.error_code and version < ERROR_OF_GROUP_SINCE:
+        error = ErrorCode(only.error_code)
         return OffsetFetchResponse(topics=without_offsets(request.topics or (), error))
-    return OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
+    return OffsetFetchResponse(topics=only.topics, error_code=only.error_code)
 
 
-def fetched(
-    parts: BrokerParts, group_id: str, topics: Sequence[OffsetFetchRequestTopic] | None
+def fetched_of_group(
+    parts: BrokerParts, group_id: str, topics: Topics | None, *, is_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """No topics named: all that the group has. Offsets wait for nobody but transactions, and there are none: those
-    that are being committed are not told before they are, so that `require_stable` changes nothing."""
+    """No topics named: all that the group has. `is_stable`: only what is not being committed anew."""
     try:
         group = parts.groups.find(group_id, may_be_empty=True)
     except ApiError as error:
@@ -203,11 +246,12 @@ def fetched(
         topics = [
             OffsetFetchRequestTopic(name, tuple(indexes)) for name, indexes in by_topic.items()
         ]
+    pending = group.offsets.pending if is_stable else NOTHING
     return OffsetFetchResponseGroup(
         group_id,
         tuple(
             OffsetFetchResponseTopic(
-                name, tuple(fetched_partition(values, name, index) for index in indexes)
+                name, tuple(fetched_partition(values, pending, name, index) for index in indexes)
             )
             for name, indexes in topics
         ),
@@ -215,9 +259,15 @@ def fetched(
 
 
 def fetched_partition(
-    values: Mapping[TopicPartition, CommittedOffset], name: str, index: int
+    values: Mapping[TopicPartition, CommittedOffset],
+    pending: Container[TopicPartition],
+    name: str,
+    index: int,
 ) -> OffsetFetchResponsePartition:
-    value = values.get(TopicPartition(name, index))
+    partition = TopicPartition(name, index)
+    if partition in pending:
+        return OffsetFetchResponsePartition(index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    value = values.get(partition)
     if value is None:
         return OffsetFetchResponsePartition(index)
     return OffsetFetchResponsePartition(index, value.offset, value.leader_epoch, value.metadata)
