@@ -42,7 +42,7 @@ from barnabas.wire.records import Record, batch_headers, build_batch, records
 from tests.broker_process import eventually
 from tests.raw_connection import M, RawConnection, frame
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 SPREAD_SECONDS = 30.0
 TIMESTAMP = 1_700_000_000_000
 

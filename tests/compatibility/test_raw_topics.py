@@ -169,9 +169,10 @@ def test_of_two_names_that_look_alike_in_one_request_one_is_made(raw: Raw) -> No
 
 def test_a_thousand_topics_in_one_request(raw: Raw) -> None:
     topics = [CreatableTopic(f"thousand-{index}", 1, 1) for index in range(1000)]
-    assert {result.error_code for result in create(raw, *topics, version=4)} == {ErrorCode.NONE}
+    results = create(raw, *topics, version=4, timeout_ms=30_000)
+    assert {result.error_code for result in results} == {ErrorCode.NONE}
     request = DeleteTopicsRequest(
-        topics=tuple(DeleteTopicState(topic.name) for topic in topics), timeout_ms=10_000
+        topics=tuple(DeleteTopicState(topic.name) for topic in topics), timeout_ms=30_000
     )
     answer = raw.ask(request, DeleteTopicsResponse)
     assert {result.error_code for result in answer.responses} == {ErrorCode.NONE}

@@ -291,15 +291,20 @@ def die_and_come_back(phoenix: Phoenix, victim: int, rounds: int) -> None:
     broker.kill()
     phoenix.fall()
     eventually(lambda: refuses(phoenix), "the name waits for who is away", DEADLINE_S)
-    broker.start()
-    up.add(victim)
+    come_back(phoenix, victim)
     phoenix.live(1)
     eventually(phoenix.is_free, "what waited for nobody but it is gone", DEADLINE_S)
     up.discard(victim)
     broker.stop()
     phoenix.live(rounds - half - 2)
-    broker.start()
-    up.add(victim)
+    come_back(phoenix, victim)
+
+
+def come_back(phoenix: Phoenix, victim: int) -> None:
+    """Not before all know of it: the controller's broker places no replicas on one that it has not heard of."""
+    phoenix.cluster.brokers[victim].start()
+    phoenix.cluster.wait_until_ready()
+    phoenix.brokers.up.add(victim)
 
 
 def refuses(phoenix: Phoenix) -> bool:

@@ -15,6 +15,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.errors import ApiError
 from tests.broker_process import eventually
+from tests.compatibility.raw import wait_until_known
 from tests.groups.history import History, history_of
 from tests.groups.host import KAFKAJS_NAME, Host, Line
 
@@ -49,6 +50,8 @@ class Group:
             topic = NewTopic(name=name, partitions=partitions, replication_factor=replicas)
             (made,) = Admin(cluster).create_topics([topic])
             assert made.error is None, made.error
+        # Who asks a broker that has not heard of it yet fails (kafkajs), or has nothing for a while (the others).
+        wait_until_known(servers.split(","), name)
 
     # ---- members
 
