@@ -190,8 +190,8 @@ def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
 async def fetched_when_settled(
     parts: BrokerParts, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
-    """A commit that is under way is about to be true, and its sender to be told so. Clients are not told to ask again, as
-    Kafka does: librdkafka takes that for no offset at all if it is given more partitions in the meantime."""
+    """A commit that is under way is about to be true, and its sender to be told so. Clients are not told to ask again,
+    as Kafka does: librdkafka takes that for no offset at all if it is given more partitions in the meantime."""
     for group_id, topics in asked_for(request, version):
         group = parts.groups.groups.get(group_id)
         if group is not None:
