@@ -9,7 +9,7 @@ not read its answers stop being read itself.
 
 A Promise is an answer whose request has been carried out: a batch that is in its log, and waits for its replicas. It
 needs its frame no longer, so the next ones are served meanwhile, and followers copy several batches at a time. Answers
-keep the order of their requests.
+keep the order of their requests. How many may wait is limited, here and for all connections together.
 
 The buffer starts small, grows to hold the frame at hand (only as its bytes arrive: a lying length costs nothing), and
 is given back when the connection falls idle.
@@ -22,10 +22,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from struct import Struct
+from typing import Any
 
 from barnabas.errors import RemoteWireError
 from barnabas.wire.fast import RepeatedProduces
-from barnabas.world.ports import Part, Stream
+from barnabas.world.ports import FileSlice, Part, Stream
 
 logger = logging.getLogger("barnabas.network")
 
@@ -34,6 +35,8 @@ BUSY_BUFFER_BYTES = 256 * 1024  # several pipelined requests in one read
 CONTROL_BYTES_MAX = 1024 * 1024
 FRAMES_PER_TURN = 32
 PROMISES_MAX = 64  # answers that wait; then the connection waits with them
+PROMISES_OF_ALL_MAX = 10_000  # of all connections; then each has one at a time, some kilobytes each
+HELD_BYTES_MAX = 256 * 1024  # of answers that stand behind a promise
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of it
 MAY_BE_LARGE = (
@@ -54,12 +57,18 @@ class CloseConnection(Exception):
 
 
 class Promise:
-    """An answer that comes later, to a request that has been carried out."""
+    """An answer that comes later, to a request that has been carried out. Who hangs up is not waited for."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("encode", "future", "waiting")
 
-    def __init__(self, answer: Awaitable[Answer]) -> None:
-        self.answer = answer
+    def __init__(self, waiting: Awaitable[Any], encode: Callable[[Any], Answer]) -> None:
+        self.waiting = waiting
+        self.encode = encode
+        """What came of it, as it is sent."""
+        self.future: asyncio.Future[Any] | None = None
+
+    async def kept(self) -> Answer:
+        return self.encode(await self.waiting)
 
 
 Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer] | Promise]
@@ -77,6 +86,8 @@ class MemoryBudget:
         self.used_bytes = 0
         self.holders: dict[Connection, None] = {}
         self.waiting: list[Connection] = []
+        self.promises = 0
+        """Answers that wait, on all connections."""
         self.relief: asyncio.TimerHandle | None = None
 
     def take(self, size_bytes: int, connection: Connection) -> bool:
@@ -129,6 +140,7 @@ class Connection:
         "end",
         "frame_bytes_last",
         "frame_bytes_max",
+        "held_bytes",
         "is_closed",
         "is_draining",
         "listener_name",
@@ -179,8 +191,9 @@ class Connection:
         self.client_software = ("", "")
         self.produces = RepeatedProduces()
         self.answering: asyncio.Future[Answer] | None = None
-        self.promised: deque[asyncio.Future[Answer] | list[Part]] = deque()
+        self.promised: deque[Promise | list[Part]] = deque()
         """What was promised, and the answers to later requests, which wait behind it."""
+        self.held_bytes = 0
         self.refusal: str | None = None
         """Why the connection ends as soon as all promises are kept."""
         self.is_draining = False
@@ -218,10 +231,7 @@ class Connection:
         self.is_closed = True
         if self.answering is not None:
             self.answering.cancel()
-        for answer in self.promised:
-            if isinstance(answer, asyncio.Future):
-                answer.cancel()
-        self.promised.clear()
+        self.forget_promises()
         self.release_memory()
         self.on_closed(self)
 
@@ -235,11 +245,11 @@ class Connection:
         served = 0
         promised = self.promised
         try:
-            while len(promised) < PROMISES_MAX and (frame := self.next_frame()) is not None:
+            while not (promised and self.must_wait()) and (frame := self.next_frame()) is not None:
                 answer = self.serve(frame, self)
                 if isinstance(answer, list):
                     if promised:
-                        promised.append(answer)
+                        self.hold(answer)
                     else:
                         answers += answer
                 elif isinstance(answer, Promise):
@@ -385,7 +395,7 @@ class Connection:
             return
         self.active_at = self.loop.time()
         if answer and self.promised:
-            self.promised.append(answer)
+            self.hold(answer)
         elif answer and not self.stream.send(answer):
             self.is_draining = True
             self.pause_or_resume()
@@ -393,12 +403,34 @@ class Connection:
         self.work()
 
     def promise(self, promise: Promise) -> None:
-        future = asyncio.ensure_future(promise.answer)
-        self.promised.append(future)
-        future.add_done_callback(self.promise_kept)
+        promise.future = asyncio.ensure_future(promise.waiting)
+        promise.future.add_done_callback(self.promise_kept)
+        self.promised.append(promise)
+        self.memory.promises += 1
 
-    def promise_kept(self, future: asyncio.Future[Answer]) -> None:
+    def hold(self, answer: list[Part]) -> None:
+        """Until what was promised before has been sent."""
+        self.promised.append(answer)
+        self.held_bytes += size_in_memory(answer)
+
+    def must_wait(self) -> bool:
+        """No more is to wait behind what was promised."""
+        return (
+            len(self.promised) >= PROMISES_MAX
+            or self.held_bytes >= HELD_BYTES_MAX
+            or self.memory.promises >= PROMISES_OF_ALL_MAX
+        )
+
+    def forget_promises(self) -> None:
+        promised, self.promised = self.promised, deque()
+        self.held_bytes = 0
+        for answer in promised:
+            if isinstance(answer, Promise) and answer.future is not None:
+                answer.future.cancel()
+
+    def promise_kept(self, future: asyncio.Future[Any]) -> None:
         """Send all that need not wait any longer, up to the next promise."""
+        self.memory.promises -= 1
         if self.is_closed:
             if not future.cancelled():
                 future.exception()
@@ -408,20 +440,22 @@ class Connection:
         try:
             while promised:
                 first = promised[0]
-                if isinstance(first, asyncio.Future):
-                    if not first.done():
+                if isinstance(first, Promise):
+                    assert first.future is not None
+                    if not first.future.done():
                         break
-                    answers += first.result() or ()
+                    answers += first.encode(first.future.result()) or ()
                 else:
                     answers += first
+                    self.held_bytes -= size_in_memory(first)
                 promised.popleft()
         except (asyncio.CancelledError, CloseConnection, RemoteWireError) as error:
-            promised.clear()
+            self.forget_promises()
             self.refuse(answers, str(error) or "request cancelled")
             return
         except Exception:
             logger.exception("request failed peer=%s:%s", *self.stream.peer)
-            promised.clear()
+            self.forget_promises()
             self.refuse(answers, "internal error")
             return
         self.active_at = self.loop.time()
@@ -457,3 +491,8 @@ class Connection:
             self.stream.pause()
         else:
             self.stream.resume()
+
+
+def size_in_memory(answer: list[Part]) -> int:
+    """What comes from files is read when it is sent."""
+    return sum(len(part) for part in answer if not isinstance(part, FileSlice))

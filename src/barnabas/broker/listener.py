@@ -97,7 +97,7 @@ class Listeners:
         await self.opened.wait()
         answer = self.serve(frame, connection)
         if isinstance(answer, Promise):
-            answer = answer.answer
+            answer = answer.kept()
         return answer if answer is None or isinstance(answer, list) else await answer
 
     def open_to_clients(self) -> None:

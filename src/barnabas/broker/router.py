@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from struct import Struct
 from types import CoroutineType
@@ -185,9 +185,10 @@ class Router:
             connection.produces.learn(frame, header, request)
         response = route.handle(self.parts, request, header, connection)
         if isinstance(response, (asyncio.Future, CoroutineType)):
-            answer = self.later(route, header, response)
-            # What a produce waits for comes after its append.
-            return Promise(answer) if header.api_key == PRODUCE else answer
+            if header.api_key == PRODUCE:
+                # Its batches are in their logs: what is left is to wait.
+                return Promise(response, partial(framed, route, header))
+            return self.later(route, header, response)
         return framed(route, header, response)
 
     def serve_repeated(
@@ -201,7 +202,7 @@ class Router:
         answer = produce.handle_repeated(self.parts, repeated, batch, correlation_id, connection)
         if answer is not None and not isinstance(answer, list):
             header = repeated.header._replace(correlation_id=correlation_id)
-            return Promise(self.later(ROUTES[PRODUCE], header, answer))
+            return Promise(answer, partial(framed, ROUTES[PRODUCE], header))
         return answer
 
     async def handle_large(
@@ -242,7 +243,7 @@ class Router:
             task.exception()  # told to the client, if it is still there
 
     async def stop(self) -> None:
-        """Let what was begun come to its end; what waits for something (acks) is given a moment."""
+        """Let what was begun come to its end; what waits for something is given a moment."""
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         for task in list(self.running):
             with suppress(Exception):

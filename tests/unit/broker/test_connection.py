@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from barnabas.broker.connection import (
     BUSY_BUFFER_BYTES,
     CONTROL_BYTES_MAX,
+    HELD_BYTES_MAX,
     IDLE_BUFFER_BYTES,
     PROMISES_MAX,
     Answer,
@@ -99,7 +100,7 @@ class Echo:
         if self.is_late or data.startswith(b"promise"):
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self.later.append(future)
-            return future if self.is_late else Promise(future)
+            return future if self.is_late else Promise(future, lambda answer: answer)
         return [data]
 
 
@@ -281,6 +282,43 @@ async def test_who_has_many_promises_waits_with_them() -> None:
     assert echo.stream.sent == [b"kept"] * 30
 
 
+async def test_with_very_many_promises_everywhere_each_connection_has_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.broker.connection.PROMISES_OF_ALL_MAX", 10)
+    greedy, modest = Echo(), Echo()
+    modest.connection.memory = greedy.memory
+    greedy.stream.deliver(framed(*[b"promise"] * 20))
+    modest.stream.deliver(framed(*[b"promise"] * 3))
+    await some_turns()
+    assert (len(greedy.frames), len(modest.frames)) == (10, 1)
+    modest.later[0].set_result([b"kept"])
+    await some_turns()
+    assert len(modest.frames) == 2, "nobody waits for what others were promised"
+    for future in greedy.later[:10]:
+        future.set_result([b"kept"])
+    await some_turns()
+    assert len(greedy.frames) == 19
+    greedy.stream.close("gone")
+    modest.stream.close("gone")
+    await some_turns()
+    assert greedy.memory.promises == 0
+
+
+async def test_large_answers_do_not_pile_up_behind_a_promise() -> None:
+    echo = Echo()
+    large = bytes(HELD_BYTES_MAX // 2)
+    echo.stream.deliver(framed(b"promise", large, large))
+    for _ in range(2):
+        echo.stream.deliver(framed(b"small"))
+    await some_turns()
+    assert len(echo.frames) == 3
+    echo.later[0].set_result([b"kept"])
+    await some_turns()
+    assert echo.stream.sent == [b"kept", large, large, b"small", b"small"]
+    assert echo.connection.held_bytes == 0
+
+
 async def test_what_waits_in_another_way_comes_after_what_was_promised() -> None:
     echo = Echo()
     echo.stream.deliver(framed(b"promise"))
@@ -317,6 +355,16 @@ async def test_a_promise_that_is_broken_ends_the_connection_after_what_came_befo
     await some_turns()
     assert echo.stream.sent == [b"kept"]
     assert echo.stream.reason == "internal error"
+
+
+async def test_a_promise_that_is_broken_ends_those_behind_it() -> None:
+    echo = Echo()
+    echo.stream.deliver(framed(b"promise 1", b"promise 2"))
+    echo.later[0].set_exception(KeyError("bug"))
+    await some_turns()
+    assert echo.stream.reason == "internal error"
+    assert echo.later[1].cancelled()
+    assert echo.memory.promises == 0
 
 
 async def test_nobody_waits_for_what_was_promised_to_who_is_gone() -> None:

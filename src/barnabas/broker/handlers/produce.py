@@ -57,7 +57,7 @@ WITHOUT_LOG_START = frozenset(
 ACKS = (1, -1, 0)
 ONE_BATCH_SINCE = 3  # before, what came only in part counted as not sent, and that was no error
 LEADER_TOLD_SINCE = 10
-Waits = list[tuple[int, int, Awaitable[None]]]  # (topic, partition) by position in the answer
+Waits = list[tuple[int, int, asyncio.Future[None]]]  # (topic, partition) by position in the answer
 
 
 class ProduceAnswer(NamedTuple):
@@ -237,20 +237,25 @@ async def finish(
 ) -> ProduceAnswer:
     """Wait until the batches are where `acks` wants them. What was appended stays, whatever the answer."""
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
-    for topic, position, wait in waits:
-        code, message = ErrorCode.NONE, ""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await wait
-        except TimeoutError:
-            code = ErrorCode.REQUEST_TIMED_OUT
-        except ApiError as error:
-            code, message = error.code, error.message
-        if code is not ErrorCode.NONE:
-            appended = topics[topic][position]
-            topics[topic][position] = appended._replace(
-                error_code=code, error_message=message or None
-            )
+    try:
+        for topic, position, wait in waits:
+            code, message = ErrorCode.NONE, ""
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await wait
+            except TimeoutError:
+                code = ErrorCode.REQUEST_TIMED_OUT
+            except ApiError as error:
+                code, message = error.code, error.message
+            if code is not ErrorCode.NONE:
+                appended = topics[topic][position]
+                topics[topic][position] = appended._replace(
+                    error_code=code, error_message=message or None
+                )
+    finally:
+        for *_, wait in waits:  # who hung up is not waited for
+            if not wait.cancel() and not wait.cancelled():
+                wait.exception()
     return response(parts, asker, names, topics)
 
 
