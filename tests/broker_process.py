@@ -25,6 +25,7 @@ STOP_SECONDS = 30.0
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
 # Who lists topics, measures, or compares with Kafka wants those of the test alone.
 QUIET = {"barnabas.history.topic.enable": "false"}
+GIVEN_PORTS: set[int] = set()
 
 
 def chosen_seed() -> int:
@@ -34,7 +35,7 @@ def chosen_seed() -> int:
     return seed
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     """Wait for a condition; fails with `what` when the time is over."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -46,14 +47,17 @@ def free_port() -> int:
     """A port nobody has now, for a broker that must come back to the same one.
 
     Not one of those the system gives to outgoing connections: while the broker is away, a client that tries to reach it
-    could be given the very port, and even reach itself.
+    could be given the very port, and even reach itself. Nor one that was given before: nobody may listen there yet.
     """
     for port in random.sample(range(20_000, 32_000), 100):
+        if port in GIVEN_PORTS:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            GIVEN_PORTS.add(port)
             return port
     raise AssertionError("none of a hundred ports is free")
 

@@ -36,6 +36,7 @@ CREATE_VERSION = 5
 EXPAND_VERSION = 3
 DELETE_VERSION = 6
 METADATA_VERSION = 12
+METADATA_TIMEOUT_S = 20.0
 LOST = "lost"
 TIMEOUT_MS = 10_000
 
@@ -141,5 +142,5 @@ def metadata_of(address: Address, names: Iterable[str] | None) -> ClusterView | 
         topics=None if names is None else tuple(MetadataRequestTopic(name=name) for name in names),
         allow_auto_topic_creation=False,
     )
-    answer = ask(address, request, MetadataResponse, METADATA_VERSION, timeout=5.0)
+    answer = ask(address, request, MetadataResponse, METADATA_VERSION, METADATA_TIMEOUT_S)
     return None if answer is None else view_of(answer)

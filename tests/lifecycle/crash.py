@@ -9,10 +9,11 @@ move nobody.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from barnabas.metadata import znodes
-from barnabas.model import BrokerId
 from tests.lifecycle.client import create, eventually
 from tests.lifecycle.operations import OPERATIONS, Run
 from tests.lifecycle.scenarios import WISH_WRITTEN, Progress, Role, Scenario
@@ -20,6 +21,10 @@ from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, Watched
 
 EARLIER = "earlier"
+
+
+class Disturbed(Exception):
+    """Somebody else died, or lost a session, as the machine was too slow: what was found says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,12 @@ def undisturbed(cluster: Watched, scenario: Scenario, topic: str) -> list[tuple[
     """Nobody dies, or in a takeover nobody else does: what went out."""
     reached = Progress.WISHED if scenario.in_takeover else Progress.NOTHING
     run = begin(cluster, scenario, topic, reached)
+    with undisturbed_bystanders(cluster, run):
+        return count(cluster, run)
+
+
+def count(cluster: Watched, run: Run) -> list[tuple[Kind, str]]:
+    scenario = run.scenario
     operation = OPERATIONS[scenario.does]
     controller = run.roles[Role.CONTROLLER]
     operation.prepare(cluster, run)
@@ -60,7 +71,7 @@ def undisturbed(cluster: Watched, scenario: Scenario, topic: str) -> list[tuple[
         operation.finish(cluster, run)
         labels = cluster.brokers.labels(controller)
         operation.recover(cluster, run)
-    assert set(cluster.check_states(topic, len(run.assignment))) == {0}
+    assert set(cluster.check_states(run.topic, len(run.assignment))) == {0}
     return labels
 
 
@@ -72,16 +83,29 @@ def begin(cluster: Watched, scenario: Scenario, topic: str, reached: Progress) -
         roles=roles,
         assignment=[[roles[role] for role in replicas] for replicas in scenario.assignment],
         reached=reached,
-        survivors=[],
+        victims=[roles[role] for role in scenario.victims],
     )
 
 
-def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> tuple[str, list[BrokerId]]:
-    """Tell the wish and see it interrupted: what the client heard, and who is dead."""
-    scenario, brokers = run.scenario, cluster.brokers
+@contextmanager
+def undisturbed_bystanders(cluster: Watched, run: Run) -> Iterator[None]:
+    """Whatever came of it counts only if nobody but the victims was struck."""
+    lives = cluster.observer.broker_epochs()
+    try:
+        yield
+    except Exception as error:
+        if struck := cluster.struck_bystanders(lives, run.victims):
+            raise Disturbed(f"{struck} were struck, too; and then: {error}") from error
+        raise
+    if struck := cluster.struck_bystanders(lives, run.victims):
+        raise Disturbed(f"{struck} were struck, too")
+
+
+def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
+    """Tell the wish and see it interrupted: what the client heard."""
+    scenario, brokers, victims = run.scenario, cluster.brokers, run.victims
     controller = run.roles[Role.CONTROLLER]
     heirs = [each for each in run.roles.values() if each != controller]
-    victims = [run.roles[role] for role in scenario.victims]
     if scenario.in_takeover:
         have_an_earlier_topic(cluster, run.assignment)
         for heir in heirs:
@@ -91,18 +115,18 @@ def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> tuple[str, 
     brokers.wait_for_death(victims)
     if scenario.in_takeover and point is not None:
         eventually(lambda: bool(brokers.dead(heirs)), lambda: "an heir dies", DEADLINE_S)
-        (successor,) = brokers.dead(heirs)
+        successor = brokers.dead(heirs)[0]
         victims.append(successor)
         (last,) = set(heirs) - {successor}
         brokers.arm(last, None, [])  # nobody is left to take over from it
         brokers.wait_for_death([successor])
-    return answer, victims
+    return answer
 
 
 def have_an_earlier_topic(cluster: Watched, assignment: Assignment) -> None:
     """For a successor to take over, whichever topics came and went before."""
     if cluster.observer.get(znodes.topic_path(EARLIER)) is None:
-        answer = create(cluster.controller_address(), EARLIER, assignment)
+        answer = cluster.ask(create, EARLIER, assignment)
         assert answer == DONE, answer
         cluster.wait_until_whole(EARLIER, assignment)
 
@@ -110,12 +134,16 @@ def have_an_earlier_topic(cluster: Watched, assignment: Assignment) -> None:
 def crash(
     cluster: Watched, scenario: Scenario, point: CrashPoint, topic: str, reached: Progress
 ) -> Row:
-    operation = OPERATIONS[scenario.does]
     run = begin(cluster, scenario, topic, reached)
-    lives = cluster.observer.broker_epochs()
+    with undisturbed_bystanders(cluster, run):
+        return strike(cluster, run, point)
+
+
+def strike(cluster: Watched, run: Run, point: CrashPoint) -> Row:
+    operation = OPERATIONS[run.scenario.does]
     operation.prepare(cluster, run)
     cluster.listen()
-    answer, victims = let_die(cluster, run, point)
+    answer = let_die(cluster, run, point)
     died = time.monotonic()
 
     run.survivors = sorted(cluster.brokers.alive())
@@ -123,22 +151,21 @@ def crash(
     found = operation.survive(cluster, run)
     survived_s = time.monotonic() - died
     names = {broker: role for role, broker in run.roles.items()}
-    run.successor = names[victims[-1]]
+    run.successor = names[run.victims[-1]]
     allowed = operation.allowed_epochs(cluster, run)
 
     back = time.monotonic()
-    cluster.brokers.restart(victims)
+    cluster.brokers.restart(run.victims)
     operation.recover(cluster, run)
     recovered_s = time.monotonic() - back
     replayed = cluster.replay_what_is_stale(cluster.listen())
-    epochs = cluster.check_states(topic, len(run.assignment))
-    cluster.check_bystanders(lives, victims)
+    epochs = cluster.check_states(run.topic, len(run.assignment))
     for index, epoch in enumerate(epochs):
         assert epoch in allowed[index], f"leader epoch {epoch} of {index}, not {allowed[index]}"
     assert not cluster.invariants.broken, "; ".join(cluster.invariants.broken)
     return Row(
         registry=cluster.brokers.registry_name,
-        scenario=scenario.name,
+        scenario=run.scenario.name,
         point=str(point),
         client=answer,
         found=found,

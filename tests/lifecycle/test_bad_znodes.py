@@ -181,7 +181,7 @@ def check_complaints(cluster: Watched, planted: dict[str, Bad]) -> None:
 def wait_until_all_is_well(cluster: Watched, names: tuple[str, ...]) -> None:
     """These topics are led and in sync on everybody, the old one has an id, and a new one can be created."""
     everybody = sorted(cluster.brokers.ports().values())
-    made = create(cluster.brokers.address(cluster.controller()), names[0], [everybody] * 2)
+    made = cluster.ask(create, names[0], [everybody] * 2)
     assert made == DONE
 
     def are_whole() -> bool:

@@ -35,7 +35,7 @@ def cluster(new_brokers: NewBrokers) -> Iterator[Watched]:
 
 
 def have(cluster: Watched, assignment: Assignment) -> znodes.TopicAssignment:
-    made = create(cluster.controller_address(), T, assignment)
+    made = cluster.ask(create, T, assignment)
     assert made == DONE
     cluster.wait_until_whole(T, assignment)
     found = cluster.topic_znode(T)
@@ -89,7 +89,7 @@ def test_partitions_that_somebody_writes_by_hand_come_into_being(cluster: Watche
     found = cluster.topic_znode(T)
     assert found is not None
     assert found.topic_id == before.topic_id
-    assert expand(cluster.controller_address(), T, 4) == DONE
+    assert cluster.ask(expand, T, 4) == DONE
 
 
 def test_a_topic_waits_for_a_dead_replica_and_grows_no_more(cluster: Watched) -> None:
@@ -100,16 +100,16 @@ def test_a_topic_waits_for_a_dead_replica_and_grows_no_more(cluster: Watched) ->
     cluster.brokers.kill([dead])
     survivors = sorted(cluster.brokers.alive())
     cluster.wait_until_missed(survivors)
-    assert delete(cluster.controller_address(), T) == DONE, "whoever is gone is not waited for"
+    assert cluster.ask(delete, T) == DONE, "whoever is gone is not waited for"
     cluster.wait_until_hidden(T, survivors)
     eventually(
         lambda: not any(cluster.directories_of(T, 2).values()),
         lambda: f"those who live have deleted it: {cluster.directories_of(T, 2)}",
         DEADLINE_S,
     )
-    assert expand(cluster.controller_address(), T, 3) == QUEUED
-    assert create(cluster.controller_address(), T, [survivors]) == TAKEN
-    assert delete(cluster.controller_address(), T) == UNKNOWN, "as Kafka tells it of what is hidden"
+    assert cluster.ask(expand, T, 3) == QUEUED
+    assert cluster.ask(create, T, [survivors]) == TAKEN
+    assert cluster.ask(delete, T) == UNKNOWN, "as Kafka tells it of what is hidden"
 
     kept = cluster.topic_znode(T)
     assert kept is not None
@@ -134,7 +134,7 @@ def test_a_new_controller_goes_on_with_a_deletion_while_another_broker_is_down(
     before = have(cluster, [everybody(cluster)] * 2)
     cluster.brokers.kill([down])
     cluster.wait_until_missed(sorted([in_charge, last]))
-    assert delete(cluster.controller_address(), T) == DONE
+    assert cluster.ask(delete, T) == DONE
     cluster.brokers.kill([in_charge])
     cluster.wait_until_missed([last])
     cluster.wait_until_hidden(T, [last])
