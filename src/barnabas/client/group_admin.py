@@ -126,7 +126,7 @@ class GroupAdmin:
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """Of those that have one; of all partitions unless told which."""
-        request, at_most = fetch_request(group_id, partitions)
+        request, at_most = fetch_request(group_id, partitions, require_stable=False)
         response = ask_coordinator(
             self.cluster,
             group_id,

@@ -351,7 +351,7 @@ class GroupConsumer:
         """Of those that have an offset."""
         if not partitions:
             return {}
-        request, at_most = fetch_request(self.member.group_id, partitions)
+        request, at_most = fetch_request(self.member.group_id, partitions, require_stable=True)
         response = self.link.exchange(request, OffsetFetchResponse, at_most=at_most)
         found = committed_in(response, self.member.group_id)
         return {partition: offset.offset for partition, offset in found.items()}

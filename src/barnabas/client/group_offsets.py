@@ -30,9 +30,10 @@ class CommittedOffset(NamedTuple):
 
 
 def fetch_request(
-    group_id: str, partitions: Iterable[TopicPartition] | None
+    group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> tuple[OffsetFetchRequest, int]:
-    """The request, of all partitions that have an offset if they are None, and the newest version to put it in."""
+    """The request, of all partitions that have an offset if they are None, and the newest version to put it in. Who is
+    about to read from there on needs what is stable; who only looks does not wait for commits that are under way."""
     topics: dict[str, list[int]] = {}
     for topic, number in partitions or ():
         topics.setdefault(topic, []).append(number)
@@ -41,7 +42,7 @@ def fetch_request(
         topics=None
         if partitions is None
         else tuple(OffsetFetchRequestTopic(name, tuple(each)) for name, each in topics.items()),
-        require_stable=True,
+        require_stable=require_stable,
     )
     return request, ONE_GROUP
 

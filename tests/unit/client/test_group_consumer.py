@@ -97,6 +97,7 @@ class GroupOfOne(ScriptedBroker):
         return SyncGroupResponse(assignment=request.assignments[0].assignment)
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        assert request.require_stable, "it is about to read from there on"
         assert request.topics is not None
         return OffsetFetchResponse(
             topics=tuple(
