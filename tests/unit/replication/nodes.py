@@ -176,9 +176,8 @@ class Node:
                 random=Random(self.id),
             ),
         )
-        self.listeners = Listeners(
-            self.network, connection_limits(self.config), Router(self.parts).serve
-        )
+        self.router = Router(self.parts)
+        self.listeners = Listeners(self.network, connection_limits(self.config), self.router.serve)
         _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
         self.replicas.start()
