@@ -9,6 +9,7 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
+from barnabas.metadata.znodes import delete_topic_path
 from barnabas.wire.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -27,12 +28,20 @@ LONG = "x" * 249
 
 
 def delete(cluster: LocalCluster, *topics: str) -> None:
+    """To the end: clients are answered, and directories renamed, before the registry has forgotten the topic. Who is
+    killed in between begins anew with it."""
     assert cluster.controller_id is not None
     wanted = tuple(DeleteTopicState(topic) for topic in topics)
     with Raw(cluster.brokers[cluster.controller_id].address) as raw:
         request = DeleteTopicsRequest(topics=wanted, timeout_ms=10_000)
         for result in raw.ask(request, DeleteTopicsResponse).responses:
             assert result.error_code == ErrorCode.NONE
+    registry, keeper = cluster.cluster.open_registry()
+
+    def is_forgotten(topic: str) -> bool:
+        return keeper.call(lambda: registry.tree.find(delete_topic_path(topic))) is None
+
+    eventually(lambda: all(map(is_forgotten, topics)), "the controller has come to an end")
 
 
 def write(cluster: LocalCluster, topic: str, **configs: str) -> None:
