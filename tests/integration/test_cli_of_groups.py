@@ -79,9 +79,9 @@ def groups() -> Iterator[Groups]:
 
 
 @contextmanager
-def consuming(groups: Groups, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(groups: Groups, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*COMMAND, "consume", *arguments, "-b", groups.servers],
+        [*COMMAND, *arguments, "-b", groups.servers],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -136,7 +136,7 @@ def test_processes_share_the_partitions_and_one_that_is_stopped_leaves_at_once(
     topic = group = f"shared-{code}"
     groups.make_topic(topic, *[b"%d" % number for number in range(8)])
     with (
-        consuming(groups, topic, "-g", group, "-O", "beginning") as process,
+        started(groups, "consume", topic, "-g", group, "-O", "beginning") as process,
         Cluster(groups.servers) as cluster,
         GroupConsumer(cluster, group, [topic], start=Beginning(), heartbeat_s=0.05) as ours,
     ):
@@ -211,6 +211,20 @@ def test_a_group_is_listed_until_it_is_deleted(groups: Groups) -> None:
     assert groups.ok("groups", "delete", "short-lived", "-y") == "deleted group short-lived\n"
     told = groups.refused("groups", "describe", "short-lived")
     assert told.startswith("error: GROUP_ID_NOT_FOUND: there is no group 'short-lived'\nhint:  ")
+
+
+def test_the_lag_of_a_group_is_watched_until_it_is_gone(groups: Groups) -> None:
+    groups.make_topic("seen", *[b"%d" % number for number in range(8)])
+    reset = ("groups", "reset", "watched", "--topic", "seen", "--execute")
+    groups.ok(*reset, "--to-earliest")
+    with started(groups, "groups", "describe", "watched", "--watch") as process:
+        assert process.stdout is not None
+        lags = (line for line in process.stdout if line.startswith("group watched: "))
+        assert next(lags) == "group watched: Empty, 0 members, lag 8\n"
+        groups.ok(*reset, "--to-latest")
+        assert any(line == "group watched: Empty, 0 members, lag 0\n" for line in lags)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
 
 
 def test_what_makes_no_sense_in_a_group_is_refused(groups: Groups) -> None:
