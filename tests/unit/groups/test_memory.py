@@ -1,0 +1,62 @@
+"""What a thousand groups cost a coordinator: five megabytes when this was written."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from random import Random
+from typing import cast
+
+from barnabas.config import BrokerConfig
+from barnabas.groups.coordinator import GroupCoordinator
+from barnabas.groups.loading import Groups
+from barnabas.groups.records import (
+    CommittedOffset,
+    GroupSnapshot,
+    MemberSnapshot,
+    group_metadata_record,
+    offset_record,
+)
+from barnabas.groups.store import GroupStore
+from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from tests.unit.groups.test_coordinator import ListedStore, StoppedClock
+
+GROUPS = 1000
+PARTITIONS = 10
+BYTES_MAX = 10 << 20
+
+
+async def test_a_thousand_groups_are_kept_in_few_megabytes() -> None:
+    subscription = encode_subscription(Subscription(("orders",)))
+    coordinator = GroupCoordinator(
+        config=BrokerConfig(),
+        store=cast(GroupStore, ListedStore()),
+        clock=StoppedClock(),
+        random=Random(7),
+    )
+    tracemalloc.start()
+    try:
+        groups = Groups()
+        for number in range(GROUPS):
+            name = f"group-{number}"
+            member = MemberSnapshot(f"client-{number}", subscription=subscription)
+            snapshot = GroupSnapshot(name, "consumer", 1, "range", member.member_id, 0, (member,))
+            groups.take(*known(group_metadata_record(snapshot)), number)
+            for partition in range(PARTITIONS):
+                offset = CommittedOffset(number, 0, "", 1_700_000_000_000)
+                groups.take(*known(offset_record(name, "orders", partition, offset)), number)
+        coordinator.take(0, groups.all())
+        del groups
+        gc.collect()
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(coordinator.groups) == GROUPS
+    assert used < BYTES_MAX
+    await coordinator.stop()
+
+
+def known(record: tuple[bytes, bytes | None]) -> tuple[bytes, bytes]:
+    key, value = record
+    assert value is not None
+    return key, value
