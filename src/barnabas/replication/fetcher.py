@@ -186,6 +186,7 @@ class Fetcher:
                         await self.recover(error)
                     elif self.session_epoch != FIRST_EPOCH:
                         self.continue_session(self.session_id)  # the leader has taken the request
+                        self.ask_again()
         finally:
             self.disconnect("stopped")
 
@@ -198,6 +199,13 @@ class Fetcher:
         if self.is_waiting and self.to_name:
             self.is_interrupted = True
             connection.close("there is more to be fetched")
+
+    def ask_again(self) -> None:
+        """The answer that was let go may have been on its way, and said how far the high watermark has come. Records
+        come again by themselves."""
+        for key, followed in self.active.items():
+            if followed.partition.log.high_watermark < followed.partition.log.log_end_offset:
+                self.to_name[key] = None
 
     async def recover(self, error: Exception) -> None:
         if self.is_stopped:

@@ -442,7 +442,8 @@ class Fetch:
             watched = self.entries
         for entry in watched:
             partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
-            if partition is not None and entry.partition is None:
+            if partition is not None:
+                entry.forget()  # an earlier fetch of the session may still be told instead
                 entry.sleep(partition, lambda _: self.woken())
 
     def woken(self) -> None:
@@ -469,9 +470,9 @@ class Fetch:
     def stop_waiting(self, _: asyncio.Future[FetchAnswer]) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        if self.session is not None:
-            if self.session.waiting_fetch == self.woken:
-                self.session.waiting_fetch = None
+        if self.session is not None and self.session.waiting_fetch == self.woken:
+            # Else the session goes on elsewhere, and whoever waits there is the one to be told.
+            self.session.waiting_fetch = None
             for entry in self.session.awake:
                 entry.forget()
         for entry in self.entries:
