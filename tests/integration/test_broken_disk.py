@@ -17,7 +17,14 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.messages.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.fetch import FetchResponse
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, fetch_request, partitions_of, values_in
+from tests.compatibility.raw import (
+    Raw,
+    batch_of,
+    fetch_request,
+    partitions_of,
+    values_in,
+    wait_until_known,
+)
 from tests.faulty_disk import failing
 
 TOPIC = "orders"
@@ -43,6 +50,7 @@ class Story:
         self.victim = next(each for each in cluster.brokers if each != cluster.controller_id)
         self.disk: Path = cluster.data / f"broker-{self.victim}"
         admin.create_topics([NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=3)])
+        wait_until_known([broker.address for broker in cluster.brokers.values()], TOPIC)
         self.until(lambda each: len(each.isr) == 3, "all in sync")
         self.led = next(each for each in self.partitions() if each.leader == self.victim).partition
         self.followed = next(
@@ -60,10 +68,17 @@ class Story:
         return Raw(self.cluster.brokers[broker].address)
 
     def produce(self, partition: int, value: bytes) -> ErrorCode:
-        """To whoever leads it."""
-        with self.at(self.partitions()[partition].leader) as raw:
-            answer = raw.produce(TOPIC, batch_of(value), partition=partition)
-        return ErrorCode(answer.error_code)
+        """To whoever leads it. One that has not heard of it yet has written nothing, and is asked again."""
+        codes: list[ErrorCode] = []
+
+        def is_led() -> bool:
+            with self.at(self.partitions()[partition].leader) as raw:
+                answer = raw.produce(TOPIC, batch_of(value), partition=partition)
+            codes.append(ErrorCode(answer.error_code))
+            return codes[-1] is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        eventually(is_led, f"{TOPIC}-{partition} is led", DEADLINE_S)
+        return codes[-1]
 
     def log_dir_error(self) -> ErrorCode:
         with self.at(self.victim) as raw:

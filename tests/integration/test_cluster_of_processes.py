@@ -14,7 +14,7 @@ from tests.broker_process import eventually
 from tests.cluster_process import ClusterProcesses
 
 DEADLINE_S = 30.0
-SETTINGS = {"zookeeper.session.timeout.ms": "2000"}
+SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
 
 
 @pytest.fixture

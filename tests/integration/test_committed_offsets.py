@@ -111,8 +111,7 @@ def test_no_acknowledged_commit_is_lost_with_its_coordinator(three: LocalCluster
     try:
         go_on(committers)
         for _ in range(KILLS):
-            killed = committers[0].coordinator()
-            assert killed is not None
+            killed = coordinator_of(committers[0])
             three.brokers[killed].kill()
             go_on(committers)
             three.brokers[killed].start()
@@ -127,6 +126,18 @@ def test_no_acknowledged_commit_is_lost_with_its_coordinator(three: LocalCluster
         found = each.committed()
         # The last one may be there without having been acknowledged.
         assert found in (each.acknowledged, each.acknowledged + 1)
+
+
+def coordinator_of(committer: Committer) -> int:
+    found: list[int | None] = []
+
+    def is_known() -> bool:
+        found.append(committer.coordinator())
+        return found[-1] is not None
+
+    eventually(is_known, "a coordinator", 60.0)
+    assert found[-1] is not None
+    return found[-1]
 
 
 def go_on(committers: list[Committer]) -> None:

@@ -65,7 +65,7 @@ def read(servers: str) -> list[Event]:
         consumer.assign([TopicPartition(STATE_CHANGES, 0, OFFSET_BEGINNING)])
         events: list[Event] = []
         while len(events) < end:
-            record = consumer.poll(10)
+            record = consumer.poll(30)
             assert record is not None
             assert record.error() is None, record.error()
             event = json.loads(record.value())
@@ -81,11 +81,11 @@ def named(events: list[Event]) -> dict[tuple[int, int], Event]:
 
 
 def written(data: Path) -> dict[tuple[int, int], Event]:
-    """What the files of all brokers say."""
+    """What the files of all brokers say, but for a line that is just being written."""
     lines = [
         json.loads(line)
         for path in sorted(data.glob("broker-*/state-changes-*.jsonl"))
-        for line in path.read_text().splitlines()
+        for line in path.read_text().rpartition("\n")[0].splitlines()
     ]
     assert len(named(lines)) == len(lines)
     return named(lines)

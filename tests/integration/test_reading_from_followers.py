@@ -23,11 +23,18 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, fetch_request, partitions_of, values_in
+from tests.compatibility.raw import (
+    Raw,
+    batch_of,
+    fetch_request,
+    partitions_of,
+    values_in,
+    wait_until_known,
+)
 
 LEADER, FOLLOWER, OTHER = 1, 2, 3
 RACKS = {LEADER: "a", FOLLOWER: "b", OTHER: "c"}
-WAIT_MS = 3000
+WAIT_MS = 10_000
 TOPIC = "t"
 
 
@@ -48,6 +55,7 @@ def cluster() -> Iterator[LocalCluster]:
         with at(cluster, cluster.controller_id) as raw:
             created = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse)
         assert created.topics[0].error_code == ErrorCode.NONE
+        wait_until_known([broker.address for broker in cluster.brokers.values()], TOPIC)
         with at(cluster, LEADER) as raw:
             assert raw.produce(TOPIC, batch_of(b"0")).error_code == ErrorCode.NONE
         yield cluster

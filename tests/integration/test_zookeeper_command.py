@@ -159,7 +159,7 @@ def test_a_broker_without_its_zookeeper_says_so_in_one_line(tmp_path: Path) -> N
     config = tmp_path / "server.properties"
     config.write_text(
         f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
-        "zookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=300\n"
+        "zookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=2000\n"
     )
     done = subprocess.run(
         [*COMMAND, "broker", str(config)],
@@ -171,7 +171,7 @@ def test_a_broker_without_its_zookeeper_says_so_in_one_line(tmp_path: Path) -> N
     )
     assert done.returncode == 1
     assert re.search(
-        r"^error: .*no ZooKeeper answers at 127\.0\.0\.1:1 within 300 ms \(connection refused\)",
+        r"^error: .*no ZooKeeper answers at 127\.0\.0\.1:1 within 2000 ms \(connection refused\)",
         done.stderr,
         re.MULTILINE,
     )
@@ -194,7 +194,7 @@ def test_a_broker_that_waits_for_its_zookeeper_ends_with_a_signal(tmp_path: Path
             assert process.stderr is not None
             assert any("yet (connection refused)" in line for line in process.stderr)
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 130
+            assert process.wait(30) == 130
         finally:
             process.kill()
 
@@ -202,7 +202,14 @@ def test_a_broker_that_waits_for_its_zookeeper_ends_with_a_signal(tmp_path: Path
 def test_a_broker_whose_id_is_taken_says_so_and_leaves_its_data_alone(
     chroot: str, tmp_path: Path
 ) -> None:
-    arguments = broker_at(chroot, tmp_path, "zookeeper.session.timeout.ms=2000")
+    """The first has a session that outlives any pause of the machine; the second waits for as long as its own lasts."""
+    arguments = broker_at(
+        chroot,
+        tmp_path,
+        "zookeeper.session.timeout.ms=40000",
+        "zookeeper.connection.timeout.ms=30000",
+    )
+    impatient = "--override=zookeeper.session.timeout.ms=2000"
     first = subprocess.Popen(
         [*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
@@ -210,7 +217,7 @@ def test_a_broker_whose_id_is_taken_says_so_and_leaves_its_data_alone(
         try:
             assert first.stderr is not None
             assert any("broker started" in line for line in first.stderr)
-            second = run(*arguments, f"--override=log.dirs={tmp_path}/other")
+            second = run(*arguments, impatient, f"--override=log.dirs={tmp_path}/other")
         finally:
             first.kill()
     assert second.returncode == 1
