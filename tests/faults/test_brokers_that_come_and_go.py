@@ -19,6 +19,7 @@ from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.cluster import ClusterBroker
+from barnabas.errors import ApiError
 from tests.broker_process import chosen_seed, eventually
 
 TOPIC, PARTITIONS = "letters", 3
@@ -56,6 +57,10 @@ class Writer(threading.Thread):
             number += 1
         self.producer.flush(DEADLINE_S)
 
+    def end(self) -> None:
+        self.stopping.set()
+        self.join()
+
     def delivered(self, error: object, message: object) -> None:
         if error is not None:
             self.failed.append(error)
@@ -88,9 +93,12 @@ def harm(broker: ClusterBroker, choose: random.Random) -> str:
 
 
 def is_whole(servers: str) -> bool:
-    with Cluster(servers) as client:
-        (topic,) = Admin(client).describe_topics([TOPIC])
-        return not any(each.is_offline or each.is_under_replicated for each in topic.partitions)
+    try:
+        with Cluster(servers) as client:
+            (topic,) = Admin(client).describe_topics([TOPIC])
+    except ApiError:
+        return False  # whoever answers has just come back, and heard of nothing yet
+    return not any(each.is_offline or each.is_under_replicated for each in topic.partitions)
 
 
 def read_all(servers: str) -> Counter[str]:
@@ -119,14 +127,15 @@ def test_no_acknowledged_record_is_lost_or_doubled_while_brokers_come_and_go() -
             Admin(client).create_topics([wanted])
         writer = Writer(servers)
         writer.start()
-        for _ in range(FAULTS):
-            broker = cluster.brokers[choose.choice([1, 2, 3])]
-            what = harm(broker, choose)
-            print(f"{what}: broker {broker.id}, acknowledged {len(writer.acknowledged)}")
-            # One after the other: with two of three gone at once, nothing is promised.
-            eventually(lambda: is_whole(servers), "all replicas are in sync again", DEADLINE_S)
-        writer.stopping.set()
-        writer.join()
+        try:
+            for _ in range(FAULTS):
+                broker = cluster.brokers[choose.choice([1, 2, 3])]
+                what = harm(broker, choose)
+                print(f"{what}: broker {broker.id}, acknowledged {len(writer.acknowledged)}")
+                # One after the other: with two of three gone at once, nothing is promised.
+                eventually(lambda: is_whole(servers), "all replicas are in sync again", DEADLINE_S)
+        finally:
+            writer.end()
         found = read_all(servers)
     assert not writer.failed
     assert writer.acknowledged

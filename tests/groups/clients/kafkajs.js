@@ -63,7 +63,7 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
   })
   consumer.on(CRASH, ({ payload }) => say(member, 'crashed', { why: String(payload.error), restart: payload.restart }))
   await consumer.connect()
-  await consumer.subscribe({ topic, fromBeginning: true })
+  await subscribe(consumer, topic)
   await consumer.run({
     autoCommit: commits === 'auto',
     autoCommitInterval: 500,
@@ -82,6 +82,18 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
       }
     },
   })
+}
+
+// A broker that has just come back may not have heard of the topic yet. Other libraries ask again by themselves.
+async function subscribe(consumer, topic) {
+  for (let left = 100; ; left--) {
+    try {
+      return await consumer.subscribe({ topic, fromBeginning: true })
+    } catch (error) {
+      if (error.type !== 'UNKNOWN_TOPIC_OR_PARTITION' || left === 0) throw error
+      await new Promise(resolve => setTimeout(resolve, 100))
+    }
+  }
 }
 
 async function close({ member }) {
