@@ -190,7 +190,7 @@ def test_a_client_reads_from_the_follower_in_its_rack_and_goes_on_when_that_dies
         cluster.brokers[FOLLOWER].kill()
         try:
             written = write(50)
-            eventually(lambda: reader.has_read(written), "what was produced after its death", 20)
+            eventually(lambda: reader.has_read(written), "what was produced after its death")
             assert reader.offsets == [*range(written)]
             eventually(lambda: reader.poll() and reader.source == LEADER, "it reads of the leader")
         finally:
