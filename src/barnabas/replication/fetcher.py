@@ -32,7 +32,6 @@ from barnabas.replication import following
 from barnabas.replication.following import Reaction
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
-from barnabas.storage.log import Log
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
     FetchPartition,
@@ -354,9 +353,8 @@ class Fetcher:
                 ):
                     continue  # it was taken from us meanwhile, or given back anew
                 if data.error_code == ErrorCode.NONE:
-                    size = self.take_data(followed, data)
-                    taken += size
-                    if size and must_be_flushed(followed.partition.log):
+                    taken += self.take_data(followed, data)
+                    if data.records and must_be_flushed(followed.partition):
                         flushes.append(self.replicas.flush(followed.partition))
                 else:
                     await self.react(connection, followed, ErrorCode(data.error_code))
@@ -526,9 +524,11 @@ class Fetcher:
         raise RemoteWireError("ListOffsets was answered with nothing")
 
 
-def must_be_flushed(log: Log) -> bool:
-    """Our next fetch says that we hold what came, and the leader acknowledges it: that is to outlive the power."""
-    return log.unflushed_messages >= log.config.flush_messages
+def must_be_flushed(partition: Partition) -> bool:
+    """Our next fetch says that we hold what came, and the leader acknowledges it: that is to outlive the power. Some of
+    it may be here even where the rest could not be written."""
+    log = partition.log
+    return log.unflushed_messages >= log.config.flush_messages and not partition.is_offline
 
 
 def patience(setbacks: int) -> float:
