@@ -29,6 +29,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.offsets import MAX_TIMESTAMP
+from tests.broker_process import free_port
 
 VALUES = [b"value %d " % number * 20 for number in range(200)]
 
@@ -209,9 +210,9 @@ def test_a_topic_recreated_under_its_name_is_another_topic(cluster: Cluster) -> 
 
 
 def test_a_restarted_broker_costs_time_and_no_records(tmp_path: Path) -> None:
-    first = LocalCluster(data=tmp_path).start()
+    port = free_port()
+    first = LocalCluster(data=tmp_path, port=port).start()
     servers = first.bootstrap_servers
-    port = int(servers.rpartition(":")[2])
     with Cluster(servers, timeout_s=30) as writing, Cluster(servers, timeout_s=30) as reading:
         partition = create(writing, "kept")
         producer = Producer(writing)

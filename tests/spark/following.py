@@ -41,7 +41,7 @@ class Following:
 
     def failure(self) -> str:
         with pytest.raises(Exception) as error:
-            self.query.awaitTermination(30)
+            self.query.awaitTermination(90)
         return str(error.value)
 
 

@@ -99,10 +99,10 @@ def test_a_broker_killed_in_the_middle_of_a_batch_that_is_written(
         job = pool.submit(lambda: session() and writer.save())
         eventually(lambda: job.done() or count_in(mine, topic) > 0, "the first rows are there", 60)
         assert not job.done(), str(job.exception())
+        assert 0 < count_in(mine, topic) < ROWS
         broker.kill()
         (tmp_path / "gate").touch()
         broker.start()
-        assert 0 < count_in(mine, topic) < ROWS
         job.result(120)
     (records,) = mine.records(topic).values()
     found = Counter(int((record.value or b"").rstrip(b".")) for record in records)

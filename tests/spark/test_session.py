@@ -132,7 +132,7 @@ def test_what_can_be_known_without_spark_is_said_before_it_starts(
         [*COMMAND, "sql", *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=TIMEOUT_S,
         check=False,
         env=environment(servers),
     )

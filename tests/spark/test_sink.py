@@ -107,7 +107,7 @@ def test_a_stream_is_written_and_goes_on_where_it_stopped(topics: Topics, checkp
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(120)
 
     topics.write(source, numbered(20), keyed=True)
     copy()
@@ -134,6 +134,6 @@ def test_complete_mode_writes_the_whole_result(topics: Topics, tmp_path: Path) -
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(120)
     counted = {record.key: record.value for record in topics.records(target)[0]}
     assert counted == {b"a": b"2", b"b": b"1"}

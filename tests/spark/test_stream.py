@@ -11,6 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from barnabas import LocalCluster
 from barnabas.model import TopicPartition
+from tests.broker_process import eventually, free_port
 from tests.spark.following import following, wait_until
 from tests.spark.topics import Topics, numbered, values_of
 
@@ -26,7 +27,7 @@ def read_available(
         .trigger(availableNow=True)
         .start(str(target))
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(120)
     return query
 
 
@@ -80,13 +81,18 @@ def test_a_batch_waits_until_there_is_enough(topics: Topics, checkpoint: str) ->
         # The first batch does not wait: nobody knows for how long the records have.
         assert stream.wait_for(1) == ["first"]
         topics.write(topic, numbered(4))
-        idle = len(stream.query.recentProgress)
         stream.query.processAllAvailable()
         assert stream.values() == ["first"]
         topics.write(topic, ["w"])
         assert stream.wait_for(6) == ["first", *numbered(4), "w"]
-        assert len([found for found in stream.query.recentProgress if found.numInputRows]) == 2
-        assert idle >= 1
+        # What a batch brought is seen before Spark tells of the batch.
+        eventually(lambda: batches(stream.query) >= 2, "Spark tells of both batches", 60)
+        assert batches(stream.query) == 2
+
+
+def batches(query: StreamingQuery) -> int:
+    """That brought anything."""
+    return len([found for found in query.recentProgress if found.numInputRows])
 
 
 def test_a_topic_created_anew_is_an_error_that_says_so(topics: Topics, checkpoint: str) -> None:
@@ -170,8 +176,8 @@ def test_a_stream_lives_through_a_restart_of_the_broker(
     topics: Topics, tmp_path: Path, checkpoint: str
 ) -> None:
     data = tmp_path / "data"
-    cluster = LocalCluster(data=data).start()
-    port = int(cluster.bootstrap_servers.rpartition(":")[2])
+    port = free_port()
+    cluster = LocalCluster(data=data, port=port).start()
     try:
         mine = Topics(topics.spark, cluster.bootstrap_servers)
         topic = mine.create(partitions=2)

@@ -51,7 +51,7 @@ class Topics:
             for outcome in Admin(cluster).delete_topics([name]):
                 if outcome.error is not None:
                     raise outcome.error
-            deadline = Deadline(10)
+            deadline = Deadline(30)
             while name in cluster.refresh(None).topics:
                 assert not deadline.passed
                 pause(0.01)
@@ -59,7 +59,7 @@ class Topics:
     def recreate(self, name: str) -> None:
         self.delete(name)
         with self.client() as cluster:
-            deadline = Deadline(10)
+            deadline = Deadline(30)
             while True:
                 (outcome,) = Admin(cluster).create_topics([NewTopic(name=name, partitions=1)])
                 if outcome.error is None:

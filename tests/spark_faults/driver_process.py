@@ -84,7 +84,7 @@ class DriverProcess:
         """Java stands still, so that where its streams stand can be looked at before it is decided to kill it."""
         java = self.java
         java.suspend()
-        eventually(lambda: java.status() == psutil.STATUS_STOPPED, "Java standing still", 5.0)
+        eventually(lambda: java.status() == psutil.STATUS_STOPPED, "Java standing still")
 
     def thaw(self) -> None:
         self.java.resume()

@@ -11,12 +11,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 
 from tests.broker_process import BrokerProcess, chosen_seed, eventually
@@ -150,6 +151,16 @@ class Run:
             "a batch under way",
         )
         time.sleep(self.chance.uniform(0.0, SPREAD_S[Moment.BEFORE]))
+        while True:
+            name, victim = self.choose_worker()
+            with suppress(psutil.NoSuchProcess):  # it came to its end by itself
+                victim.kill()
+                break
+        eventually(lambda: has_ended(victim), f"the end of {name}")
+        self.tally.workers[name] += 1
+        self.wait_for_progress()
+
+    def choose_worker(self) -> tuple[str, psutil.Process]:
         at_work = {
             name: processes
             for name, processes in sorted(self.driver.workers().items())
@@ -160,11 +171,7 @@ class Run:
             name = TASK_WORKER
         else:
             name = self.chance.choice(list(at_work))
-        victim = self.chance.choice(at_work[name])
-        victim.kill()
-        eventually(lambda: has_ended(victim), f"the end of {name}")
-        self.tally.workers[name] += 1
-        self.wait_for_progress()
+        return name, self.chance.choice(at_work[name])
 
     def kill_broker(self) -> None:
         time.sleep(self.chance.uniform(0.0, 0.5))
