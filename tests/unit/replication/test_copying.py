@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
-from barnabas.broker.fetch_sessions import FetchSession
 from barnabas.broker.handlers import delete_records
-from barnabas.client.connection import BrokerConnection
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from barnabas.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ReplicaState,
-)
-from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from barnabas.wire.messages.offsets import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -46,7 +34,6 @@ from tests.unit.replication.nodes import (
     Nodes,
     agreed,
     eventually,
-    leader_and_isr,
 )
 from tests.unit.storage.builders import contents
 
@@ -415,138 +402,3 @@ async def test_who_waits_for_records_to_be_deleted_hears_of_another_leader(two: 
     await eventually(lambda: bool(two[1].partition().start_watchers))
     await two.lead(2, epoch=1, to=(1,))
     assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-async def test_a_partition_that_is_added_while_a_fetch_waits_is_copied_all_the_same() -> None:
-    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=30_000))
-    await nodes.start()
-    try:
-        await nodes.lead(1)
-        sessions = nodes[1].parts.sessions.sessions
-        await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
-        (fetcher,) = fetchers(nodes[2]).fetchers.values()
-        session = fetcher.session_id
-        added = LeaderAndIsrPartitionState(
-            partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True
-        )
-        for node in nodes.nodes.values():
-            await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
-        info = nodes[1].append(b"one", index=1, acks=-1)
-        await asyncio.wait_for(nodes[1].partition(1).promise(info.last_offset + 1), 5)
-        assert fetcher.session_id == session, "the session goes on"
-        nodes[1].append(b"two")
-        await copied(nodes)
-    finally:
-        await nodes.stop()
-
-
-async def test_what_an_answer_said_that_was_let_go_is_asked_for_again() -> None:
-    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=30_000))
-    await nodes.start()
-    try:
-        await nodes.lead(1)
-        info = nodes[1].append(b"one", acks=-1)
-        await asyncio.wait_for(nodes[1].partition().promise(info.last_offset + 1), 10)
-        sessions = nodes[1].parts.sessions.sessions
-        await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
-        # As if the follower had been told, and the answer had been lost on its way.
-        (session,) = sessions.values()
-        (entry,) = session.partitions.values()
-        entry.sent_high_watermark = nodes[1].partition().log.high_watermark
-        entry.sent_log_start_offset = 0
-        added = LeaderAndIsrPartitionState(
-            partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True
-        )
-        for node in nodes.nodes.values():
-            await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
-        assert nodes[2].partition().log.high_watermark == 0
-        nodes[1].append(b"two", index=1)
-        await eventually(lambda: nodes[2].partition().log.high_watermark == 1)
-    finally:
-        await nodes.stop()
-
-
-def is_waiting(session: FetchSession, epoch: int) -> bool:
-    return session.epoch == epoch and session.waiting_fetch is not None
-
-
-@pytest.mark.parametrize("is_closed", [False, True])
-async def test_a_fetch_that_takes_over_a_session_is_woken_whatever_the_former_one_waits_for(
-    two: Nodes, is_closed: bool
-) -> None:
-    await two.lead(1, to=(1,))
-    leader, network = two[1], two[2].network
-    leader.append(b"one")
-    former, latter = [
-        await BrokerConnection.open(network, "127.0.0.1", leader.port, client_id="f", timeout_s=10)
-        for _ in range(2)
-    ]
-
-    def fetch(session_id: int, epoch: int, *offsets: int) -> FetchRequest:
-        partitions = tuple(
-            FetchPartition(
-                partition=0,
-                current_leader_epoch=0,
-                fetch_offset=offset,
-                last_fetched_epoch=-1,
-                log_start_offset=0,
-                partition_max_bytes=1 << 20,
-            )
-            for offset in offsets
-        )
-        return FetchRequest(
-            replica_state=ReplicaState(two[2].id, -1),
-            max_wait_ms=60_000,
-            min_bytes=1,
-            session_id=session_id,
-            session_epoch=epoch,
-            topics=(FetchTopic(topic_id=two.topic_id, partitions=partitions),) if offsets else (),
-        )
-
-    opened = await former.exchange(fetch(0, 0, 0), FetchResponse, timeout_s=10)
-    (session,) = leader.parts.sessions.sessions.values()
-    waits: list[asyncio.Task[FetchResponse]] = []
-    for epoch, connection, offsets in ((1, former, (1,)), (2, latter, ())):
-        request = fetch(opened.session_id, epoch, *offsets)
-        asked = connection.exchange(request, FetchResponse, timeout_s=10)
-        waits.append(asyncio.ensure_future(asked))
-        await eventually(partial(is_waiting, session, epoch + 1))
-    assert leader.partition().log.high_watermark == 1, "there is news of it in no hurry"
-    if is_closed:
-        former.close()
-        await eventually(lambda: len(leader.listeners.connections) == 1)
-        await asyncio.sleep(0)
-    leader.append(b"two")
-    try:
-        answer = await waits[1]
-        assert answer.responses[0].partitions[0].records
-    finally:
-        former.close()
-        latter.close()
-        await asyncio.gather(*waits, return_exceptions=True)
-
-
-async def test_a_leader_without_room_for_a_session_is_not_asked_without_end() -> None:
-    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=200))
-    await nodes.start()
-    nodes[1].parts.sessions.slots = 0
-    asked = 0
-    fetch_once = Fetcher.fetch_once
-
-    async def counting(fetcher: Fetcher) -> None:
-        nonlocal asked
-        asked += 1
-        await fetch_once(fetcher)
-
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Fetcher, "fetch_once", counting)
-            await nodes.lead(1)
-            await eventually(lambda: asked >= 4)
-            began = asyncio.get_running_loop().time()
-            await eventually(lambda: asked >= 6)
-            assert asyncio.get_running_loop().time() - began > 0.15
-        nodes[1].append(b"one")
-        await copied(nodes)
-    finally:
-        await nodes.stop()

@@ -101,6 +101,8 @@ def find_offset(
             found = log.offset_of_max_timestamp()
             if found is not None and found[1] < end:
                 timestamp, offset, epoch = found
+            else:
+                require_settled(is_behind, version)
         case -5:
             assert LATEST_TIERED_TIMESTAMP == -5
             require_version(wanted.timestamp, version)

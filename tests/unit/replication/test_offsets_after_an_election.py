@@ -1,0 +1,68 @@
+"""A new leader does not know yet how far the last one's high watermark had come, and does not pretend to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from barnabas.broker.handlers.offsets import list_offsets
+from barnabas.errors import ErrorCode
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.unit.replication.nodes import NO_CONNECTION, NOW_MS, TOPIC, Node, Nodes, eventually
+
+CONSUMER, FOLLOWER = -1, 2
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[Nodes]:
+    """Broker 1 leads two records on in another epoch, and has not heard of broker 2 since."""
+    nodes = Nodes(Node(1), Node(2))
+    await nodes.start()
+    await nodes.lead(1, to=(1,))
+    nodes[1].append(b"one", b"two")
+    await nodes.lead(1, epoch=1, to=(1,))
+    yield nodes
+    await nodes.stop()
+
+
+def asked(
+    nodes: Nodes, timestamp: int, *, version: int = 9, replica: int = CONSUMER
+) -> ListOffsetsPartitionResponse:
+    request = ListOffsetsRequest(
+        replica_id=replica,
+        topics=(ListOffsetsTopic(TOPIC, (ListOffsetsPartition(0, timestamp=timestamp),)),),
+    )
+    header = RequestHeader(ListOffsetsRequest.API_KEY, version, 0, None)
+    return list_offsets(nodes[1].parts, request, header, NO_CONNECTION).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, MAX_TIMESTAMP, NOW_MS])
+async def test_what_may_be_above_the_high_watermark_is_not_told_yet(
+    two: Nodes, timestamp: int
+) -> None:
+    assert asked(two, timestamp).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    await two.lead(1, epoch=1, to=(2,))
+    await eventually(lambda: two[1].partition().log.high_watermark == 2)
+    answer = asked(two, timestamp)
+    expected = {LATEST_TIMESTAMP: 2, MAX_TIMESTAMP: 0, NOW_MS: 0}
+    assert (answer.error_code, answer.offset) == (ErrorCode.NONE, expected[timestamp])
+
+
+async def test_old_clients_are_told_so_in_their_words(two: Nodes) -> None:
+    answer = asked(two, LATEST_TIMESTAMP, version=4)
+    assert answer.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_where_the_log_begins_and_how_far_followers_may_copy_is_known(two: Nodes) -> None:
+    assert asked(two, EARLIEST_TIMESTAMP).offset == 0
+    assert asked(two, LATEST_TIMESTAMP, replica=FOLLOWER).offset == 2
