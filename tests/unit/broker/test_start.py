@@ -75,7 +75,7 @@ async def test_a_session_that_ends_at_any_write_of_a_start_costs_a_second_attemp
             for when in When:
                 stand.trap.set(CrashPoint(when, Kind.WRITE, number), stand.end_session)
                 broker = stand.broker()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     await broker.start()
                     while stand.registry.tree.find(ENTRY) is None:  # it may be registering again
                         await asyncio.sleep(0.001)

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.cli.stopping import Stopping
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 def send(number: signal.Signals) -> None:

@@ -28,7 +28,7 @@ from barnabas.world.network import SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from tests.unit.controller.cluster import held, replica, state, topic_id
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 ME = BrokerId(1)
 SETTINGS = ControllerSettings(
     listener="PLAINTEXT",

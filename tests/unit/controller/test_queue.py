@@ -17,7 +17,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.tasks import Tasks
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-DEADLINE_S = 10
+DEADLINE_S = 30
 
 
 class Handler:

@@ -306,7 +306,7 @@ def leader_and_isr(
     )
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Deadline, not duration: it looks at every turn of the loop."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -65,7 +65,7 @@ async def equal(follower: Node, leader: Node) -> None:
 async def test_what_the_leader_appends_is_copied_and_then_committed(two: Nodes) -> None:
     await two.lead(1)
     info = two[1].append(b"one", b"two", acks=-1)
-    await asyncio.wait_for(two[1].partition().promise(info.last_offset + 1), 5)
+    await asyncio.wait_for(two[1].partition().promise(info.last_offset + 1), 30)
     await copied(two)
     assert two[1].partition().log.high_watermark == 2
 
@@ -126,7 +126,7 @@ async def test_a_follower_that_stops_leaves_the_isr_and_what_waited_is_committed
         await copied(nodes)
         await nodes[2].replicas.stop()
         nodes[1].append(b"two", acks=-1)
-        await asyncio.wait_for(nodes[1].partition().promise(2), 5)
+        await asyncio.wait_for(nodes[1].partition().promise(2), 30)
         assert nodes[1].partition().isr == (1,)
     finally:
         await nodes.stop()
@@ -274,7 +274,7 @@ async def test_three_brokers_keep_what_was_acknowledged_when_the_leader_changes(
         await nodes.lead(1)
         for number in range(20):
             info = nodes[1].append(b"%d" % number, acks=-1)
-            await asyncio.wait_for(nodes[1].partition().promise(info.last_offset + 1), 5)
+            await asyncio.wait_for(nodes[1].partition().promise(info.last_offset + 1), 30)
         await nodes.lead(2, epoch=1, isr=(2, 3), to=(2, 3, 1))
         nodes[2].append(b"more")
         await copied(nodes, 2, 1, 3)

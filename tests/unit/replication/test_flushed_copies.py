@@ -65,7 +65,7 @@ async def test_nothing_is_acknowledged_before_it_is_on_the_disks_of_its_follower
     assert follower.log_end_offset == info.last_offset + 1
     assert follower.recovery_point == leader.log.high_watermark == 0
     disk.let_go.set()
-    await asyncio.wait_for(leader.promise(info.last_offset + 1), 10)
+    await asyncio.wait_for(leader.promise(info.last_offset + 1), 30)
     assert follower.recovery_point == info.last_offset + 1
 
 
@@ -74,7 +74,7 @@ async def test_who_does_not_ask_for_it_does_not_wait_for_any_disk(
 ) -> None:
     await two.lead(1)
     info = two[1].append(b"one", acks=-1)
-    await asyncio.wait_for(two[1].partition().promise(info.last_offset + 1), 10)
+    await asyncio.wait_for(two[1].partition().promise(info.last_offset + 1), 30)
     assert disk.begun == 0
 
 

@@ -307,10 +307,10 @@ def test_hostile_bytes_are_refused_or_read_as_the_plain_reader_reads_them(
 def test_a_count_that_lies_costs_nothing(count: int) -> None:
     batch = bytearray(of_values(b"x" * 100_000))
     batch[57:61] = count.to_bytes(4, signed=True)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(RemoteWireError):
         decode(with_crc(batch))
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_nothing_in_nothing_out() -> None:

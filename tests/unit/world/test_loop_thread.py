@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.world.loop_thread import LoopThread
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 @pytest.fixture

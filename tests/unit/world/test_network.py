@@ -15,7 +15,7 @@ from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketListener, SocketNetwork, SocketStream
 from barnabas.world.ports import FileSlice, Part
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Collector:
