@@ -144,7 +144,9 @@ class Partition:
         recorded at once, before any write: a follower may ask for it."""
         if partition_epoch < self.partition_epoch:
             return False
-        was_leading = self.leader == self.broker_id
+        # Where an epoch is left out, somebody else may have led in it without our being told, and followers have cut
+        # for its sake what they once said to hold.
+        was_leading = self.leader == self.broker_id and leader_epoch == self.leader_epoch + 1
         is_new_epoch = leader_epoch > self.leader_epoch
         self.take_assignment(replicas, leader_epoch, partition_epoch)
         self.leader = self.broker_id
