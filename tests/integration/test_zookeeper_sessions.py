@@ -2,11 +2,13 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from kazoo.client import KazooClient
 
 from barnabas.errors import RegistryError, RegistryUnreachable, SessionExpired
 from barnabas.metadata.registry_client import RegistryClient
@@ -304,6 +306,38 @@ async def test_what_is_too_large_for_zookeeper_is_refused_and_not_sent_for_ever(
     with pytest.raises(RegistryError, match=r"jute\.maxbuffer"):
         await session.create("/big", bytes(1 << 20))
     assert await session.exists("/big") is None
+
+
+async def test_an_event_is_heard_though_it_comes_before_whoever_asked_goes_on(
+    chroot: str, connect: Connect
+) -> None:
+    """On a busy machine the thread that has sent a read may stand still while the answer comes, and behind it already
+    the event that the read waits for."""
+    session = await connect(chroot).connect(20_000)
+    await session.create("/a")
+    other = KazooClient(hosts=chroot)
+    other.start()
+    ask = session.kazoo.get_children_async
+
+    def ask_and_stand_still(path: str, watch: Callable[[object], None]) -> object:
+        has_come = threading.Event()
+
+        def hear(event: object) -> None:
+            watch(event)
+            has_come.set()
+
+        answer = ask(path, hear)
+        assert answer.wait(DEADLINE_S)
+        other.create("/a/b")
+        assert has_come.wait(DEADLINE_S)
+        return answer
+
+    session.kazoo.get_children_async = ask_and_stand_still
+    events = Events()
+    assert await session.children("/a", events) == []
+    await events.arrive((Kind.CHILDREN, "/a"))
+    other.stop()
+    other.close()
 
 
 async def test_hundreds_of_calls_at_once_are_answered_in_order(

@@ -70,6 +70,7 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.refusal = ""
         """Why the last attempt to connect failed."""
         self.connection: BufferedSocket | None = None
+        self.answered: Callable[[Any], None] | None = None
 
     def start(self) -> None:
         """No workers."""
@@ -79,6 +80,25 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
+
+    def ask(self, send: Callable[[], Any], answered: Callable[[Any], None]) -> None:
+        """Tell `answered`, on the connection thread, what becomes of the request that `send` gives to kazoo.
+
+        Known before it is sent. Whoever waited for kazoo to return first could stand still meanwhile, and hear of an
+        event before the answer that set the watch for it: nobody would ever be told of that event."""
+        self.answered = answered
+        try:
+            send()
+        finally:
+            self.answered = None
+
+    def async_result(self) -> Any:
+        """Kazoo makes one for a request, or several for one that it makes more of: the first is what it returns."""
+        result = super().async_result()
+        answered, self.answered = self.answered, None
+        if answered is not None:
+            result.rawlink(answered)
+        return result
 
     def create_connection(self, *arguments: Any, **options: Any) -> BufferedSocket:
         if self.is_over:

@@ -343,7 +343,7 @@ class ZooKeeperSession:
             raise self.expired()
         call = Call(self.loop.create_future(), self.connection, is_read=is_read, arm=arm)
         self.calls[call] = None
-        send().rawlink(lambda result: self.inbox.put(self.answer, call, result))
+        self.handler.ask(send, lambda result: self.inbox.put(self.answer, call, result))
         return await call.future
 
     def answer(self, call: Call, result: Any) -> None:
