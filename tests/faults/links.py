@@ -85,11 +85,15 @@ class Wire:
                 writer.write(data)
                 await writer.drain()
 
+    def hang_up(self) -> None:
+        """All connections end, and what was on its way is lost."""
+        for task in self.talking:
+            task.cancel()
+
     def end(self) -> None:
         if self.server is not None:
             self.server.close()
-        for task in self.talking:
-            task.cancel()
+        self.hang_up()
 
 
 class Links:
@@ -145,6 +149,9 @@ class Links:
         for other in others:
             self.cut(one, other)
             self.cut(other, one)
+
+    def hang_up(self, source: int, port: int) -> None:
+        self.thread.call(self.wires[source, port].hang_up)
 
     def mend(self) -> None:
         """All of them, and as fast as they were."""

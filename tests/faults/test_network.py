@@ -31,7 +31,7 @@ from barnabas.wire.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tests.broker_process import eventually
+from tests.broker_process import eventually, free_port
 from tests.compatibility.raw import Raw, batch_of, fetch_request, values_in
 from tests.faults.chaos.replicas import differences, read_copy
 from tests.faults.links import Links, Way
@@ -93,7 +93,11 @@ def write(leader: ClusterBroker, value: bytes, topic: str = TOPIC) -> None:
 
 
 def read(leader: ClusterBroker) -> list[bytes]:
-    with Raw(leader.address) as raw:
+    return read_at(leader.address)
+
+
+def read_at(address: str) -> list[bytes]:
+    with Raw(address) as raw:
         answer = raw.ask(fetch_request(TOPIC, {0: 0}), FetchResponse, 12)
     return [value or b"" for value in values_in(answer.responses[0].partitions[0])]
 
@@ -300,6 +304,47 @@ def test_produces_that_wait_end_when_their_leader_leaves(
     found = agree(cluster, heir)
     assert (found[0], found[-1]) == (b"before", b"after")
     assert b"meanwhile" in found or code != ErrorCode.NONE
+
+
+def test_answers_that_are_lost_behind_an_append_double_nothing(
+    tmp_path: Path, links: Links
+) -> None:
+    client, port = 0, free_port()
+    seen = links.thread.run(links.port_of(client, "127.0.0.1", port))
+    settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{seen}"}
+    with LocalCluster(data=tmp_path, port=port, settings=settings) as alone:
+        (broker,) = alone.brokers.values()
+        create(alone, [broker])
+        producer = Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{seen}",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        acknowledged: list[int] = []
+
+        def send_all(numbers: range) -> None:
+            for number in numbers:
+
+                def delivered(error: KafkaError | None, _: Message, number: int = number) -> None:
+                    assert error is None
+                    acknowledged.append(number)
+
+                producer.produce(TOPIC, b"%d" % number, partition=0, on_delivery=delivered)
+
+        send_all(range(5))
+        assert producer.flush(DEADLINE_S) == 0
+        links.change({(client, port): {Way.ANSWERS}})
+        send_all(range(5, 10))
+        eventually(lambda: len(read_at(f"127.0.0.1:{port}")) == 10, "all are appended")
+        assert len(acknowledged) == 5
+        links.hang_up(client, port)
+        links.mend()
+        assert producer.flush(DEADLINE_S) == 0
+        assert acknowledged == list(range(10))
+        assert read(broker) == [b"%d" % number for number in range(10)]
 
 
 def is_copied(cluster: LocalCluster, broker: ClusterBroker) -> bool:
