@@ -29,6 +29,8 @@ from tests.lifecycle.wire import Trace
 
 BROKERS = 3
 DEADLINE_S = 30.0
+SESSION_TIMEOUT_MS = "250"
+"""Only of who is dead: those who live do not have to say so."""
 SETTINGS = {
     # What they do of their own accord would be counted, and would move epochs.
     "barnabas.history.topic.enable": "false",
@@ -43,7 +45,6 @@ class Brokers(Protocol):
     """All methods wait until the thing is done."""
 
     registry_name: str
-    session_timeout_ms: int
 
     def start(self) -> None: ...
 
@@ -98,7 +99,6 @@ class Brokers(Protocol):
 
 class EmbeddedBrokers:
     registry_name = "embedded"
-    session_timeout_ms = 250
 
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
         self.data = data
@@ -109,7 +109,7 @@ class EmbeddedBrokers:
             brokers=BROKERS,
             settings={
                 **SETTINGS,
-                "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
+                "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
                 **(settings or {}),
             },
             registry_in_memory=True,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -17,21 +17,29 @@ ROWS = pytest.StashKey[list[Row]]()
 NOTES = pytest.StashKey[list[str]]()
 REGISTRIES = ("embedded", "zookeeper")
 
-NewBrokers = Callable[[], Brokers]
+SHORT_MS, LONG_MS = 2000, 4000
+"""How long a session lasts: in hundreds of crashes, each of which has to wait for it, and is tried again if it was too
+short for the machine; and in a story that is told once."""
+
+
+class NewBrokers(Protocol):
+    def __call__(self, *, session_timeout_ms: int = LONG_MS) -> Brokers: ...
 
 
 @pytest.fixture(params=REGISTRIES)
 def new_brokers(request: pytest.FixtureRequest, tmp_path: Path) -> NewBrokers:
     """Makes clusters that know nothing of each other, not yet started."""
     numbers = itertools.count(1)
-    if request.param == "embedded":
-        return lambda: EmbeddedBrokers(tmp_path / f"cluster-{next(numbers)}")
-    servers: ZooKeeperServers = request.getfixturevalue("shared_zookeeper")
+    servers: ZooKeeperServers | None = None
+    if request.param == "zookeeper":
+        servers = request.getfixturevalue("shared_zookeeper")
 
-    def new() -> Brokers:
+    def new(*, session_timeout_ms: int = LONG_MS) -> Brokers:
         name = f"cluster-{next(numbers)}"
+        if servers is None:
+            return EmbeddedBrokers(tmp_path / name)
         chroot = f"{servers.connect_string}/lifecycle-{tmp_path.name}-{name}"
-        return ZooKeeperBrokers(tmp_path / name, chroot)
+        return ZooKeeperBrokers(tmp_path / name, chroot, session_timeout_ms=session_timeout_ms)
 
     return new
 

@@ -18,7 +18,7 @@ from tests.lifecycle.client import create, eventually
 from tests.lifecycle.operations import OPERATIONS, Run
 from tests.lifecycle.scenarios import WISH_WRITTEN, Progress, Role, Scenario
 from tests.lifecycle.trap import CrashPoint, Kind
-from tests.lifecycle.watched import DEADLINE_S, DONE, Assignment, Watched
+from tests.lifecycle.watched import DEADLINE_S, DONE, NOT_CONTROLLER, Assignment, Watched
 
 EARLIER = "earlier"
 
@@ -41,6 +41,7 @@ class Row:
     epochs: str = ""
     replayed: str = ""
     result: str = "ok"
+    says_nothing: bool = False
 
 
 def undisturbed(cluster: Watched, scenario: Scenario, topic: str) -> list[tuple[Kind, str]]:
@@ -83,28 +84,28 @@ def begin(cluster: Watched, scenario: Scenario, topic: str, reached: Progress) -
         roles=roles,
         assignment=[[roles[role] for role in replicas] for replicas in scenario.assignment],
         reached=reached,
-        victims=[roles[role] for role in scenario.victims],
     )
 
 
 @contextmanager
 def undisturbed_bystanders(cluster: Watched, run: Run) -> Iterator[None]:
-    """Whatever came of it counts only if nobody but the victims was struck."""
+    """Whatever came of it counts only if nobody was struck but those who died as they should."""
     lives = cluster.observer.broker_epochs()
     try:
         yield
     except Exception as error:
-        if struck := cluster.struck_bystanders(lives, run.victims):
+        if struck := cluster.struck_bystanders(lives, run.dead):
             raise Disturbed(f"{struck} were struck, too; and then: {error}") from error
         raise
-    if struck := cluster.struck_bystanders(lives, run.victims):
+    if struck := cluster.struck_bystanders(lives, run.dead):
         raise Disturbed(f"{struck} were struck, too")
 
 
 def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
     """Tell the wish and see it interrupted: what the client heard."""
-    scenario, brokers, victims = run.scenario, cluster.brokers, run.victims
+    scenario, brokers = run.scenario, cluster.brokers
     controller = run.roles[Role.CONTROLLER]
+    victims = [run.roles[role] for role in scenario.victims]
     heirs = [each for each in run.roles.values() if each != controller]
     if scenario.in_takeover:
         have_an_earlier_topic(cluster, run.assignment)
@@ -112,14 +113,16 @@ def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
             brokers.arm(heir, point, [heir], from_election=True)
     brokers.arm(controller, WISH_WRITTEN if scenario.in_takeover else point, victims)
     answer = OPERATIONS[scenario.does].wish(brokers.address(controller), run)
+    assert answer != NOT_CONTROLLER, f"broker {controller} is in charge no more, and will not die"
     brokers.wait_for_death(victims)
+    run.dead += victims
     if scenario.in_takeover and point is not None:
         eventually(lambda: bool(brokers.dead(heirs)), lambda: "an heir dies", DEADLINE_S)
         successor = brokers.dead(heirs)[0]
-        victims.append(successor)
         (last,) = set(heirs) - {successor}
         brokers.arm(last, None, [])  # nobody is left to take over from it
         brokers.wait_for_death([successor])
+        run.dead.append(successor)
     return answer
 
 
@@ -151,11 +154,11 @@ def strike(cluster: Watched, run: Run, point: CrashPoint) -> Row:
     found = operation.survive(cluster, run)
     survived_s = time.monotonic() - died
     names = {broker: role for role, broker in run.roles.items()}
-    run.successor = names[run.victims[-1]]
+    run.successor = names[run.dead[-1]]
     allowed = operation.allowed_epochs(cluster, run)
 
     back = time.monotonic()
-    cluster.brokers.restart(run.victims)
+    cluster.brokers.restart(run.dead)
     operation.recover(cluster, run)
     recovered_s = time.monotonic() - back
     replayed = cluster.replay_what_is_stale(cluster.listen())

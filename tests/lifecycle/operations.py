@@ -34,8 +34,8 @@ class Run:
     assignment: Assignment
     """As it is to be in the end."""
     reached: Progress
-    victims: list[BrokerId] = field(default_factory=list)
-    """In the order they die."""
+    dead: list[BrokerId] = field(default_factory=list)
+    """Those who have died, in their order."""
     survivors: list[BrokerId] = field(default_factory=list)
     successor: Role = Role.CONTROLLER
     """Who died last."""

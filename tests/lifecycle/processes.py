@@ -32,10 +32,14 @@ class ZooKeeperBrokers:
     """`connect_string` with a chroot of its own: several clusters share one ZooKeeper."""
 
     registry_name = "zookeeper"
-    session_timeout_ms = 2000
 
     def __init__(
-        self, data: Path, connect_string: str, settings: Mapping[str, str] | None = None
+        self,
+        data: Path,
+        connect_string: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        session_timeout_ms: int,
     ) -> None:
         self.data = data
         self.connect_string = connect_string
@@ -47,7 +51,7 @@ class ZooKeeperBrokers:
                 "listeners": f"PLAINTEXT://{HOST}:{held.port}",
                 "log.dirs": str(self.log_dir(broker)),
                 "zookeeper.connect": connect_string,
-                "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
+                "zookeeper.session.timeout.ms": str(session_timeout_ms),
                 **SETTINGS,
                 **(settings or {}),
             }

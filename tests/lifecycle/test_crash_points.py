@@ -13,27 +13,27 @@ from threading import BoundedSemaphore
 
 import pytest
 
-from tests.lifecycle.conftest import NewBrokers
+from tests.lifecycle.conftest import SHORT_MS, NewBrokers
 from tests.lifecycle.crash import Disturbed, Row, crash, undisturbed
 from tests.lifecycle.scenarios import MORE_SCENARIOS, SCENARIOS, Scenario, crash_points, progress
 from tests.lifecycle.trap import CrashPoint, Kind
 from tests.lifecycle.watched import Watched
 
-LANES = {"embedded": 2, "zookeeper": 6}
-"""Clusters side by side: most of the time they wait for a session to time out."""
+LANES = {"embedded": (2, 1, 1), "zookeeper": (6, 3, 1)}
+"""Clusters side by side: most of the time they wait for a session to time out. Fewer for those points that said nothing
+before, as the machine was too slow."""
 STARTING = BoundedSemaphore(2)
 """So many are started at a time: brokers of many more, all of them busy, would miss their own sessions."""
 COUNTED = "counted"
 ATTEMPTS = 3
-"""Of each point, where the machine was too slow for it to say anything."""
 Labels = list[tuple[Kind, str]]
-Left = SimpleQueue[tuple[CrashPoint, int]]
+Rows = dict[CrashPoint, Row]
 
 
 @contextmanager
 def watched(new_brokers: NewBrokers) -> Iterator[Watched]:
     with STARTING:
-        found = Watched(new_brokers())
+        found = Watched(new_brokers(session_timeout_ms=SHORT_MS))
     try:
         yield found
     finally:
@@ -59,33 +59,29 @@ def crash_everywhere(
     new_brokers: NewBrokers, scenario: Scenario, rows: list[Row], notes: list[str]
 ) -> None:
     began = time.monotonic()
+    found: Rows = {}
+    again = 0
     with ExitStack() as stack:
         cluster, labels = counted(stack, new_brokers, scenario)
         registry = cluster.brokers.registry_name
-        points = crash_points(scenario, labels)
-        left: Left = SimpleQueue()
-        for point in points:
-            left.put((point, 1))
-        with ThreadPoolExecutor(LANES[registry]) as pool:
-            first = pool.submit(crash_all, cluster, new_brokers, scenario, left, labels)
-            others = [
-                pool.submit(crash_all, None, new_brokers, scenario, left, labels)
-                for _ in range(1, LANES[registry])
-            ]
-            tried = [row for lane in (first, *others) for row in lane.result()]
+        left = points = crash_points(scenario, labels)
+        for lanes in LANES[registry]:
+            kept = cluster if left is points else None
+            found |= crash_all(kept, new_brokers, scenario, left, labels, lanes)
+            left = [point for point in points if found[point].says_nothing]
+            again += len(left)
+            if not left:
+                break
         seen, missed = cluster.invariants.states_seen, cluster.invariants.states_missed
-    found = [(point, row) for point, row in tried if row is not None]
-    found.sort(key=lambda row: points.index(row[0]))
-    rows += [row for _, row in found]
+    rows += [found[point] for point in points]
     seconds = time.monotonic() - began
-    again = len(tried) - len(found)
     notes.append(
         f"{registry}, {scenario.name}: {len(points)} points in {seconds:.1f} s"
         f"{f', {again} of them once more, as a session had timed out' if again else ''}; "
         f"{summary(labels)}; "
         f"the observer of one cluster saw {seen} of {seen + missed} partition states"
     )
-    bad = [row for _, row in found if row.result != "ok"]
+    bad = [row for row in found.values() if row.result != "ok"]
     assert not bad, "\n".join(f"{row.point}: {row.result}" for row in bad)
 
 
@@ -107,40 +103,57 @@ def crash_all(
     cluster: Watched | None,
     new_brokers: NewBrokers,
     scenario: Scenario,
-    left: Left,
+    points: list[CrashPoint],
     labels: Labels,
-) -> list[tuple[CrashPoint, Row | None]]:
+    lanes: int,
+) -> Rows:
+    """In so many lanes, one of which begins with this cluster."""
+    left: SimpleQueue[CrashPoint] = SimpleQueue()
+    for point in points:
+        left.put(point)
+    with ThreadPoolExecutor(lanes) as pool:
+        running = [
+            pool.submit(
+                crash_in_turn, None if lane else cluster, new_brokers, scenario, left, labels
+            )
+            for lane in range(lanes)
+        ]
+        return {point: row for lane in running for point, row in lane.result().items()}
+
+
+def crash_in_turn(
+    cluster: Watched | None,
+    new_brokers: NewBrokers,
+    scenario: Scenario,
+    left: SimpleQueue[CrashPoint],
+    labels: Labels,
+) -> Rows:
     """One after the other on one cluster, as long as any are left. After a failure the next has a new one, so that each
-    stands for itself. Without a row it said nothing, and is tried again."""
-    tried: list[tuple[CrashPoint, Row | None]] = []
+    stands for itself."""
+    found: Rows = {}
     with ExitStack() as stack, suppress(Empty):
         while True:
-            point, attempt = left.get_nowait()
+            point = left.get_nowait()
             cluster = cluster or stack.enter_context(watched(new_brokers))
-            row = crash_at(cluster, scenario, point, labels, is_last=attempt == ATTEMPTS)
-            tried.append((point, row))
-            if row is None:
-                left.put((point, attempt + 1))
-            if row is None or row.result != "ok":
+            found[point] = crash_at(cluster, scenario, point, labels)
+            if found[point].result != "ok":
+                stack.close()
                 cluster = None
-    return tried
+    return found
 
 
-def crash_at(
-    cluster: Watched, scenario: Scenario, point: CrashPoint, labels: Labels, *, is_last: bool
-) -> Row | None:
+def crash_at(cluster: Watched, scenario: Scenario, point: CrashPoint, labels: Labels) -> Row:
     topic = f"{point.when}-{point.kind}-{point.number}"
     try:
         reached = progress(scenario, point, labels, COUNTED)
         return crash(cluster, scenario, point, topic, reached)
     except Exception as error:  # noqa: BLE001 - a row of the table, judged by the test
-        if isinstance(error, Disturbed) and not is_last:
-            return None
         return Row(
             registry=cluster.brokers.registry_name,
             scenario=scenario.name,
             point=str(point),
             result=f"{type(error).__name__}: {error}",
+            says_nothing=isinstance(error, Disturbed),
         )
 
 

@@ -198,8 +198,8 @@ class Watched:
     def struck_bystanders(
         self, before: dict[BrokerId, int], victims: list[BrokerId]
     ) -> list[BrokerId]:
-        """Who lost a session, or died, and was not meant to: then the machine was too slow for the timeout, and what
-        was found says nothing of the brokers."""
+        """Who else lost a session, or died: then the machine was too slow for the timeout, and what was found says
+        nothing of the brokers."""
         now = self.observer.broker_epochs()
         bystanders = [each for each in before if each not in victims]
         dead = self.brokers.dead(bystanders)
