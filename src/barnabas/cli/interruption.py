@@ -51,7 +51,12 @@ def held_back() -> Iterator[None]:
 
     for number in SIGNALS:
         signal.signal(number, note_first)
-    yield
+    try:
+        yield
+    except Exception:
+        # Who ends a whole group of processes (a terminal, timeout, a container) ends Java too. That it died is no news.
+        if not came:
+            raise
     if came:
         raise raised_by(came[0])
 

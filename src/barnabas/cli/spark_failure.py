@@ -43,9 +43,17 @@ class QueryFailed(BarnabasError):
     """Spark ran the query and failed."""
 
 
+JAVA_IS_GONE = (
+    "Java, in which Spark runs, has ended in the midst of it: "
+    "it was killed, or the machine had too little memory for it"
+)
+
+
 def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
     """The same failure as an error the command line knows how to show."""
     text = str(error).strip()
+    if is_loss_of_java(error, text):
+        return QueryFailed(JAVA_IS_GONE)
     condition = condition_of(error, text)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         return no_table(text, topics)
@@ -55,6 +63,15 @@ def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
     if condition.startswith(WRONG_SQL):
         return ConfigError("SQL", "\n       ".join(lines[:LINES_MAX]))
     return QueryFailed(lines[0])
+
+
+def is_loss_of_java(error: Exception, text: str) -> bool:
+    """py4j says it in several ways; the last is an error without anything that Java would have said of it."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return True
+    return type(error) is Py4JError and "Trace:" not in text
 
 
 def condition_of(error: Exception, text: str) -> str:

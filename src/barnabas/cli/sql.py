@@ -149,7 +149,7 @@ def spark_session(
         prefix="barnabas-warehouse-", ignore_cleanup_errors=True
     ) as warehouse:
         try:
-            with interruptions(), held_back():
+            with held_back(), told([]):
                 spark = session(
                     master,
                     app_name=app_name,
@@ -183,7 +183,7 @@ def told(topics: list[str]) -> Iterator[None]:
     try:
         with interruptions():
             yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionRefusedError, ConnectionResetError) as error:
         raise translated(error, topics) from None
 
 

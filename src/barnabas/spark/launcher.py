@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+MASTERS = re.compile(r"local|local\[.+\]|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 PREPARED: set[str] = set()
 SERVERS = "spark.barnabas.bootstrap.servers"
@@ -203,9 +204,11 @@ def open_session(
     python: str | None = None,
 ) -> SparkSession:
     """Spark itself: Java started with the settings of `default_settings` and whatever overrides them."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    check_master(master)
     cache = cache_directory()
     builder = SparkSession.builder.master(master)
     merged = {**default_settings(master, logging_file(cache), java_options), **settings}
@@ -229,6 +232,22 @@ def open_session(
                 f"Java {java.version} in {java.home} ({java.found}) ended before Spark had started; "
                 "what it said stands above"
             ) from None
+        except Py4JJavaError as error:
+            # A context whose master never answers is stopped by Spark itself, after a minute.
+            if "stopped SparkContext" not in str(error):
+                raise
+            raise NoSpark(
+                f"{master} did not take the session: is a Spark master there, and can it reach this machine?"
+            ) from None
+
+
+def check_master(master: str) -> None:
+    """Java would say it after seconds, with a page of its stack."""
+    if not MASTERS.fullmatch(master):
+        raise ConfigError(
+            "master",
+            f"{master!r} is not a master; write local[4], spark://host:7077, yarn or k8s://https://host:port",
+        )
 
 
 def default_settings(master: str, logging: Path, java_options: str) -> dict[str, str]:

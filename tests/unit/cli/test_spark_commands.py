@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql.types import (
     ArrayType,
@@ -22,7 +23,7 @@ from barnabas.cli.failure import explain
 from barnabas.cli.interruption import Noted, Terminated, held_back, interruptions, raise_on_signals
 from barnabas.cli.rows import csv_lines, instants, json_lines, plain, table_text
 from barnabas.cli.spark_failure import QueryFailed, translated
-from barnabas.cli.sql import Form, check_target, lists_tables
+from barnabas.cli.sql import Form, check_target, lists_tables, told
 from barnabas.errors import ConfigError
 
 STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
@@ -97,6 +98,25 @@ def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() ->
     assert str(failed).strip() == "no such user"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o0.contains"),
+    ],
+    ids=["refused", "empty", "nothing said"],
+)
+def test_a_java_that_was_killed_is_told_in_one_line(error: Exception) -> None:
+    with pytest.raises(QueryFailed, match="Java, in which Spark runs, has ended"), told([]):
+        raise error
+
+
+def test_a_reader_that_went_away_is_not_taken_for_java() -> None:
+    with pytest.raises(BrokenPipeError), told([]):
+        raise BrokenPipeError
+
+
 KINDS = pytest.mark.parametrize(
     ("number", "kind"),
     [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)],
@@ -150,6 +170,18 @@ def test_a_second_one_waits_until_java_can_be_reached(
         signal.raise_signal(number)
         has_started = True
     assert has_started == (gateway is None)
+
+
+@KINDS
+@pytest.mark.usefixtures("interruptible")
+def test_a_java_that_dies_of_the_same_signal_does_not_hide_it(
+    number: int, kind: type[BaseException]
+) -> None:
+    with pytest.raises(kind), held_back():
+        signal.raise_signal(number)
+        raise ConnectionRefusedError(111, "Connection refused")
+    with pytest.raises(ConnectionRefusedError), held_back():
+        raise ConnectionRefusedError(111, "Connection refused")
 
 
 @KINDS

@@ -10,6 +10,7 @@ import pytest
 from barnabas.errors import ConfigError
 from barnabas.spark.launcher import (
     JAVA_OPTIONS,
+    check_master,
     default_settings,
     environment,
     local_cores,
@@ -31,6 +32,14 @@ def test_asking_for_the_session_imports_none_either() -> None:
         "sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_master_that_is_none_is_said_before_java_starts() -> None:
+    for master in ("local", "local[*]", "local[2]", "yarn", "spark://a:7077", "k8s://https://a:1"):
+        check_master(master)
+    for master in ("", "foo", "localhost:7077", "spark:/a:7077", "spark://", "local[", "yarnx"):
+        with pytest.raises(ConfigError, match=r"is not a master; write local\[4\]"):
+            check_master(master)
 
 
 def test_a_laptop_gets_no_web_pages_and_small_shuffles() -> None:
