@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ SETTINGS = {
     "min.insync.replicas": 2,
     "replica.lag.time.max.ms": LAG_MAX_MS,
     "controlled.shutdown.max.retries": 0,
+    "zookeeper.session.timeout.ms": 1_000,
 }
 UNACKNOWLEDGED = (
     ErrorCode.REQUEST_TIMED_OUT,
@@ -207,6 +209,32 @@ def test_an_heir_that_hears_of_it_late_has_everything(cluster: LocalCluster, lin
     write(heir, b"after")
     leader.start()
     assert agree(cluster, heir) == [*written, b"after"]
+
+
+def test_a_leader_that_lost_the_registry_and_does_not_know_it_acknowledges_nothing(
+    cluster: LocalCluster,
+) -> None:
+    controller, leader, heir = controller_and_others(cluster)
+    create(cluster, [leader, heir, controller])
+    write(leader, b"before")
+    lose_registry(cluster, leader)
+    eventually(lambda: state(controller).leader_id == heir.id, "another leads")
+    write(heir, b"after")
+    for _ in range(2):
+        code = send(leader, b"meanwhile", timeout_ms=LAG_MAX_MS)
+        assert code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert b"meanwhile" not in read(leader)
+    leader.kill()
+    leader.start()
+    assert agree(cluster, heir) == [b"before", b"after"]
+
+
+def lose_registry(cluster: LocalCluster, broker: ClusterBroker) -> None:
+    """It goes on, and hears nothing more from there; nor do the others hear of it."""
+    registry, keeper = cluster.cluster.open_registry()
+    assert broker.life is not None
+    for session in list(broker.life.door.sessions):
+        keeper.call(partial(registry.abandon, session))
 
 
 def test_over_a_slow_network_everything_goes_on(cluster: LocalCluster, links: Links) -> None:
