@@ -19,7 +19,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.view import ClusterView
 from barnabas.errors import ApiError
 from tests.broker_process import COMMAND, START_SECONDS, STOP_SECONDS, eventually, free_port
-from tests.child_process import ENVIRONMENT
+from tests.child_process import ENVIRONMENT, halt
 
 ROOT = Path(__file__).parents[1]
 
@@ -96,7 +96,8 @@ class MemberProcess:
         return self.wait()
 
     def pause(self) -> None:
-        self.signal(signal.SIGSTOP)
+        assert self.process is not None
+        halt(self.process.pid)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

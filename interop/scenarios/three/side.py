@@ -34,6 +34,7 @@ from interop.scenarios.three.step import (
     Which,
 )
 from interop.scenarios.three.view import View, shown, unrest
+from tests.child_process import halt
 from tests.compatibility.raw import Raw
 
 REST_SECONDS = 60.0
@@ -95,7 +96,7 @@ class Side:
                 self.alive.discard(action.broker)
                 self.brokers[action.broker].kill()
             case Pause():
-                os.kill(self.brokers[action.broker].running.pid, signal.SIGSTOP)
+                halt(self.brokers[action.broker].running.pid)
             case Resume():
                 os.kill(self.brokers[action.broker].running.pid, signal.SIGCONT)
             case Start():
