@@ -213,6 +213,15 @@ def test_a_group_is_listed_until_it_is_deleted(groups: Groups) -> None:
     assert told.startswith("error: GROUP_ID_NOT_FOUND: there is no group 'short-lived'\nhint:  ")
 
 
+def test_who_would_delete_the_offsets_of_all_groups_is_warned(groups: Groups) -> None:
+    groups.make_topic("plain", b"1")
+    groups.ok("groups", "reset", "any", "--to-latest", "--topic", "plain", "--execute")
+    dry = groups.run("topics", "delete", "__consumer_offsets", "--dry-run")
+    assert (dry.returncode, dry.stdout) == (0, "would delete topic __consumer_offsets\n")
+    assert dry.stderr.startswith("warning: with __consumer_offsets go the offsets of every")
+    assert groups.ok("topics", "delete", "plain", "--dry-run") == "would delete topic plain\n"
+
+
 def test_the_lag_of_a_group_is_watched_until_it_is_gone(groups: Groups) -> None:
     groups.make_topic("seen", *[b"%d" % number for number in range(8)])
     reset = ("groups", "reset", "watched", "--topic", "seen", "--execute")

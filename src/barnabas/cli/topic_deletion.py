@@ -31,9 +31,17 @@ from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES
 from barnabas.model import BrokerId, TopicPartition
 
 PAUSE_S = 0.05
+
+LOST_WITH = {
+    CONSUMER_OFFSETS: f"with {CONSUMER_OFFSETS} go the offsets of every consumer group: all of them begin anew, where "
+    "their consumers begin without an offset.",
+    STATE_CHANGES: f"with {STATE_CHANGES} goes the history of all topics.",
+}
+"""Topics that are not what their name says to somebody who is clearing up."""
 
 Holders = Mapping[str, Sequence[int]]
 """Topic → brokers that have a replica of it."""
@@ -60,6 +68,9 @@ def delete(
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         doomed = existing(cluster, names, if_exists)
         left_on = on_dead_brokers(doomed, cluster.view.brokers)
+        for topic in doomed:
+            if topic.name in LOST_WITH:
+                note(wrapped(f"warning: {LOST_WITH[topic.name]}", indent=9))
         if not dry_run and doomed:
             confirm(doomed, yes)
             deadline = Deadline(timeout_s)
