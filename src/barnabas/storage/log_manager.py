@@ -121,6 +121,8 @@ class LogManager:
             if not self.disk.exists(directory):
                 self.disk.make_directory(directory)
                 self.disk.sync_now([], [parent(directory) or "/"])
+            elif not self.disk.is_directory(directory):
+                raise StorageError(directory, "is not a directory; name another one in log.dirs")
         except StorageError as error:
             self.mark_offline(directory, error)
             return
