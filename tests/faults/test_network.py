@@ -152,6 +152,8 @@ def test_a_leader_whose_followers_are_out_of_reach_acknowledges_nothing(
         lambda: send(leader, b"meanwhile", timeout_ms=200) == ErrorCode.NOT_ENOUGH_REPLICAS,
         "nothing is taken any longer",
     )
+    for _ in range(20):  # nor do they come and go
+        assert send(leader, b"refused") == ErrorCode.NOT_ENOUGH_REPLICAS
     assert read(leader) == [b"before"]
     links.mend()
     found = agree(cluster, leader)

@@ -372,10 +372,17 @@ class Partition:
         return outcome
 
     def consider_others(self) -> None:
-        """One change at a time: who caught up while it was under way is next."""
+        """One change at a time: who caught up while it was under way is next. Not who has fallen silent: with too few
+        in sync the high watermark stands, and who was let go of has reached it still."""
         for broker, follower in self.followers.items():
             if self.pending is None and broker not in self.isr and follower.contact is not None:
-                self.consider_expanding(broker, follower)
+                is_caught_up = follower.is_caught_up(
+                    self.log.log_end_offset,
+                    now_ms=self.context.now_ms(),
+                    lag_max_ms=self.context.lag_max_ms,
+                )
+                if is_caught_up:
+                    self.consider_expanding(broker, follower)
 
     def epoch_of(self, broker: BrokerId) -> int:
         """The life in which this member of the ISR caught up; unknown for one that has not fetched from us yet."""

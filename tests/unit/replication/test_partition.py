@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
-from barnabas.replication.isr import IsrChange, Outcome
+from barnabas.replication.isr import Contact, IsrChange, Outcome
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import Record, build_batch, read_header
 from simulator.disk import ForgetfulDisk
+from tests.unit.replication.test_isr import Conversation
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 LAG_MS = 100.0
@@ -193,9 +194,9 @@ class Leader:
         for _ in range(count):
             append(self.partition)
 
-    def fetch(self, broker: BrokerId, offset: int) -> None:
+    def fetch(self, broker: BrokerId, offset: int, contact: Contact | None = None) -> None:
         end = self.partition.log.log_end_offset
-        self.partition.fetched_by(broker, offset, 0, leader_end=end)
+        self.partition.fetched_by(broker, offset, 0, leader_end=end, contact=contact)
 
     @property
     def high_watermark(self) -> int:
@@ -366,6 +367,33 @@ def test_who_falls_behind_is_proposed_to_leave_and_counts_until_it_has() -> None
     assert agree(leader, change) is Outcome.COMMIT
     assert leader.partition.isr == (ONE,)
     assert leader.high_watermark == 1
+
+
+def test_who_was_let_go_of_and_is_silent_is_not_taken_back() -> None:
+    """With too few in sync the high watermark stands, and all who have left hold what is below it."""
+    leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2))
+    for follower in (TWO, THREE):
+        leader.fetch(follower, 0, contact=Conversation(0))
+    leader.append()
+    leader.now_ms = LAG_MS + 1
+    leader.partition.look_after_isr()
+    (change,) = leader.proposed
+    assert change.isr == (ONE,)
+    agree(leader, change)
+    assert leader.proposed == [change]
+    assert leader.high_watermark == 0
+    leader.fetch(TWO, 0)
+    assert leader.proposed[1].isr == (ONE, TWO), "it is heard of again, and has all that counts"
+
+
+def test_who_catches_up_while_another_joins_is_next() -> None:
+    leader = Leader(in_sync=1)
+    leader.append()
+    leader.fetch(TWO, 1, contact=Conversation(0))
+    leader.fetch(THREE, 1, contact=Conversation(0))
+    (change,) = leader.proposed
+    agree(leader, change)
+    assert [each.isr for each in leader.proposed] == [(ONE, TWO), (ONE, TWO, THREE)]
 
 
 def agree(leader: Leader, change: IsrChange) -> Outcome:
