@@ -155,6 +155,15 @@ class BrokerProcess:
         spent: float = times.user + times.system
         return spent
 
+    def clocks(self) -> tuple[float, float]:
+        """The world's, and one that runs only while the broker is at work."""
+        return time.monotonic(), self.cpu_seconds()
+
+    def held_up(self, since: tuple[float, float]) -> float:
+        """Seconds by which the broker held up who has waited since then. For how long the machine gave it no time at
+        all is not its doing."""
+        return min(now - then for now, then in zip(self.clocks(), since, strict=True))
+
     def descriptors(self) -> int:
         count: int = psutil.Process(self.running.pid).num_fds()
         return count

@@ -33,6 +33,7 @@ from tests.faults.raw_client import PRODUCE_VERSION, RawClient, produce_frame
 TOPIC = "orders"
 PARTITIONS = 3
 PRODUCERS = 6
+LIVES = 25
 Acknowledged = dict[tuple[int, int], bytes]  # (partition, offset) → value
 
 
@@ -151,8 +152,11 @@ async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledg
 ) -> None:
     random = Random(chosen_seed())
     kept: Acknowledged = {}
+    life = segments = 0
     async with machine(log_flush_interval_messages="1", log_segment_bytes="4000") as stand:
-        for life in range(25):
+        # A slow machine needs more lives to write as much.
+        while life < LIVES or len(kept) <= 500 or segments <= 10:
+            life += 1
             stand.disk.sync_seconds = random.choice((0.0, 0.0005, 0.005))
             acknowledged: Acknowledged = {}
             producers = [
@@ -173,10 +177,9 @@ async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledg
                 f"life {life}: {len(missing)} lost or altered: {sorted(missing)[:5]}"
             )
             kept = found  # what a consumer has seen must stay as well
-        segments = [name for name in stand.disk.list(f"/data/{TOPIC}-0") if name.endswith(".log")]
-    print(f"lives=25 records={len(kept)} segments={len(segments)}")
-    assert len(kept) > 500
-    assert len(segments) > 10
+            names = stand.disk.list(f"/data/{TOPIC}-0")
+            segments = sum(name.endswith(".log") for name in names)
+    print(f"lives={life} records={len(kept)} segments={segments}")
 
 
 async def test_with_the_default_flush_settings_the_disk_forgets_at_most_the_last_segment() -> None:

@@ -32,6 +32,8 @@ CLOSED = -2
 DESCRIPTORS = 2048
 DESCRIPTORS_ASIDE = 16
 THREADS = 4
+DUPLICATES_MAX = 2 * THREADS
+"""A disk that is slow must not cost a descriptor for every file that waits for it."""
 LARGE_BYTES = 1 << 20
 PARTS_MAX = 512  # below IOV_MAX everywhere
 
@@ -156,6 +158,7 @@ class RealDisk:
             descriptors = max(16, min(descriptors, allowed // 2))
         self.descriptors = descriptors
         self.opened: dict[RealFile, None] = {}
+        self.duplicates = asyncio.Semaphore(DUPLICATES_MAX)
         self.threads: ThreadPoolExecutor | None = None
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -308,17 +311,16 @@ class RealDisk:
                 sync_directory(directory)
 
     async def sync(self, files: Sequence[File], directories: Sequence[str] = ()) -> None:
-        duplicates: list[tuple[str, int]] = []
-        try:
-            for file in files:
-                with translating(file.path):
-                    duplicates.append((file.path, os.dup(file.fileno())))
-        except StorageError:
-            for _, descriptor in duplicates:
-                os.close(descriptor)
-            raise
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.pool(), sync_in_thread, duplicates, tuple(directories))
+        for file in files:
+            async with self.duplicates:
+                if not self.exists(file.path) and self.exists(os.path.dirname(file.path)):
+                    continue  # removed while others were synced: there is nothing left to keep
+                with translating(file.path):
+                    descriptor = os.dup(file.fileno())
+                await loop.run_in_executor(self.pool(), sync_in_thread, file.path, descriptor)
+        if directories:
+            await loop.run_in_executor(self.pool(), sync_directories, tuple(directories))
 
     def pool(self) -> ThreadPoolExecutor:
         if self.threads is None:
@@ -334,22 +336,18 @@ class RealDisk:
             file.close()
 
 
-def sync_in_thread(duplicates: Sequence[tuple[str, int]], directories: Sequence[str]) -> None:
-    failure: StorageError | None = None
-    for path, descriptor in duplicates:
-        try:
+def sync_in_thread(path: str, descriptor: int) -> None:
+    try:
+        with translating(path):
             sync_data(descriptor)
-        except OSError as error:
-            failure = failure or translated(path, error)
-        finally:
-            os.close(descriptor)
-    for directory in directories:
-        try:
-            sync_directory(directory)
-        except OSError as error:
-            failure = failure or translated(directory, error)
-    if failure is not None:
-        raise failure
+    finally:
+        os.close(descriptor)
+
+
+def sync_directories(paths: Sequence[str]) -> None:
+    for path in paths:
+        with translating(path):
+            sync_directory(path)
 
 
 def sync_directory(path: str) -> None:

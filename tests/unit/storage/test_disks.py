@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import threading
@@ -9,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
 from barnabas.world import disk as real
-from barnabas.world.disk import LARGE_BYTES, THREADS, RealDisk
+from barnabas.world.disk import DUPLICATES_MAX, LARGE_BYTES, THREADS, RealDisk
 from barnabas.world.ports import Disk
 from simulator.disk import ForgetfulDisk
 
@@ -213,6 +215,32 @@ async def test_a_failing_sync_is_a_storage_error(
     monkeypatch.setattr(real, "sync_data", broken)
     with pytest.raises(StorageError, match="Input/output error"):
         await disk.sync([file])
+    disk.close()
+
+
+async def test_who_waits_for_a_slow_sync_takes_no_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    synced: list[int] = []
+
+    def slowly(descriptor: int) -> None:
+        assert go_on.wait(30)
+        synced.append(descriptor)
+
+    monkeypatch.setattr(real, "sync_data", slowly)
+    disk = RealDisk()
+    files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(40)]
+    before = psutil.Process().num_fds()
+    waiting = [asyncio.create_task(disk.sync([file], [str(tmp_path)])) for file in files]
+    while not disk.duplicates.locked():
+        await asyncio.sleep(0)
+    assert psutil.Process().num_fds() - before <= DUPLICATES_MAX
+    # One that is removed meanwhile need not be kept.
+    disk.remove(f"{tmp_path}/39")
+    go_on.set()
+    await asyncio.gather(*waiting)
+    assert len(synced) == 39
     disk.close()
 
 
