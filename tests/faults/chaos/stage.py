@@ -114,6 +114,7 @@ class Stage:
         with Cluster(self.cluster.bootstrap_servers) as client:
             (outcome,) = Admin(client).create_topics([wanted])
         assert outcome.error is None, outcome.error
+        self.wait(self.is_whole, "all brokers have heard of the topic")
 
     def begin_work(self) -> None:
         servers = self.cluster.bootstrap_servers
