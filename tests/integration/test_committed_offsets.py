@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -18,6 +19,7 @@ from barnabas.wire.messages.group_offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 from tests.broker_process import eventually
@@ -26,6 +28,12 @@ from tests.compatibility.raw import Raw
 TOPIC = "orders"
 SETTINGS = {"offsets.topic.num.partitions": 3, "controlled.shutdown.enable": False}
 COMMITS_BETWEEN_KILLS = 10
+LOOK_S = 0.01
+NOT_NOW = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 KILLS = 2
 
 
@@ -104,10 +112,48 @@ class Committer:
             self.raw = None
 
 
+class Onlooker:
+    """Asks every broker for what groups have committed, over and over: who answers knows all that is acknowledged."""
+
+    def __init__(self, cluster: LocalCluster, committers: list[Committer]) -> None:
+        self.cluster = cluster
+        self.committers = committers
+        self.is_over = threading.Event()
+        self.answers = 0
+        self.wrong: list[str] = []
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        while not self.is_over.wait(LOOK_S):
+            for broker in self.cluster.brokers.values():
+                if broker.is_running:
+                    with suppress(OSError), Raw(broker.address) as raw:
+                        for each in self.committers:
+                            self.look(raw, each)
+
+    def look(self, raw: Raw, committer: Committer) -> None:
+        acknowledged = committer.acknowledged
+        topics = (OffsetFetchRequestTopic(TOPIC, (0,)),)
+        group = OffsetFetchRequestGroup(committer.group, topics=topics)
+        request = OffsetFetchRequest(groups=(group,), require_stable=True)
+        (found,) = raw.ask(request, OffsetFetchResponse).groups
+        if found.error_code:
+            code = ErrorCode(found.error_code)
+            if code not in NOT_NOW:
+                self.wrong.append(f"{committer.group}: {code.name}")
+            return
+        self.answers += 1
+        told = found.topics[0].partitions[0].committed_offset
+        if told < acknowledged:
+            self.wrong.append(f"{committer.group}: {told} where {acknowledged} was acknowledged")
+
+
 def test_no_acknowledged_commit_is_lost_with_its_coordinator(three: LocalCluster) -> None:
     committers = [Committer(three, f"readers-{number}") for number in range(4)]
+    onlooker = Onlooker(three, committers)
     for each in committers:
         each.thread.start()
+    onlooker.thread.start()
     try:
         go_on(committers)
         for _ in range(KILLS):
@@ -119,8 +165,12 @@ def test_no_acknowledged_commit_is_lost_with_its_coordinator(three: LocalCluster
     finally:
         for each in committers:
             each.is_over.set()
+        onlooker.is_over.set()
         for each in committers:
             each.thread.join()
+        onlooker.thread.join()
+    assert onlooker.answers
+    assert not onlooker.wrong, onlooker.wrong
     for each in committers:
         eventually(lambda each=each: each.committed() is not None, "a coordinator", 60.0)  # type: ignore[misc]
         found = each.committed()
