@@ -45,6 +45,7 @@ CODECS = {
 }
 PLAIN_BYTES_MAX = 32 << 20
 """A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
+PROMISES_LOOKED_THROUGH = 1024
 
 
 class LeaderContext(Struct, frozen=True, kw_only=True):
@@ -497,6 +498,10 @@ class Partition:
         if self.log.high_watermark >= end_offset:
             future.set_result(None)
         else:
+            count = len(self.promises)
+            if count >= PROMISES_LOOKED_THROUGH and not count & (count - 1):
+                # At 1,024, 2,048, 4,096 …: while the high watermark stands, those who waited in vain are left behind.
+                self.promises = [each for each in self.promises if not each[1].done()]
             self.promises.append((end_offset, future))
         return future
 

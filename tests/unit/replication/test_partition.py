@@ -266,6 +266,18 @@ async def test_a_promise_waits_for_every_replica_in_sync() -> None:
     await asyncio.wait_for(promise, 30)
 
 
+async def test_those_who_waited_in_vain_are_not_remembered_for_ever() -> None:
+    leader = Leader()
+    leader.append()
+    kept = leader.partition.promise(1)
+    for _ in range(10_000):
+        leader.partition.promise(1).cancel()
+    assert len(leader.partition.promises) <= 1024
+    leader.fetch(TWO, 1)
+    leader.fetch(THREE, 1)
+    await asyncio.wait_for(kept, 30)
+
+
 async def test_a_promise_is_broken_when_somebody_else_leads() -> None:
     leader = Leader()
     leader.append()
