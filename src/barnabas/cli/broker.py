@@ -86,6 +86,13 @@ async def open_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperR
         "processes start a ZooKeeper (`barnabas zookeeper`) and name it in zookeeper.connect",
         settings.registry_dir,
     )
+    replicas = settings.offsets_topic_replication_factor
+    if replicas > 1:
+        logger.warning(
+            "no consumer group can be used: offsets.topic.replication.factor=%d, and this cluster has one broker; "
+            "set it to 1",
+            replicas,
+        )
     return registry
 
 

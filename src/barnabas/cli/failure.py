@@ -58,6 +58,10 @@ def explain(error: BarnabasError) -> str:
         lines.append(
             "hint:  metrics write '.' as '_'; choose a name that differs in more than that"
         )
+    elif isinstance(error, ApiError) and "__consumer_offsets cannot be created" in str(error):
+        lines.append(
+            "hint:  start more brokers, or these with an offsets.topic.replication.factor no larger than their number"
+        )
     elif isinstance(error, ApiError) and error.code in NEXT_STEPS:
         lines.append(f"hint:  {NEXT_STEPS[error.code]}")
     return "\n".join(lines)

@@ -50,3 +50,11 @@ def test_too_many_copies_are_answered_without_an_option_of_another_command() -> 
     _, hint = explain(ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "5 of 1")).splitlines()
     assert "start more brokers" in hint
     assert "--" not in hint
+
+
+def test_offsets_that_have_no_room_are_answered_with_the_setting_that_asks_for_it() -> None:
+    why = "__consumer_offsets cannot be created: INVALID_REPLICATION_FACTOR; brokers=1"
+    _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)).splitlines()
+    assert "offsets.topic.replication.factor" in hint
+    _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")).splitlines()
+    assert "barnabas topics describe __consumer_offsets" in hint
