@@ -201,9 +201,13 @@ class Watched:
         """Who else lost a session, or died: then the machine was too slow for the timeout, and what was found says
         nothing of the brokers."""
         now = self.observer.broker_epochs()
-        bystanders = [each for each in before if each not in victims]
+        bystanders = [each for each in self.brokers.ports().values() if each not in victims]
         dead = self.brokers.dead(bystanders)
-        return [each for each in bystanders if each in dead or now.get(each) != before[each]]
+        return [
+            each
+            for each in bystanders
+            if each in dead or each not in before or now.get(each) != before[each]
+        ]
 
     def listen(self) -> list[Exchange]:
         """What was said since the last time, judged."""
