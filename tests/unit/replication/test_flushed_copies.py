@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from barnabas.config import TopicConfig
 from barnabas.errors import StorageError
+from barnabas.model import TopicPartition
 from barnabas.world.disk import RealDisk
 from barnabas.world.ports import File
-from tests.unit.replication.nodes import Node, Nodes, eventually
+from simulator.disk import ForgetfulDisk
+from tests.unit.replication.nodes import TOPIC, Node, Nodes, eventually
+from tests.unit.storage.builders import contents
 
 
 class HeldDisk(RealDisk):
@@ -92,3 +96,61 @@ async def test_a_follower_whose_disk_fails_meanwhile_says_nothing_of_it(
     # Its session goes on without the partition: the leader has heard no more of it than where it began.
     assert leader.followers[two[2].id].log_end_offset == 0
     assert leader.log.high_watermark == 0
+
+
+# ---- the power goes for all of them at once
+
+
+class PoweredNodes:
+    """Three brokers on disks that forget what was not fsynced when they lose their power."""
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.nodes = Nodes(Node(1), Node(2), Node(3))
+        self.disks = {node.id: ForgetfulDisk() for node in self.nodes.nodes.values()}
+        for node in self.nodes.nodes.values():
+            self.disks[node.id].make_directory("/logs")
+            self.disks[node.id].sync_now((), ("/",))
+            node.temporary.cleanup()
+            node.disk, node.directory = cast(RealDisk, self.disks[node.id]), "/logs"
+        use(self.nodes, config)
+
+    async def lose_power(self) -> None:
+        for node in self.nodes.nodes.values():
+            await node.stop()
+            self.disks[node.id] = self.disks[node.id].crash()
+            node.disk = cast(RealDisk, self.disks[node.id])
+
+    async def start(self) -> None:
+        await self.nodes.start()
+
+    async def stop(self) -> None:
+        for node in self.nodes.nodes.values():
+            await node.stop()
+
+
+@pytest.mark.parametrize("messages", [1, 4])
+async def test_what_has_to_be_on_all_disks_is_there_after_all_lost_their_power(
+    messages: int,
+) -> None:
+    powered = PoweredNodes(replace(TopicConfig(), flush_messages=messages))
+    nodes = powered.nodes
+    await powered.start()
+    try:
+        await nodes.lead(1)
+        leader = nodes[1].partition()
+        written = 0
+        for number in range(20):
+            info = nodes[1].append(b"%d" % number, acks=-1)
+            if leader.is_held:
+                await nodes[1].replicas.flush(leader)
+                await asyncio.wait_for(leader.promise(info.last_offset + 1), 10)
+                written = info.last_offset + 1
+        assert written == 20
+        await powered.lose_power()
+        await powered.start()
+        for node in nodes.nodes.values():
+            found = node.logs.get(TopicPartition(TOPIC, 0))
+            assert found is not None, "not even its directory is there"
+            assert list(contents(found)) == list(range(written))
+    finally:
+        await powered.stop()
