@@ -95,7 +95,7 @@ def test_a_broker_that_lost_its_disk_comes_back_as_a_follower_and_copies_everyth
     cluster.brokers[LOSER].kill(expire=False)
     wipe(cluster)
     cluster.brokers[LOSER].start()
-    assert partition(cluster, 1).leader != LOSER
+    eventually(lambda: partition(cluster, 1).leader != LOSER, "the others hear that another leads")
     eventually(lambda: is_whole(cluster), "it is in sync again")
     for other in (1, 3):
         cluster.brokers[other].kill()
