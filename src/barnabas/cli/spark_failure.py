@@ -101,7 +101,8 @@ def last_cause(text: str) -> BarnabasError | None:
     if not found:
         return None
     cause = next((match for match in found if match["kind"]), found[-1])
-    if cause["kind"] == "ConfigError":
+    # Of a cluster that went away while a query ran, as of one that was never there: nobody has written anything wrong.
+    if cause["kind"] == "ConfigError" and "no broker reached" not in cause["message"]:
         key, _, why = cause["message"].partition(": ")
         return ConfigError(key, why or "cannot be used")
     return QueryFailed(cause["message"] or f"{cause['python']}: {cause['why']}")

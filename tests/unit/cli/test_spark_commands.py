@@ -75,6 +75,16 @@ def test_an_error_of_the_source_is_told_in_its_own_words() -> None:
     assert isinstance(translated(RuntimeError(text), []), ConfigError)
 
 
+def test_brokers_that_went_away_are_no_wrong_usage() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        "barnabas.errors.ConfigError: kafka.bootstrap.servers: no broker reached: a:1 (refused)\n"
+    )
+    error = translated(RuntimeError(text), [])
+    assert isinstance(error, QueryFailed)
+    assert str(error) == "kafka.bootstrap.servers: no broker reached: a:1 (refused)"
+
+
 def test_an_error_of_other_python_code_is_told_with_its_kind() -> None:
     text = (
         "Job aborted.\nTraceback (most recent call last):\n  …\nValueError: no such thing\n" + STACK
