@@ -116,7 +116,8 @@ def has_offline_replica(context: ControllerContext, topic: str) -> bool:
 
 def failover(context: ControllerContext) -> Plan:
     """From the full context to both state machines running, and what the controller before left unfinished resumed."""
-    yield SendUpdateMetadata()
+    # With the partitions: a broker that has just started serves once it knows the brokers, and would deny all topics.
+    yield SendUpdateMetadata(partitions=context.partitions_with_leaders)
     online, offline = context.online_and_offline_replicas()
     # Set directly, since nobody has asked for it: states are not kept, and this is only where they are taken up again.
     for replica in online:

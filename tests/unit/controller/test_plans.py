@@ -224,14 +224,14 @@ def test_elections_won_make_the_broker_list_unnecessary() -> None:
         assert rest == expected
 
 
-def test_a_new_controller_sends_the_brokers_then_starts_replicas_then_partitions() -> None:
+def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitions() -> None:
     cluster = Cluster(1, 2, 3)
     led, orphaned = cluster.create("t", (2, 3), (1, 2))
     (unborn,) = cluster.create("u", (9,))
     del cluster.registered[BrokerId(1)]
     quiet(cluster).fail_over(BrokerId(2))
     assert cluster.steps == [
-        SendUpdateMetadata(),
+        SendUpdateMetadata(partitions=(led, orphaned)),
         MoveReplicas(
             replicas=(replica(led, 2), replica(orphaned, 2), replica(led, 3)),
             target=ReplicaState.ONLINE,
@@ -245,7 +245,7 @@ def test_a_new_controller_sends_the_brokers_then_starts_replicas_then_partitions
             strategy=OFFLINE_ELECTION,
         ),
     ]
-    assert brief(cluster.sent)[:2] == ["UM 2", "UM 3"]
+    assert brief(cluster.sent)[:2] == [f"UM {each} t-0 leader=2 t-1 leader=1" for each in (2, 3)]
     state_of = cluster.context.partition_state
     assert state_of(led) is PartitionState.ONLINE
     assert state_of(orphaned) is PartitionState.ONLINE
@@ -283,7 +283,7 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
         states=cluster.znodes.states,
     )
     plan = plans.failover(context)
-    assert next_step(plan, None) == SendUpdateMetadata()
+    assert next_step(plan, None) == SendUpdateMetadata(partitions=(tp,))
     next_step(plan, 0)
     assert context.replica_state(replica(tp, 1)) is ReplicaState.ONLINE
     assert context.replica_state(replica(tp, 2)) is ReplicaState.DELETION_INELIGIBLE
