@@ -43,6 +43,15 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = 30.0) 
         time.sleep(0.01)
 
 
+def starved_seconds(task: Path) -> float:
+    """For how long a thread was ready to run, and did not; nothing of one that has ended."""
+    try:
+        _, waited_ns, _ = (task / "schedstat").read_text().split()
+    except (OSError, ValueError):
+        return 0.0
+    return int(waited_ns) / 1e9
+
+
 def free_port() -> int:
     """A port nobody has now, for a broker that must come back to the same one.
 
@@ -156,13 +165,15 @@ class BrokerProcess:
         return spent
 
     def clocks(self) -> tuple[float, float]:
-        """The world's, and one that runs only while the broker is at work."""
-        return time.monotonic(), self.cpu_seconds()
+        """The world's, and for how long the machine let the broker or who asks it wait for a core."""
+        tasks = [*Path(f"/proc/{self.running.pid}/task").iterdir(), Path("/proc/thread-self")]
+        return time.monotonic(), sum(map(starved_seconds, tasks))
 
     def held_up(self, since: tuple[float, float]) -> float:
-        """Seconds by which the broker held up who has waited since then. For how long the machine gave it no time at
-        all is not its doing."""
-        return min(now - then for now, then in zip(self.clocks(), since, strict=True))
+        """Seconds by which the broker held up who has waited since then: at work, or waiting for a disk or another
+        client. That the machine had no core for it is not its doing."""
+        now, starved = self.clocks()
+        return (now - since[0]) - (starved - since[1])
 
     def descriptors(self) -> int:
         count: int = psutil.Process(self.running.pid).num_fds()
