@@ -29,7 +29,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.offsets import MAX_TIMESTAMP
-from tests.broker_process import free_port
+from tests.broker_process import eventually, free_port
 
 VALUES = [b"value %d " % number * 20 for number in range(200)]
 
@@ -228,6 +228,23 @@ def test_a_restarted_broker_costs_time_and_no_records(tmp_path: Path) -> None:
             with LocalCluster(data=tmp_path, port=port):
                 assert [found.count for found in sent.result(30)] == [1]
                 assert next(received).value == b"while away"
+
+
+def test_trouble_that_was_before_an_assignment_says_nothing_of_the_next() -> None:
+    """Members of a group may have no partitions for as long as trouble may last."""
+    with LocalCluster() as running, Cluster(running.bootstrap_servers, timeout_s=2) as reading:
+        partition = create(reading, "orders")
+        consumer = Consumer(reading, {partition: Beginning()})
+        running.brokers[1].kill()
+        assert consumer.poll(0.01) == []
+        was_before = consumer.trouble
+        assert was_before is not None
+        eventually(lambda: was_before.passed, "it has lasted long enough")
+        consumer.assign({})
+        consumer.assign({partition: 0})
+        assert consumer.poll(0.01) == []
+        with pytest.raises(ApiError, match=r"NETWORK_EXCEPTION|no broker"):
+            eventually(lambda: bool(consumer.poll(0.01)), "records")
 
 
 def test_the_next_broker_is_asked_when_the_one_spoken_to_has_died() -> None:

@@ -161,10 +161,11 @@ class Consumer:
         )
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from now on, and no others."""
+        """Read these partitions from now on, and no others. Trouble with those before is over."""
         for topic in {partition.topic for partition in positions}:
             self.cluster.topic(topic)
         self.positions = dict(positions)
+        self.trouble = None
         for partition in [each for each in self.high_watermarks if each not in positions]:
             del self.high_watermarks[partition]
 

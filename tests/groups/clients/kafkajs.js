@@ -84,13 +84,15 @@ async function join({ member, servers, group, topic, assignor, session_ms, heart
   })
 }
 
-// A broker that has just come back may not have heard of the topic yet. Other libraries ask again by themselves.
+// A broker that has just come back may not have heard of the topic yet, and one that was asked may be gone. Other
+// libraries ask again by themselves.
 async function subscribe(consumer, topic) {
   for (let left = 100; ; left--) {
     try {
       return await consumer.subscribe({ topic, fromBeginning: true })
     } catch (error) {
-      if (error.type !== 'UNKNOWN_TOPIC_OR_PARTITION' || left === 0) throw error
+      const passes = error.type === 'UNKNOWN_TOPIC_OR_PARTITION' || error.name === 'KafkaJSConnectionClosedError'
+      if (!passes || left === 0) throw error
       await new Promise(resolve => setTimeout(resolve, 100))
     }
   }
