@@ -25,8 +25,6 @@ from tests.broker_process import eventually, free_port
 from tests.compatibility.raw import Raw, batch_of, wait_until_known
 
 DEADLINE_S = 30.0
-ATTEMPTS = 3
-MORE_ATTEMPTS = 20
 QUIET = logging.getLogger("tests.librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
@@ -136,10 +134,8 @@ def test_when_it_is_ready_every_broker_shows_all_brokers_and_the_controller(
 
 
 def test_three_brokers_are_ready_in_half_a_second() -> None:
-    taken: list[float] = []
-    while len(taken) < MORE_ATTEMPTS and min(taken, default=DEADLINE_S) >= 0.5:
-        taken.append(seconds_to_start())
-    assert min(taken) < 0.5, f"took {taken}"
+    best = min(seconds_to_start() for _ in range(3))
+    assert best < 0.5
 
 
 def seconds_to_start() -> float:
@@ -193,18 +189,8 @@ def test_a_topic_outlives_the_death_of_its_leader(cluster: LocalCluster) -> None
 def test_who_writes_with_acks_all_goes_on_at_once_when_a_leader_dies(
     cluster: LocalCluster, is_controller: bool
 ) -> None:
-    """Within a tenth of a second, if nobody else uses the machine; not if followers finish a fetch that waits first.
-
-    A machine that has much else to do may hold up one attempt."""
+    """Within a tenth of a second, if nobody else uses the machine; not if followers finish a fetch that waits first."""
     create(cluster, "letters", partitions=3)
-    taken: list[float] = []
-    while len(taken) < ATTEMPTS and min(taken, default=DEADLINE_S) >= 2:
-        taken.append(seconds_without_leader(cluster, is_controller))
-    assert min(taken) < 2, f"took {taken}"
-
-
-def seconds_without_leader(cluster: LocalCluster, is_controller: bool) -> float:
-    """One that leads dies, and is back in sync afterwards."""
     index, dying = next(
         (each.partition, each.leader)
         for each in described(cluster, "letters").partitions
@@ -220,10 +206,7 @@ def seconds_without_leader(cluster: LocalCluster, is_controller: bool) -> float:
             raw.produce("letters", batch_of(b"x"), partition=index).error_code for raw in others
         ):
             assert time.monotonic() - began < DEADLINE_S
-        taken = time.monotonic() - began
-    cluster.brokers[dying].start()
-    eventually(lambda: is_whole(cluster, "letters"), "it is in sync again")
-    return taken
+        assert time.monotonic() - began < 2
 
 
 def test_when_the_controller_dies_another_lets_topics_grow_and_deletes_them(
