@@ -176,7 +176,7 @@ def test_producing_to_an_unknown_topic_creates_it(servers: str) -> None:
 
 def test_an_unknown_topic_stays_unknown_where_creation_is_off() -> None:
     with LocalCluster(settings={"auto.create.topics.enable": "false"}) as strict:
-        options = ("-X", "topic.metadata.propagation.max.ms=100", "-X", "message.timeout.ms=3000")
+        options = ("-X", "topic.metadata.propagation.max.ms=100", "-X", "message.timeout.ms=20000")
         refused = kcat(
             strict.bootstrap_servers, "-P", "-t", "nowhere", *options, stdin=b"a\n", fails=True
         )
