@@ -160,7 +160,9 @@ def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -
     assert [(each.name, each.error) for each in grown] == [("a", None), ("b", None)]
 
 
-def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever() -> None:
+def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     exists = ErrorCode.TOPIC_ALREADY_EXISTS
     told = [(exists, "Topic 'a' is marked for deletion."), (exists, "marked for deletion"), (0, "")]
 
@@ -171,11 +173,12 @@ def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever() 
 
     with (
         ScriptedBroker({CreateTopicsRequest: create}) as broker,
-        Cluster(broker.address, timeout_s=0.3) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
     ):
         admin = Admin(cluster)
         assert [each.error for each in admin.create_topics([NewTopic(name="a")])] == [None]
         assert len(broker.asked(CreateTopicsRequest)) == 3
+        monkeypatch.setattr("barnabas.client.admin.DELETION_PATIENCE_S", 0.1)
         told[:] = [(exists, "still marked for deletion")]
         (outcome,) = admin.create_topics([NewTopic(name="a")])
         assert outcome.error is not None

@@ -136,12 +136,12 @@ async def test_what_an_answer_said_that_was_let_go_is_asked_for_again() -> None:
         (entry,) = session.partitions.values()
         entry.sent_high_watermark = nodes[1].partition().log.high_watermark
         entry.sent_log_start_offset = 0
+        assert nodes[2].partition().log.high_watermark == 0
         added = LeaderAndIsrPartitionState(
             partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True
         )
         for node in nodes.nodes.values():
             await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
-        assert nodes[2].partition().log.high_watermark == 0
         nodes[1].append(b"two", index=1)
         await eventually(lambda: nodes[2].partition().log.high_watermark == 1)
     finally:

@@ -112,12 +112,13 @@ class History:
         if not victims or not any(broker in self.isr for broker in self.alive):
             return
         victim = self.random.choice(victims)
-        left = tuple(broker for broker in self.isr if broker != victim)
-        if not left:
+        if self.isr == (victim,):
             return  # the last one in sync: nobody could lead
-        await self.nodes[victim].stop()
+        # It is in no new ISR from now on; but others may still fall out of the present one while it dies.
         self.alive.remove(victim)
+        await self.nodes[victim].stop()
         await self.nodes.tell_brokers(*self.alive)
+        left = tuple(broker for broker in self.isr if broker != victim)
         await self.change(self.leader if self.leader != victim else left[0], left)
 
     async def revive(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID
+from barnabas.spark import fetching
 from barnabas.spark.fetching import close_idle_clusters, read_range
 from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
 from barnabas.wire.messages.fetch import (
@@ -229,11 +230,14 @@ def test_with_losses_allowed_reading_goes_on_behind_them_with_a_warning(
     assert "offsets 3 to 9 of orders-0 are gone" in caplog.text
 
 
-def test_a_range_behind_the_end_of_the_log_is_lost(broker: ScriptedBroker) -> None:
+def test_a_range_behind_the_end_of_the_log_is_lost(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "UNKNOWN_PATIENCE_S", 0.1)
     with pytest.raises(
         DataLoss, match=r"offsets 30 to 39 of orders-0 are gone: the log ends at 20"
     ):
-        offsets(broker, start=30, end=40, default_api_timeout_ms="300")
+        offsets(broker, start=30, end=40)
 
 
 def test_a_log_that_ends_too_early_is_waited_for_and_then_lost(broker: ScriptedBroker) -> None:
@@ -264,10 +268,11 @@ def test_a_topic_created_again_is_noticed_by_a_connection_that_knew_the_old_one(
         offsets(broker)
 
 
-def test_a_deleted_topic_is_lost(broker: ScriptedBroker) -> None:
+def test_a_deleted_topic_is_lost(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "UNKNOWN_PATIENCE_S", 0.1)
     broker.topics.clear()
     with pytest.raises(DataLoss, match="offsets 10 to 19 of orders-0 are gone: the topic was del"):
-        offsets(broker, default_api_timeout_ms="500")
+        offsets(broker)
 
 
 def test_gaps_at_both_ends_of_a_range_are_no_loss(broker: ScriptedBroker, log: Log) -> None:
