@@ -71,9 +71,14 @@ def partition_count(seen: ClusterView, name: str) -> int:
 
 
 def is_whole(cluster: LocalCluster, name: str) -> bool:
+    """As everybody says: one that has not heard of a death yet still counts the dead as in sync."""
+    views = [view(cluster, broker.id) for broker in cluster.brokers.values() if broker.is_running]
     return all(
-        not partition.is_offline and not partition.is_under_replicated
-        for partition in described(cluster, name).partitions
+        name in seen.topics
+        and not any(
+            each.is_offline or each.is_under_replicated for each in seen.topics[name].partitions
+        )
+        for seen in views
     )
 
 
