@@ -11,6 +11,7 @@ import pytest
 from barnabas import LocalCluster
 from tests.broker_process import COMMAND, eventually, run
 from tests.child_process import ENVIRONMENT
+from tests.compatibility.raw import wait_until_known
 from tests.terminal import on_terminal
 
 
@@ -26,15 +27,20 @@ def ok(cluster: LocalCluster, *arguments: str) -> str:
     return ended.stdout
 
 
+def create(cluster: LocalCluster, name: str, *arguments: str) -> str:
+    """What is said of it; and everybody has heard of it then, whoever is asked next."""
+    said = ok(cluster, "topics", "create", name, *arguments)
+    wait_until_known([broker.address for broker in cluster.brokers.values()], name)
+    return said
+
+
 def document(cluster: LocalCluster, *arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(ok(cluster, *arguments, "-o", "json"))
     return found
 
 
 def test_brokers_the_controller_and_topics_are_shown(cluster: LocalCluster) -> None:
-    created = ok(
-        cluster, *("topics", "create", "whole", "--partitions", "6", "--replication-factor", "3")
-    )
+    created = create(cluster, "whole", "--partitions", "6", "--replication-factor", "3")
     assert created == "created topic whole: 6 partitions, replication factor 3\n"
 
     brokers = document(cluster, "brokers", "list")
@@ -67,21 +73,21 @@ def test_the_controller_is_shown_with_its_epoch(cluster: LocalCluster) -> None:
 def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
     with LocalCluster(brokers=3) as cluster:
         in_sync = ("--config", "min.insync.replicas=3")
-        ok(
-            cluster,
-            *("topics", "create", "copied", "--replica-assignment", "2:1:3,1:3:2"),
-            *in_sync,
-        )
-        ok(cluster, "topics", "create", "alone", "--replica-assignment", "2,1")
+        create(cluster, "copied", "--replica-assignment", "2:1:3,1:3:2", *in_sync)
+        create(cluster, "alone", "--replica-assignment", "2,1")
         cluster.brokers[2].kill()
         alive = f"{cluster.brokers[1].address},{cluster.brokers[3].address}"
 
         def lines(*arguments: str) -> list[str]:
             return run(*arguments, "-b", alive).stdout.splitlines()
 
-        eventually(
-            lambda: "1 offline" in "".join(lines("topics", "describe", "alone")[:1]), "known"
-        )
+        def states() -> dict[str, str]:
+            rows = (line.split(maxsplit=3) for line in lines("topics", "list")[1:])
+            return {name: state for name, _, _, state in rows}
+
+        # That others lead is told first, and then which copies are missing.
+        known = {"alone": "1 offline", "copied": "2 under-replicated"}
+        eventually(lambda: states() == known, "its death is known")
         described = lines("topics", "describe", "alone")
         assert all(len(line) <= 100 for line in described)
         assert " ".join(" ".join(described).split()).endswith(
@@ -99,15 +105,12 @@ def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
         assert lines("brokers", "list")[2].split()[:3] == ["2", "not", "alive"]
 
         cluster.brokers[2].start()
-        eventually(
-            lambda: all(line.endswith("ok") for line in lines("topics", "list")[1:]),
-            "all is well again",
-        )
+        eventually(lambda: set(states().values()) == {"ok"}, "all is well again")
 
 
 def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalCluster) -> None:
     servers = cluster.bootstrap_servers
-    ok(cluster, "topics", "create", "growing", "--partitions", "3", "--replication-factor", "2")
+    create(cluster, "growing", "--partitions", "3", "--replication-factor", "2")
     grow = ("topics", "alter", "growing", "--partitions")
     dry = run(*grow, "4", "--dry-run", "-b", servers)
     assert dry.stdout == "would alter topic growing: 4 partitions, 3 before\n"
@@ -121,7 +124,13 @@ def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalC
         "partitions": 4,
         "keys_moved_percent": 75,
     }
-    (topic,) = document(cluster, "topics", "describe", "growing")["topics"]
+
+    def described() -> dict[str, Any]:
+        (topic,) = document(cluster, "topics", "describe", "growing")["topics"]
+        return dict(topic)
+
+    eventually(lambda: described()["partitions"] == 4, "the broker that is asked has heard of it")
+    topic = described()
     assert topic["partition_list"][3]["replicas"] == [2, 3]
     assert topic["partition_list"][3]["leader"] == 2
     fewer = run(*grow, "2", "-b", servers)
@@ -138,7 +147,7 @@ def test_a_topic_grows_and_is_told_of_what_that_does_to_its_keys(cluster: LocalC
 def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
     with LocalCluster(brokers=3) as cluster:
         for name in ("whole", "kept"):
-            ok(cluster, "topics", "create", name, "--replica-assignment", "1:2:3,3:1:2")
+            create(cluster, name, "--replica-assignment", "1:2:3,3:1:2")
         assert document(cluster, "topics", "delete", "whole", "--yes")["topics"] == [
             {"topic": "whole", "existed": True, "deleted": True, "left_on": []}
         ]
@@ -164,12 +173,13 @@ def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
         )
         assert "marked for deletion" in again.stderr
         cluster.brokers[dead].start()
-        ok(cluster, "topics", "create", "kept", "--timeout", "20")
+        made = ("topics", "create", "kept", "-b", cluster.bootstrap_servers)
+        eventually(lambda: run(*made).returncode == 0, "the name is free")
 
 
 def test_a_terminal_is_shown_what_a_deletion_waits_for() -> None:
     with LocalCluster(brokers=3) as cluster:
-        ok(cluster, "topics", "create", "held", "--replica-assignment", "1:2:3")
+        create(cluster, "held", "--replica-assignment", "1:2:3")
         silent = next(broker for broker in cluster.brokers if broker != cluster.controller_id)
         cluster.brokers[silent].pause()
         others = ",".join(
