@@ -117,7 +117,7 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     payloads=st.lists(st.binary(max_size=3000), min_size=1, max_size=20),
     cuts=st.lists(st.integers(1, 5000), min_size=1, max_size=30),

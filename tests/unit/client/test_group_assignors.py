@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.group_assignors import (
@@ -99,7 +99,6 @@ subscriptions = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(subscriptions, subscriptions, counts)
 def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
     before: dict[str, str], after: dict[str, str], topics: dict[str, int]

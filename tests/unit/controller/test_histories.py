@@ -126,7 +126,7 @@ happenings = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(happenings, st.booleans())
 def test_epochs_never_fall_leaders_are_in_sync_and_no_move_is_illegal(
     history: list[tuple[str, int]], unclean: bool

@@ -254,5 +254,5 @@ class GroupModel(RuleBasedStateMachine):
             assert not self.played.open()
 
 
-GroupModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+GroupModel.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
 TestGroupModel = GroupModel.TestCase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.groups.offsets import GroupOffsets
@@ -102,7 +102,6 @@ def test_nothing_expires_while_a_commit_is_under_way() -> None:
     assert offsets.expired(9 * DAY_MS, DAY_MS) == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([ONE, TWO]), st.booleans()), max_size=20), st.randoms())
 def test_in_whatever_order_answers_come_the_last_that_succeeded_counts(
     commits: list[tuple[TopicPartition, bool]], random: object

@@ -192,7 +192,7 @@ def test_values_of_groups_are_read_as_another_library_writes_them(version: int) 
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     group=STRINGS,
     topic=STRINGS,
@@ -208,7 +208,7 @@ def test_whatever_is_committed_is_read_again(
     assert read_offset(written) == value
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     snapshot=st.builds(
         GroupSnapshot,
@@ -241,7 +241,7 @@ def test_whatever_a_group_is_it_is_read_again(snapshot: GroupSnapshot) -> None:
     assert read_group(snapshot.group_id, written) == snapshot
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.binary(max_size=80), version=st.integers(0, 5))
 def test_bytes_that_are_nothing_are_refused_in_one_way(data: bytes, version: int) -> None:
     data = bytes((0, version)) + data

@@ -193,7 +193,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(ACTIONS, min_size=5, max_size=25), st.integers(0, 2**32))
 def test_a_reader_sees_the_last_value_of_each_key_whatever_was_cleaned_and_crashed(
     actions: list[tuple[object, ...]], seed: int

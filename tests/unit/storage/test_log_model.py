@@ -168,6 +168,5 @@ TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(
     max_examples=60,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

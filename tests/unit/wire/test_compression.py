@@ -90,7 +90,7 @@ def test_a_truncated_block_is_refused(codec: Compression) -> None:
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_garbage_is_refused_or_read_but_never_breaks_the_reader(
     codec: Compression, data: bytes
 ) -> None:

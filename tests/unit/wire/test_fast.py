@@ -40,7 +40,7 @@ from barnabas.wire.messages.produce import (
 from tests.unit.wire.random_messages import name_of, random_message
 
 randoms = st.randoms(use_true_random=False)
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=100)
 
 DECODERS: list[tuple[type[Any], Callable[[int, memoryview, int], Message]]] = [
     (ProduceRequest, decode_produce),

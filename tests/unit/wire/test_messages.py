@@ -21,7 +21,7 @@ cases = st.sampled_from(ALL)
 randoms = st.randoms(use_true_random=False)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases, randoms)
 def test_every_message_comes_back_as_it_went(
     case: tuple[type[Message], int], random: Random
@@ -42,7 +42,7 @@ def test_every_truncation_of_a_message_is_refused(cls: type[Message], version: i
             decode(cls, version, data[:size])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(cases, st.binary(max_size=200))
 def test_random_bytes_are_a_message_or_are_refused(
     case: tuple[type[Message], int], data: bytes
@@ -52,7 +52,7 @@ def test_random_bytes_are_a_message_or_are_refused(
         decode(cls, version, data)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(cases, st.binary(max_size=100))
 def test_a_frame_of_random_bytes_is_a_request_or_is_refused(
     case: tuple[type[Message], int], data: bytes

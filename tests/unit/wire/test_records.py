@@ -57,7 +57,7 @@ def changed(
 
 
 @given(record_lists, st.sampled_from(ALL_CODECS), st.integers(0, 2**60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_was_built_is_read_back(rows: list[Record], codec: Compression, base: int) -> None:
     moved = [row._replace(offset=base + row.offset) for row in rows]
     batch = memoryview(build_batch(moved, base_offset=base, compression=codec))
@@ -240,7 +240,7 @@ def test_what_a_client_may_not_send_gets_kafkas_error(
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_damaged_batch_is_refused_or_read_but_never_breaks_the_reader(
     data: st.DataObject,
 ) -> None:

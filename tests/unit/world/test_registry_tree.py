@@ -251,7 +251,5 @@ class TreeAgainstModel(RuleBasedStateMachine):
             )
 
 
-TreeAgainstModel.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None
-)
+TreeAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 TestTreeAgainstModel = TreeAgainstModel.TestCase
