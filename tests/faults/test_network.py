@@ -46,6 +46,9 @@ SETTINGS = {
     "controlled.shutdown.max.retries": 0,
     "zookeeper.session.timeout.ms": 1_000,
 }
+PATIENT = {**SETTINGS, "replica.lag.time.max.ms": 30_000}
+nobody_falls_behind = pytest.mark.parametrize("cluster", [PATIENT], indirect=True, ids=["patient"])
+"""Though on a busy machine all may stand still for longer than LAG_MAX_MS."""
 UNACKNOWLEDGED = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -60,8 +63,9 @@ def links() -> Iterator[Links]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, links: Links) -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=3, data=tmp_path, settings=SETTINGS) as running:
+def cluster(tmp_path: Path, links: Links, request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    settings = getattr(request, "param", SETTINGS)
+    with LocalCluster(brokers=3, data=tmp_path, settings=settings) as running:
         yield running
         links.mend()
 
@@ -164,6 +168,7 @@ def test_a_leader_that_reaches_nobody_acknowledges_nothing(
     _, leader, other = brokers = controller_and_others(cluster)
     create(cluster, [leader, *(broker for broker in brokers if broker is not leader)])
     write(leader, b"before")
+    eventually(lambda: in_sync(other) == {1, 2, 3}, "nobody has fallen behind before")
     links.part(leader, *(broker for broker in brokers if broker is not leader))
     for _ in range(3):
         assert send(leader, b"meanwhile", timeout_ms=LAG_MAX_MS // 2) == ErrorCode.REQUEST_TIMED_OUT
@@ -174,6 +179,7 @@ def test_a_leader_that_reaches_nobody_acknowledges_nothing(
     assert found == [b"before"] + [b"meanwhile"] * 3
 
 
+@nobody_falls_behind
 def test_what_a_controller_could_not_say_is_said_when_it_can(
     cluster: LocalCluster, links: Links
 ) -> None:
@@ -192,6 +198,7 @@ def test_what_a_controller_could_not_say_is_said_when_it_can(
     assert agree(cluster, other) == [b"before", b"meanwhile"]
 
 
+@nobody_falls_behind
 def test_an_heir_that_hears_of_it_late_has_everything(cluster: LocalCluster, links: Links) -> None:
     """The leader dies while the controller cannot reach who is to lead next."""
     controller, leader, heir = controller_and_others(cluster)
@@ -212,11 +219,12 @@ def test_an_heir_that_hears_of_it_late_has_everything(cluster: LocalCluster, lin
 def test_a_leader_that_lost_the_registry_and_does_not_know_it_acknowledges_nothing(
     cluster: LocalCluster,
 ) -> None:
-    controller, leader, heir = controller_and_others(cluster)
-    create(cluster, [leader, heir, controller])
+    controller, leader, other = controller_and_others(cluster)
+    create(cluster, [leader, other, controller])
     write(leader, b"before")
     lose_registry(cluster, leader)
-    eventually(lambda: state(controller).leader_id == heir.id, "another leads")
+    eventually(lambda: state(controller).leader_id not in (leader.id, -1), "another leads")
+    heir = cluster.brokers[state(controller).leader_id]
     write(heir, b"after")
     for _ in range(2):
         code = send(leader, b"meanwhile", timeout_ms=LAG_MAX_MS)
@@ -235,6 +243,7 @@ def lose_registry(cluster: LocalCluster, broker: ClusterBroker) -> None:
         keeper.call(partial(registry.abandon, session))
 
 
+@nobody_falls_behind
 def test_over_a_slow_network_everything_goes_on(cluster: LocalCluster, links: Links) -> None:
     leader, *others = controller_and_others(cluster)
     create(cluster, [leader, *others])
@@ -297,6 +306,7 @@ def test_a_link_that_comes_and_goes_loses_nothing_and_doubles_nothing(
     assert found == acknowledged
 
 
+@nobody_falls_behind
 def test_produces_that_wait_end_when_their_leader_leaves(
     cluster: LocalCluster, links: Links
 ) -> None:
