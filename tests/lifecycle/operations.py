@@ -212,14 +212,16 @@ OPERATIONS: dict[Does, Operation] = {
 
 
 def epochs_of_new(cluster: Watched, run: Run, index: int, replicas: tuple[Role, ...]) -> set[int]:
-    """Of a partition whose first state may have been written before or after the dead were missed."""
+    """Of a partition whose first state may have been written before or after the dead were missed.
+
+    Who wrote it after may still not have heard of it. The dead are in that state then, and another had to follow."""
     missed = cluster.observer.stat(znodes.BROKER_IDS).pzxid
-    path = znodes.state_path(TopicPartition(run.topic, index))
+    state = cluster.observer.stat(znodes.state_path(TopicPartition(run.topic, index)))
     return leader_epochs(
         run.scenario,
         replicas,
         run.reached,
-        created_without_the_dead=missed < cluster.observer.stat(path).czxid,
+        created_without_the_dead=missed < state.czxid and state.version == 0,
         successor=run.successor,
     )
 

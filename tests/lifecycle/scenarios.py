@@ -140,7 +140,7 @@ def leader_epochs(
     successor: Role | None = None,
 ) -> set[int]:
     """What the leader epoch of one partition may be when all is well again; several where it depends on whose session
-    times out first. `created_without_the_dead`: its state was written when all the dead had been missed."""
+    times out first. `created_without_the_dead`: who wrote its first state had missed all the dead."""
     leader, victims = replicas[0], scenario.victims
     if scenario.in_takeover:
         if created_without_the_dead:
