@@ -38,6 +38,7 @@ from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
+    HoldBack,
     LeaveTurn,
     MovePartitions,
     MoveReplicas,
@@ -46,6 +47,7 @@ from barnabas.controller.steps import (
     StartSenders,
     Step,
     StopSenders,
+    TellHeldBack,
     UnwatchBrokers,
     UnwatchTopics,
     WatchBrokers,
@@ -108,6 +110,11 @@ class Execution:
             case SendUpdateMetadata():
                 self.batch.new_batch()
                 self.batch.add([step])
+                await self.announce(cause)
+            case HoldBack():
+                self.batch.hold_back(step.partitions)
+            case TellHeldBack():
+                self.batch.release()
                 await self.announce(cause)
             case StartSenders():
                 self.channels.start(self.registered[each].broker for each in step.brokers)

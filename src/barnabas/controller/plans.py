@@ -18,12 +18,14 @@ from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
 from barnabas.controller.elections import Strategy
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import (
+    HoldBack,
     MovePartitions,
     Plan,
     ResumeReassignments,
     StartSenders,
     Step,
     StopSenders,
+    TellHeldBack,
     UnwatchBrokers,
     WatchBrokers,
     replicas_to,
@@ -124,11 +126,15 @@ def failover(context: ControllerContext) -> Plan:
         context.set_replica_state(replica, ReplicaState.ONLINE)
     for replica in offline:
         context.set_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
+    # A broker that died with its controller: what changes in up to three steps is told once.
+    changing = tuple(dict.fromkeys(replica.partition for replica in offline))
+    yield HoldBack(partitions=changing)
     yield from replicas_to(online, ReplicaState.ONLINE)
     yield from replicas_to(offline, ReplicaState.OFFLINE)
     for partition in context.all_partitions:
         context.set_partition_state(partition, first_partition_state(context, partition))
     yield from bring_online(context)
+    yield TellHeldBack()
     moving = tuple(context.partitions_being_reassigned)
     if moving:
         yield ResumeReassignments(partitions=moving)

@@ -12,6 +12,9 @@ Adding twice for one broker and partition keeps the later content. Two things st
 wrong: a replica that is new stays new (else a broker with a broken disk would refuse to create it), and a replica to
 delete stays to delete.
 
+Of a partition that is held back no LeaderAndIsr is in a flush before it has a leader with another epoch than when that
+began, or all are released: whoever knows that it is about to change spares the brokers the states in between.
+
 What comes out are the messages themselves. Those UpdateMetadata of one flush share their topics and brokers.
 """
 
@@ -27,6 +30,7 @@ from barnabas.controller.decision import (
     SendUpdateMetadata,
 )
 from barnabas.model import (
+    NO_LEADER,
     ZERO_ID,
     Broker,
     BrokerId,
@@ -87,6 +91,10 @@ class RequestBatch:
         self.stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self.metadata_to: dict[BrokerId, None] = {}
         self.metadata: dict[TopicPartition, None] = {}
+        self.held_back: dict[TopicPartition, LeaderEpoch] = {}
+        """With the epoch that need not be told any more."""
+        self.later: dict[TopicPartition, dict[BrokerId, bool]] = {}
+        """Who is to be told of them then, and whether as something new."""
 
     def new_batch(self) -> None:
         left = (
@@ -98,6 +106,21 @@ class RequestBatch:
             if to:
                 brokers = ", ".join(map(str, sorted(to)))
                 raise RequestsLeftOver(f"{kind} to {brokers} was never sent")
+
+    def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        self.held_back = {each: self.context.leader_epoch(each) for each in partitions}
+
+    def release(self) -> None:
+        """What is still held back goes with the next flush."""
+        for partition in tuple(self.held_back):
+            self.let_go(partition)
+
+    def let_go(self, partition: TopicPartition) -> None:
+        del self.held_back[partition]
+        later = self.later.pop(partition, {})
+        for is_new in set(later.values()):
+            brokers = [broker for broker, as_new in later.items() if as_new is is_new]
+            self.add_leader_and_isr(brokers, partition, is_new=is_new)
 
     def add(self, intents: Iterable[RequestIntent]) -> None:
         """What an applied decision wants announced."""
@@ -120,6 +143,12 @@ class RequestBatch:
     ) -> None:
         """The partition must have leadership information."""
         known = self.context.leadership[partition]
+        if partition in self.held_back:
+            later = self.later.setdefault(partition, {})
+            later.update((broker, is_new or later.get(broker, False)) for broker in brokers)
+            if known.leader != NO_LEADER and known.leader_epoch != self.held_back[partition]:
+                self.let_go(partition)
+            return
         assignment = self.context.assignment(partition)
         state = LeaderAndIsrPartitionState(
             partition_index=partition.partition,
@@ -185,7 +214,7 @@ class RequestBatch:
         return sent
 
     def flush(self) -> tuple[tuple[BrokerId, Request], ...]:
-        """Everything, in the order it is to be sent; the batch is empty then. Who is not registered is left out."""
+        """Everything but what is held back, in the order it is to be sent. Who is not registered is left out."""
         registered = self.context.live_or_shutting_down_broker_ids
         sent = list(self.flush_leaders())
         if self.metadata_to:
@@ -202,7 +231,9 @@ class RequestBatch:
             if broker in self.stop_replica
             for request in self.stop_replicas_for(broker)
         )
-        self.clear()
+        self.stop_replica = {}
+        self.metadata_to = {}
+        self.metadata = {}
         return tuple(sent)
 
     def leader_and_isr_for(self, broker: BrokerId) -> LeaderAndIsrRequest:

@@ -40,6 +40,16 @@ class MoveReplicas(Struct, frozen=True, kw_only=True):
     target: ReplicaState
 
 
+class HoldBack(Struct, frozen=True, kw_only=True):
+    """Say nothing of these partitions yet: they are about to change. Each is told with its next leader epoch."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+class TellHeldBack(Struct, frozen=True):
+    """Those that have not changed after all, as they are."""
+
+
 class ResumeReassignments(Struct, frozen=True, kw_only=True):
     partitions: tuple[TopicPartition, ...]
 
@@ -81,6 +91,8 @@ Step = (
     MovePartitions
     | MoveReplicas
     | SendUpdateMetadata
+    | HoldBack
+    | TellHeldBack
     | ResumeReassignments
     | StartSenders
     | StopSenders

@@ -403,15 +403,15 @@ class ReplicaManager:
             await self.save_those_unsaved()
 
     def are_few(self, led: int) -> bool:
-        """Whether those who became leaders in this second are so few that nobody waits long for their files. A
-        controller may tell of thousands in many requests."""
+        """Whether those who became leaders in this second, and those before whose files are still to be written, are so
+        few that nobody waits long for them. A controller may tell of thousands in many requests, and for seconds."""
         now = asyncio.get_running_loop().time()
         since, count = self.lately_led
         if now - since > EPOCHS_SAVED_AFTER_SECONDS:
             since, count = now, 0
         if led:
             self.lately_led = (since, count + led)
-        return count + led <= EPOCHS_SAVED_AT_ONCE
+        return max(count + led, len(self.unsaved)) <= EPOCHS_SAVED_AT_ONCE
 
     async def save_those_unsaved(self) -> None:
         turns = Turns()

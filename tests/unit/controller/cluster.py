@@ -32,10 +32,12 @@ from barnabas.controller.request_batch import Request, RequestBatch
 from barnabas.controller.states import PartitionState, Replica, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
+    HoldBack,
     MovePartitions,
     MoveReplicas,
     Plan,
     Step,
+    TellHeldBack,
     next_step,
 )
 from barnabas.errors import ErrorCode
@@ -320,6 +322,11 @@ class Cluster:
         elif isinstance(step, SendUpdateMetadata):
             self.batch.new_batch()
             self.batch.add([step])
+            self.announce()
+        elif isinstance(step, HoldBack):
+            self.batch.hold_back(step.partitions)
+        elif isinstance(step, TellHeldBack):
+            self.batch.release()
             self.announce()
         elif isinstance(step, DeleteTopicZnodes):
             for topic in step.topics:

@@ -11,11 +11,13 @@ from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import Registration
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
+    HoldBack,
     MovePartitions,
     MoveReplicas,
     ResumeReassignments,
     StartSenders,
     StopSenders,
+    TellHeldBack,
     UnwatchBrokers,
     WatchBrokers,
     next_step,
@@ -232,6 +234,7 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
     quiet(cluster).fail_over(BrokerId(2))
     assert cluster.steps == [
         SendUpdateMetadata(partitions=(led, orphaned)),
+        HoldBack(partitions=(orphaned, unborn)),
         MoveReplicas(
             replicas=(replica(led, 2), replica(orphaned, 2), replica(led, 3)),
             target=ReplicaState.ONLINE,
@@ -244,6 +247,7 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
             target=PartitionState.ONLINE,
             strategy=OFFLINE_ELECTION,
         ),
+        TellHeldBack(),
     ]
     assert brief(cluster.sent)[:2] == [f"UM {each} t-0 leader=2 t-1 leader=1" for each in (2, 3)]
     state_of = cluster.context.partition_state
@@ -284,6 +288,7 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
     )
     plan = plans.failover(context)
     assert next_step(plan, None) == SendUpdateMetadata(partitions=(tp,))
+    assert next_step(plan, 0) == HoldBack(partitions=(tp,))
     next_step(plan, 0)
     assert context.replica_state(replica(tp, 1)) is ReplicaState.ONLINE
     assert context.replica_state(replica(tp, 2)) is ReplicaState.DELETION_INELIGIBLE

@@ -289,6 +289,49 @@ def test_a_batch_that_was_never_sent_is_noticed(
     assert made.flush() == ()
 
 
+def test_what_is_held_back_is_told_once_with_its_next_leader() -> None:
+    made = batch()
+    made.hold_back((A,))
+    for partition in (A, OTHER):
+        made.add_leader_and_isr(ids(2), partition, is_new=False)
+    told = "LAI 2 u-0 leader=2 epoch=0 isr=2,3"
+    assert brief(made.flush()) == [told, *(f"UM {to} u-0 leader=2" for to in (1, 2, 3))]
+
+    made.new_batch()
+    made.context.set_leadership(A, state(-1, [1], epoch=5))
+    made.add_leader_and_isr(ids(1, 2), A, is_new=False)
+    assert made.flush_leaders() == made.flush() == ()
+
+    made.new_batch()
+    made.context.set_leadership(A, state(1, [1], epoch=6))
+    made.add_leader_and_isr(ids(1), A, is_new=False)
+    assert brief(made.flush()) == [
+        "LAI 1 t-0 leader=1 epoch=6 isr=1",
+        "LAI 2 t-0 leader=1 epoch=6 isr=1",
+        *(f"UM {to} t-0 leader=1" for to in (1, 2, 3)),
+    ]
+    made.new_batch()
+    assert made.flush() == ()
+
+
+def test_what_was_held_back_and_has_not_changed_is_told_when_it_is_released() -> None:
+    made = batch()
+    made.hold_back((A,))
+    made.add_leader_and_isr(ids(2), A, is_new=True)
+    assert made.flush() == ()
+    made.add_leader_and_isr(ids(3), OTHER, is_new=False)
+    with pytest.raises(RequestsLeftOver, match="LeaderAndIsr to 3"):
+        made.new_batch()
+    made.flush()
+    made.release()
+    with pytest.raises(RequestsLeftOver, match="LeaderAndIsr to 2"):
+        made.new_batch()
+    assert brief(made.flush()) == [
+        "LAI 2 t-0 leader=2 epoch=4 isr=2,1 new",
+        *(f"UM {to} t-0 leader=2" for to in (1, 2, 3)),
+    ]
+
+
 intents = st.one_of(
     st.builds(
         SendLeaderAndIsr,
@@ -318,6 +361,7 @@ def test_no_intent_is_lost(
     made = batch()
     made.add(wanted)
     sent = made.flush()
+    assert made.flush() == ()
     kinds = [type(content) for _, content in sent]
     order = [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest]
     assert kinds == sorted(kinds, key=order.index)

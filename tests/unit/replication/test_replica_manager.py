@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from math import inf
 from uuid import UUID, uuid4
 
 import pytest
 
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerEpoch, ControllerEpoch, TopicPartition
+from barnabas.replication import replica_manager
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -157,6 +159,21 @@ async def test_many_partitions_leave_turns_to_others(nodes: Nodes) -> None:
 
 
 # ---- where a partition is
+
+
+async def test_nobody_waits_for_the_files_of_many_new_leaders(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_manager, "EPOCHS_SAVED_AFTER_SECONDS", 3600.0)
+    replicas = nodes[1].replicas
+    await tell(nodes[1], state())
+    assert not replicas.unsaved, "those of a few are written at once"
+    many = replica_manager.EPOCHS_SAVED_AT_ONCE + 50
+    await tell(nodes[1], *(state(index, epoch=1) for index in range(many)))
+    assert len(replicas.unsaved) == many
+    replicas.lately_led = (-inf, 0)  # seconds later, and the controller goes on
+    await tell(nodes[1], state(many, epoch=1))
+    assert len(replicas.unsaved) == many + 1
 
 
 async def test_why_a_partition_is_not_here(nodes: Nodes) -> None:
