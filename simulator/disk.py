@@ -156,6 +156,7 @@ class ForgetfulDisk:
         """A path that begins with this is broken."""
         self.root = Directory()
         self.locks: set[str] = set()
+        self.replacements: dict[str, int] = {}
         self.syncs = 0
 
     def crash(self, random: Random | None = None) -> ForgetfulDisk:
@@ -204,11 +205,22 @@ class ForgetfulDisk:
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self.before_write(path, len(data))
+        if path in self.replacements:
+            self.replacements[path] += 1
         directory, name = self.parent_of(path)
         node = directory.names[name] = Node(data, self.now_ms())
         if sync:
             node.sync()
             directory.sync()
+
+    def replacement(self, path: str) -> Callable[[bytes], None]:
+        number = self.replacements[path] = self.replacements.get(path, 0) + 1
+
+        def replace(data: bytes) -> None:
+            if self.replacements[path] == number:
+                self.replace_bytes(path, data, sync=False)
+
+        return replace
 
     def make_directory(self, path: str) -> None:
         self.check(path)

@@ -138,7 +138,8 @@ class LogCleaner:
                     continue
                 await asyncio.sleep(self.rest_after(step, loop.time() - step_began))
             log.cleaned_to = cleaning.cleaned_to
-            self.replicas.logs.checkpoint_cleaned((parent(log.directory),))
+            logs = self.replicas.logs
+            logs.checkpoint(logs.cleaned((parent(log.directory),)))
         except StorageError as error:
             if cleaning.is_still_of(self.log_of(partition)):
                 self.give_up(partition, log, error)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
+from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.storage.log_manager import LogManager
-from barnabas.tasks import Tasks, Turns, in_turns
+from barnabas.storage.checkpoints import encode_offsets
+from barnabas.storage.log_manager import Gathered, LogManager
+from barnabas.tasks import Tasks, Turns, in_thread, in_turns
 from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.maintenance")
@@ -27,11 +29,13 @@ def start(tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: C
     delay = config.log_initial_task_delay_ms / 1000
     every(tasks, "flush", FLUSH_LOOK_SECONDS, FLUSH_LOOK_SECONDS, lambda: flush_due(replicas))
     period = config.replica_high_watermark_checkpoint_interval_ms / 1000
-    every(tasks, "checkpoint-hw", period, period, logs.checkpoint_high_watermarks)
+    every(tasks, "checkpoint-hw", period, period, lambda: checkpoint(logs, logs.high_watermarks))
     period = config.log_flush_offset_checkpoint_interval_ms / 1000
-    every(tasks, "checkpoint-recovery", delay, period, logs.checkpoint_recovery_points)
+    every(
+        tasks, "checkpoint-recovery", delay, period, lambda: checkpoint(logs, logs.recovery_points)
+    )
     period = config.log_flush_start_offset_checkpoint_interval_ms / 1000
-    every(tasks, "checkpoint-start", delay, period, logs.checkpoint_log_starts)
+    every(tasks, "checkpoint-start", delay, period, lambda: checkpoint(logs, logs.log_starts))
     period = config.log_retention_check_interval_ms / 1000
     every(tasks, "retention", delay, period, lambda: retain(replicas, clock))
     period = config.producer_id_expiration_check_interval_ms / 1000
@@ -60,6 +64,19 @@ def every(
             await asyncio.sleep(min(period_seconds, DAY_SECONDS))
 
     tasks.start(name, repeat())
+
+
+async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[Gathered]]) -> None:
+    """In a thread: while the disk is busy with gigabytes just written, a file gets its name only after tens of
+    milliseconds, and everybody would wait for that."""
+    for directory, path, offsets in gather():
+        replace = logs.disk.replacement(path)
+        with logs.guarding(directory):
+            await in_thread(write_offsets, replace, offsets)
+
+
+def write_offsets(replace: Callable[[bytes], None], offsets: Mapping[TopicPartition, int]) -> None:
+    replace(encode_offsets(offsets))
 
 
 async def flush_due(replicas: ReplicaManager) -> None:

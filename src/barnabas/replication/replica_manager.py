@@ -461,8 +461,8 @@ class ReplicaManager:
         self.forget_names(tp.topic for tp, delete in stopped if delete)
         if directories:
             # What the checkpoints say of a deleted log must not be taken for the next one of that name.
-            self.logs.checkpoint_recovery_points(directories)
-            self.logs.checkpoint_high_watermarks(directories)
+            self.logs.checkpoint(self.logs.recovery_points(directories))
+            self.logs.checkpoint(self.logs.high_watermarks(directories))
         self.fetchers.stop_idle()
         return errors
 

@@ -15,10 +15,11 @@ no directory to use, one that somebody else holds, or one of another broker fail
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
@@ -49,6 +50,14 @@ class LogDirInfo(Struct, frozen=True, kw_only=True):
     total_bytes: int
     usable_bytes: int
     sizes: dict[TopicPartition, int]
+
+
+class Gathered(NamedTuple):
+    """A checkpoint as it is to be written."""
+
+    directory: str
+    path: str
+    offsets: dict[TopicPartition, int]
 
 
 class LogManager:
@@ -304,66 +313,57 @@ class LogManager:
                 self.disk.remove_tree(due[1])
             yield
 
-    def checkpoint_recovery_points(
-        self, directories: Collection[str] | None = None, *, sync: bool = False
-    ) -> None:
-        """A recovery point may be stored late, never early: without `sync` a crash may leave an older one, and more is
-        checked than need be."""
-        self.checkpoint(
-            checkpoints.RECOVERY_POINT, lambda log: log.recovery_point, directories, sync
-        )
+    def recovery_points(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
+        """May be stored late, never early: without `sync` a crash may leave older ones, and more is checked than need
+        be."""
+        return self.gather(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point, directories)
 
-    def checkpoint_high_watermarks(
-        self, directories: Collection[str] | None = None, *, sync: bool = False
-    ) -> None:
-        self.checkpoint(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories, sync)
+    def high_watermarks(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
+        return self.gather(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories)
 
-    def checkpoint_cleaned(
-        self, directories: Collection[str] | None = None, *, sync: bool = False
-    ) -> None:
-        """A log stays in it when its topic is no longer compacted: it has holes, and recovery must know."""
-        self.checkpoint(
-            checkpoints.CLEANED_TO,
-            lambda log: log.cleaned_to,
-            directories,
-            sync,
-            only=lambda log: log.cleaned_to != NEVER_CLEANED,
-        )
-
-    def truncated(self, directory: str) -> None:
-        """The recovery point of some log in it went back."""
-        self.checkpoint_recovery_points((directory,), sync=True)
-        if any(log.cleaned_to != NEVER_CLEANED for _, log in self.logs_in(directory)):
-            self.checkpoint_cleaned((directory,))
-
-    def checkpoint_log_starts(
-        self, directories: Collection[str] | None = None, *, sync: bool = False
-    ) -> None:
+    def log_starts(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
         """Of the logs that begin within their first segment: the others' files say where they begin."""
-        self.checkpoint(
+        return self.gather(
             checkpoints.LOG_START,
             lambda log: log.log_start_offset,
             directories,
-            sync,
             only=lambda log: log.log_start_offset > log.segments[0].base_offset,
         )
 
-    def checkpoint(
+    def cleaned(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
+        """A log stays in it when its topic is no longer compacted: it has holes, and recovery must know."""
+        return self.gather(
+            checkpoints.CLEANED_TO,
+            lambda log: log.cleaned_to,
+            directories,
+            only=lambda log: log.cleaned_to != NEVER_CLEANED,
+        )
+
+    def gather(
         self,
         name: str,
         offset_of: Callable[[Log], int],
         directories: Collection[str] | None,
-        sync: bool,
         *,
         only: Callable[[Log], bool] = lambda _: True,
-    ) -> None:
+    ) -> Iterator[Gathered]:
         for directory in self.directories:
             if directory not in self.offline and (directories is None or directory in directories):
                 offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory) if only(log)}
-                data = checkpoints.encode_offsets(offsets)
-                # Who wants it synced relies on it.
-                with self.guarding(directory, silent=not sync):
-                    self.disk.replace_bytes(f"{directory}/{name}", data, sync=sync)
+                yield Gathered(directory, f"{directory}/{name}", offsets)
+
+    def checkpoint(self, gathered: Iterable[Gathered], *, sync: bool = False) -> None:
+        for each in gathered:
+            # Who wants it synced relies on it.
+            with self.guarding(each.directory, silent=not sync):
+                data = checkpoints.encode_offsets(each.offsets)
+                self.disk.replace_bytes(each.path, data, sync=sync)
+
+    def truncated(self, directory: str) -> None:
+        """The recovery point of some log in it went back."""
+        self.checkpoint(self.recovery_points((directory,)), sync=True)
+        if any(log.cleaned_to != NEVER_CLEANED for _, log in self.logs_in(directory)):
+            self.checkpoint(self.cleaned((directory,)))
 
     # ---- failing and stopping -----------------------------------------------------------------------------------
 
@@ -417,10 +417,8 @@ class LogManager:
     def stop(self, directory: str) -> None:
         for _, log in self.logs_in(directory):
             log.close(clean=True)
-        self.checkpoint_recovery_points([directory], sync=True)
-        self.checkpoint_high_watermarks([directory], sync=True)
-        self.checkpoint_log_starts([directory], sync=True)
-        self.checkpoint_cleaned([directory], sync=True)
+        for gather in (self.recovery_points, self.high_watermarks, self.log_starts, self.cleaned):
+            self.checkpoint(gather([directory]), sync=True)
         if directory not in self.offline:
             self.disk.replace_bytes(f"{directory}/{checkpoints.CLEAN_SHUTDOWN}", CLEAN_MARK)
 

@@ -20,9 +20,10 @@ import errno
 import fcntl
 import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from threading import Lock
 
 from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
 from barnabas.world.ports import Buffer, DirectoryLock, File
@@ -148,6 +149,14 @@ class RealLock:
             self.descriptor = NO_DESCRIPTOR
 
 
+class Replaced:
+    """How often somebody has asked for it; and whoever does it holds the lock, so that the last one is the last."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.writing = Lock()
+
+
 class RealDisk:
     """The file system, through a bounded number of descriptors."""
 
@@ -160,6 +169,8 @@ class RealDisk:
         self.opened: dict[RealFile, None] = {}
         self.duplicates = asyncio.Semaphore(DUPLICATES_MAX)
         self.threads: ThreadPoolExecutor | None = None
+        self.replaced: dict[str, Replaced] = {}
+        """By path, of files that are replaced in threads, too."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """A file that exists is opened when it is first used."""
@@ -223,6 +234,26 @@ class RealDisk:
             return file.read()
 
     def replace_bytes(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        if (replaced := self.replaced.get(path)) is None:
+            self.write_over(path, data, sync=sync)
+            return
+        replaced.count += 1
+        with replaced.writing:
+            self.write_over(path, data, sync=sync)
+
+    def replacement(self, path: str) -> Callable[[bytes], None]:
+        replaced = self.replaced.setdefault(path, Replaced())
+        replaced.count += 1
+        number = replaced.count
+
+        def replace(data: bytes) -> None:
+            with replaced.writing:
+                if replaced.count == number:
+                    self.write_over(path, data, sync=False)
+
+        return replace
+
+    def write_over(self, path: str, data: bytes, *, sync: bool) -> None:
         temporary = path + ".tmp"
         try:
             descriptor = os.open(

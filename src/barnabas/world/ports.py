@@ -90,6 +90,11 @@ class Disk(Protocol):
         """Write `<path>.tmp`, sync it if asked, rename it over `path`: readers see the old or the new whole."""
         ...
 
+    def replacement(self, path: str) -> Callable[[bytes], None]:
+        """A `replace_bytes` without sync, to be called once, in a thread. It leaves alone what a `replace_bytes` or a
+        `replacement` asked for later has written or will write."""
+        ...
+
     def make_directory(self, path: str) -> None:
         """With its parents; fine if it exists."""
         ...

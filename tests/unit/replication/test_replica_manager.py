@@ -269,7 +269,7 @@ async def test_the_checkpoints_forget_what_was_deleted(nodes: Nodes) -> None:
     node = nodes[1]
     await tell(node, state())
     node.append(b"one")
-    node.logs.checkpoint_high_watermarks()
+    node.logs.checkpoint(node.logs.high_watermarks())
     assert b"orders 0 1" in node.disk.read_bytes(f"{node.directory}/replication-offset-checkpoint")
     await node.stop_replica(stop(delete=True))
     assert b"orders" not in node.disk.read_bytes(f"{node.directory}/replication-offset-checkpoint")

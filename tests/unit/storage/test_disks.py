@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -79,6 +80,44 @@ def test_names_come_sorted_and_missing_ones_are_errors(place: tuple[Disk, str]) 
     assert disk.read_bytes(f"{root}/z/b") == b"b"
     disk.remove_tree(f"{root}/z")
     assert disk.list(root) == []
+
+
+def test_a_replacement_leaves_alone_what_was_asked_for_later(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    path = f"{root}/file"
+    disk.replacement(path)(b"first")
+    assert disk.read_bytes(path) == b"first"
+    late, newer = disk.replacement(path), disk.replacement(path)
+    late(b"late")
+    assert disk.read_bytes(path) == b"first"
+    disk.replace_bytes(path, b"now")
+    newer(b"newer, but late as well")
+    assert disk.read_bytes(path) == b"now"
+
+
+def test_who_replaces_a_file_waits_for_a_thread_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = RealDisk()
+    path = f"{tmp_path}/file"
+    asked, may_write = threading.Event(), threading.Event()
+    write_over = disk.write_over
+
+    def slow(path: str, data: bytes, *, sync: bool) -> None:
+        if data == b"old":
+            asked.set()
+            assert may_write.wait(30)
+        write_over(path, data, sync=sync)
+
+    monkeypatch.setattr(disk, "write_over", slow)
+    with ThreadPoolExecutor() as threads:
+        old = threads.submit(disk.replacement(path), b"old")
+        assert asked.wait(30)
+        new = threads.submit(disk.replace_bytes, path, b"new")
+        may_write.set()
+        old.result(30)
+        new.result(30)
+    assert disk.read_bytes(path) == b"new"
 
 
 def test_a_closed_file_stays_closed(place: tuple[Disk, str]) -> None:

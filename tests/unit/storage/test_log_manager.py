@@ -60,8 +60,8 @@ def test_logs_are_found_again_with_their_offsets(disk: ForgetfulDisk, clean: boo
     if clean:
         manager.shutdown()
     else:
-        manager.checkpoint_high_watermarks()
-        manager.checkpoint_log_starts()
+        manager.checkpoint(manager.high_watermarks())
+        manager.checkpoint(manager.log_starts())
         manager.release()
     assert disk.exists(f"{A}/.kafka_cleanshutdown") == clean
     again = start(disk)
@@ -168,7 +168,7 @@ def test_one_broken_directory_does_not_take_the_others_along(disk: ForgetfulDisk
     told: list[TopicPartition] = []
     manager.on_offline = lambda partitions, error: told.extend(partitions)
     disk.fails = B
-    manager.checkpoint_high_watermarks()
+    manager.checkpoint(manager.high_watermarks())
     assert len(told) == 2
     assert set(manager.offline) == {B}
     assert len(manager.logs) == 2
@@ -244,7 +244,7 @@ def test_a_truncation_is_checkpointed_at_once(disk: ForgetfulDisk) -> None:
     for at in range(20):
         append(log, b"%d" % at * 50)
     flush(log)
-    manager.checkpoint_recovery_points()
+    manager.checkpoint(manager.recovery_points())
     log.truncate_to(5)
     assert b"orders 0 5\n" in disk.crash().read_bytes(f"{A}/recovery-point-offset-checkpoint")
 
