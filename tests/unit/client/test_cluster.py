@@ -67,7 +67,7 @@ def test_one_address_that_answers_is_enough() -> None:
 
 
 def test_a_topic_that_stays_unknown_is_an_error_after_a_moment() -> None:
-    with ScriptedBroker() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with ScriptedBroker() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with pytest.raises(ApiError) as caught:
             cluster.topic("ordres")
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -88,7 +88,7 @@ def test_a_lost_connection_is_made_anew_and_the_question_asked_again() -> None:
 
     with (
         ScriptedBroker({CreateTopicsRequest: create}) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
     ):
         (outcome,) = Admin(cluster).create_topics([NewTopic(name="a")])
     assert outcome.error is None
@@ -105,7 +105,7 @@ def test_the_new_controller_is_looked_for_when_the_old_one_declines() -> None:
 
     with (
         ScriptedBroker({CreateTopicsRequest: create}) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
     ):
         (outcome,) = Admin(cluster).create_topics([NewTopic(name="a")])
     assert outcome.error is not None
@@ -144,7 +144,7 @@ def test_who_was_declined_while_others_were_granted_is_asked_for_again_alone() -
         DeleteTopicsRequest: delete,
         CreatePartitionsRequest: grow,
     }
-    with ScriptedBroker(answers) as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with ScriptedBroker(answers) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         created = Admin(cluster).create_topics([NewTopic(name=name) for name in "abc"])
         assert not codes
         codes += [{"a": declined, "b": granted}, {"a": granted}]

@@ -101,13 +101,13 @@ def test_a_damaged_batch_is_not_read() -> None:
 def test_every_start_becomes_an_offset(start: Start, offset: int) -> None:
     with (
         ScriptedBroker({ListOffsetsRequest: list_offsets}) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
     ):
         assert resolve(cluster, {ORDERS: start}) == {ORDERS: offset}
 
 
 def consume(broker: ScriptedBroker, start: Start, reset: Start | None = None) -> list[int]:
-    with Cluster(broker.address, timeout_s=5) as cluster:
+    with Cluster(broker.address, timeout_s=30) as cluster:
         consumer = Consumer(cluster, {ORDERS: start}, reset=reset)
         return [record.offset for record in consumer.records(stop_at_end=True)]
 

@@ -188,7 +188,7 @@ def kinds(broker: ScriptedBroker, *wanted: type[Message]) -> list[str]:
 
 
 def test_a_member_reads_everything_commits_what_is_processed_and_leaves() -> None:
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=Beginning()) as consumer:
             found = polled_until(consumer, lambda records: len(records) == 20)
             assert consumer.at_end
@@ -208,7 +208,7 @@ def test_a_member_reads_everything_commits_what_is_processed_and_leaves() -> Non
 
 
 def test_what_was_not_declared_processed_is_not_committed() -> None:
-    with GroupOfOne(1) as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne(1) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=Beginning()) as consumer:
             found = polled_until(consumer, lambda records: len(records) == 10)
             consumer.processed(found[:4])
@@ -216,7 +216,7 @@ def test_what_was_not_declared_processed_is_not_committed() -> None:
 
 
 def test_a_group_goes_on_where_it_stood_and_begins_elsewhere_where_it_never_was() -> None:
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         broker.committed = {TopicPartition("orders", 0): 7}
         with GroupConsumer(cluster, "billing", ["orders"]) as consumer:
             found = polled_until(consumer, lambda records: len(records) == 3)
@@ -228,7 +228,7 @@ def test_a_group_goes_on_where_it_stood_and_begins_elsewhere_where_it_never_was(
 def test_who_waits_for_records_hears_of_a_rebalance_meanwhile() -> None:
     with (
         GroupOfOne() as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
         GroupConsumer(
             cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.05
         ) as consumer,
@@ -244,7 +244,7 @@ def test_a_fetch_that_waits_for_records_holds_up_no_rebalance() -> None:
     over = Event()
     with (
         GroupOfOne(1) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
         GroupConsumer(
             cluster, "billing", ["orders"], start=Beginning(), heartbeat_s=0.05
         ) as consumer,
@@ -266,7 +266,7 @@ def test_a_fetch_that_waits_for_records_holds_up_no_rebalance() -> None:
 
 
 def test_an_offset_to_begin_at_is_moved_into_what_there_is() -> None:
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(cluster, "billing", ["orders"], start=FromOffset(99)) as consumer:
             polled_until(consumer, lambda _: consumer.at_end)
         assert set(broker.committed.values()) == {10}
@@ -274,7 +274,7 @@ def test_an_offset_to_begin_at_is_moved_into_what_there_is() -> None:
 
 def test_a_rebalance_gives_everything_up_after_committing_it() -> None:
     told: list[tuple[str, int]] = []
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(
             cluster,
             "billing",
@@ -295,7 +295,7 @@ def test_a_rebalance_gives_everything_up_after_committing_it() -> None:
 
 def test_with_the_cooperative_assignor_it_reads_on_through_a_rebalance() -> None:
     told: list[tuple[str, int]] = []
-    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(
             cluster,
             "billing",
@@ -315,7 +315,7 @@ def test_with_the_cooperative_assignor_it_reads_on_through_a_rebalance() -> None
 
 def test_a_forgotten_member_loses_its_partitions_and_commits_nothing_of_them() -> None:
     lost: list[TopicPartition] = []
-    with GroupOfOne(1) as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with GroupOfOne(1) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         with GroupConsumer(
             cluster,
             "billing",
@@ -337,7 +337,7 @@ def test_a_forgotten_member_loses_its_partitions_and_commits_nothing_of_them() -
 def test_new_partitions_are_noticed_by_the_leader_and_read_from_their_beginning() -> None:
     with (
         GroupOfOne(1) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
         GroupConsumer(cluster, "billing", ["orders"]) as consumer,
     ):
         polled_until(consumer, lambda _: consumer.at_end)

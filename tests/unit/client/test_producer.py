@@ -62,7 +62,7 @@ class Log:
 
 def test_records_arrive_in_order_and_their_offsets_are_told() -> None:
     log = Log()
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster, compression=Compression.SNAPPY)
         for number in range(5):
             producer.send(
@@ -79,7 +79,7 @@ def test_keys_decide_the_partition_and_a_chosen_one_overrules_them() -> None:
     log = Log()
     with (
         log.scripted(partitions=8) as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
         Producer(cluster) as producer,
     ):
         for number in range(40):
@@ -96,7 +96,7 @@ def test_keys_decide_the_partition_and_a_chosen_one_overrules_them() -> None:
 
 
 def test_a_partition_the_topic_does_not_have_is_an_error() -> None:
-    with Log().scripted() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with Log().scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         with pytest.raises(ApiError, match="no partition 3"):
             producer.send("orders", b"", partition=3)
@@ -104,7 +104,7 @@ def test_a_partition_the_topic_does_not_have_is_an_error() -> None:
 
 def test_records_without_keys_fill_one_batch_at_a_time() -> None:
     log = Log()
-    with log.scripted(partitions=4) as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with log.scripted(partitions=4) as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster, random=Random(3))
         first = {producer.send("orders", b"x") for _ in range(100)}
         producer.flush()
@@ -117,7 +117,7 @@ def test_a_batch_that_would_grow_too_large_is_followed_by_another_with_the_next_
     log = Log()
     with (
         log.scripted() as broker,
-        Cluster(broker.address, timeout_s=5) as cluster,
+        Cluster(broker.address, timeout_s=30) as cluster,
         Producer(cluster) as producer,
     ):
         for _ in range(3):
@@ -130,7 +130,7 @@ def test_a_batch_that_would_grow_too_large_is_followed_by_another_with_the_next_
 
 def test_a_retry_sends_the_same_batch_again_with_the_same_sequence() -> None:
     log = Log(ErrorCode.NOT_LEADER_OR_FOLLOWER, None, ErrorCode.NOT_ENOUGH_REPLICAS)
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"once")
         assert producer.flush() == [Sent(TopicPartition("orders", 0), 0, 1)]
@@ -140,7 +140,7 @@ def test_a_retry_sends_the_same_batch_again_with_the_same_sequence() -> None:
 
 def test_a_batch_the_broker_has_already_counts_as_written() -> None:
     log = Log(None, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"once")
         assert producer.flush() == [Sent(TopicPartition("orders", 0), -1, 1)]
@@ -148,7 +148,7 @@ def test_a_batch_the_broker_has_already_counts_as_written() -> None:
 
 def test_what_cannot_succeed_is_raised_at_once() -> None:
     log = Log(ErrorCode.MESSAGE_TOO_LARGE)
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"big")
         with pytest.raises(ApiError) as caught:
@@ -159,7 +159,7 @@ def test_what_cannot_succeed_is_raised_at_once() -> None:
 
 def test_without_acks_nothing_is_waited_for_and_no_sequence_is_used() -> None:
     log = Log()
-    with log.scripted() as broker, Cluster(broker.address, timeout_s=5) as cluster:
+    with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         broker.answers[ProduceRequest] = log.produce
         producer = Producer(cluster, acks=0)
         producer.send("orders", b"gone")

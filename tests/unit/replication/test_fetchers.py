@@ -100,7 +100,7 @@ async def test_a_partition_that_cannot_be_copied_rests_while_the_others_go_on(tw
 
 
 async def test_a_partition_that_is_added_while_a_fetch_waits_is_copied_all_the_same() -> None:
-    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=30_000))
+    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=120_000))
     await nodes.start()
     try:
         await nodes.lead(1)
@@ -114,7 +114,7 @@ async def test_a_partition_that_is_added_while_a_fetch_waits_is_copied_all_the_s
         for node in nodes.nodes.values():
             await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
         info = nodes[1].append(b"one", index=1, acks=-1)
-        await asyncio.wait_for(nodes[1].partition(1).promise(info.last_offset + 1), 5)
+        await asyncio.wait_for(nodes[1].partition(1).promise(info.last_offset + 1), 30)
         assert fetcher.session_id == session, "the session goes on"
         nodes[1].append(b"two")
         await copied(nodes)
@@ -123,7 +123,7 @@ async def test_a_partition_that_is_added_while_a_fetch_waits_is_copied_all_the_s
 
 
 async def test_what_an_answer_said_that_was_let_go_is_asked_for_again() -> None:
-    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=30_000))
+    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=120_000))
     await nodes.start()
     try:
         await nodes.lead(1)
