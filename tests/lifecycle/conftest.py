@@ -17,9 +17,9 @@ ROWS = pytest.StashKey[list[Row]]()
 NOTES = pytest.StashKey[list[str]]()
 REGISTRIES = ("embedded", "zookeeper")
 
-SHORT_MS, LONG_MS = 2000, 4000
+SHORT_MS, LONG_MS, LASTING_MS = 2000, 4000, 30_000
 """How long a session lasts: in hundreds of crashes, each of which has to wait for it, and is tried again if it was too
-short for the machine; and in a story that is told once."""
+short for the machine; in a story that is told once; and where nobody dies, and so nobody has to wait for it."""
 
 
 class NewBrokers(Protocol):

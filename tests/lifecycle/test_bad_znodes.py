@@ -15,7 +15,7 @@ from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
 from barnabas.world.ports import Create
 from tests.lifecycle.client import create, eventually, topics_of
-from tests.lifecycle.conftest import NewBrokers
+from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
 from tests.lifecycle.watched import DEADLINE_S, DONE, Watched
 
 FAR_TOO_LONG = "long-" * 60
@@ -133,9 +133,12 @@ HALF = (
 UNMARKED = (znodes.delete_topic_path("never-was"), b"")
 
 
+somebody_dies = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=["deadly"])
+
+
 @pytest.fixture
-def cluster(new_brokers: NewBrokers) -> Iterator[Watched]:
-    found = Watched(new_brokers())
+def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[Watched]:
+    found = Watched(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
     try:
         yield found
     finally:
@@ -222,6 +225,7 @@ def test_bad_znodes_are_reported_once_and_left_out_while_other_topics_are_create
     check_complaints(cluster, BAD)
 
 
+@somebody_dies
 def test_a_controller_that_finds_bad_znodes_takes_over_all_the_same(cluster: Watched) -> None:
     everybody = sorted(cluster.brokers.ports().values())
     epoch = cluster.observer.controller_epoch()
@@ -242,6 +246,7 @@ def test_a_controller_that_finds_bad_znodes_takes_over_all_the_same(cluster: Wat
     check_complaints(cluster, found)
 
 
+@somebody_dies
 def test_where_the_epoch_is_no_number_nobody_is_elected_until_it_is_mended(
     cluster: Watched,
 ) -> None:
@@ -261,6 +266,7 @@ def test_where_the_epoch_is_no_number_nobody_is_elected_until_it_is_mended(
     wait_until_all_is_well(cluster, ("after",))
 
 
+@somebody_dies
 def test_bad_znodes_do_not_keep_a_cluster_from_losing_its_controller(cluster: Watched) -> None:
     plant(cluster, OLD)
     for each in BAD.values():
@@ -285,6 +291,7 @@ def test_a_bad_topic_that_is_mended_is_taken_up(cluster: Watched) -> None:
     wait_until_all_is_well(cluster, ("good", "mended"))
 
 
+@somebody_dies
 def test_a_state_that_is_spoiled_under_way_costs_its_own_partition_alone(cluster: Watched) -> None:
     controller = cluster.controller()
     leader, other = sorted(cluster.brokers.alive() - {controller})

@@ -14,7 +14,7 @@ from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from tests.lifecycle.client import create, delete, eventually, expand
-from tests.lifecycle.conftest import NewBrokers
+from tests.lifecycle.conftest import LASTING_MS, LONG_MS, NewBrokers
 from tests.lifecycle.scenarios import Role
 from tests.lifecycle.watched import DEADLINE_S, DONE, UNKNOWN, Assignment, Watched
 
@@ -23,9 +23,12 @@ QUEUED = ErrorCode.INVALID_TOPIC_EXCEPTION.name
 TAKEN = ErrorCode.TOPIC_ALREADY_EXISTS.name
 
 
+somebody_dies = pytest.mark.parametrize("cluster", [LONG_MS], indirect=True, ids=["deadly"])
+
+
 @pytest.fixture
-def cluster(new_brokers: NewBrokers) -> Iterator[Watched]:
-    found = Watched(new_brokers())
+def cluster(new_brokers: NewBrokers, request: pytest.FixtureRequest) -> Iterator[Watched]:
+    found = Watched(new_brokers(session_timeout_ms=getattr(request, "param", LASTING_MS)))
     try:
         yield found
         found.listen()
@@ -92,6 +95,7 @@ def test_partitions_that_somebody_writes_by_hand_come_into_being(cluster: Watche
     assert cluster.ask(expand, T, 4) == DONE
 
 
+@somebody_dies
 def test_a_topic_waits_for_a_dead_replica_and_grows_no_more(cluster: Watched) -> None:
     roles = cluster.roles()
     dead = roles[Role.OTHER]
@@ -126,6 +130,7 @@ def test_a_topic_waits_for_a_dead_replica_and_grows_no_more(cluster: Watched) ->
     wait_until_it_can_be_made_anew(cluster, before)
 
 
+@somebody_dies
 def test_a_new_controller_goes_on_with_a_deletion_while_another_broker_is_down(
     cluster: Watched,
 ) -> None:
