@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from barnabas.metadata import znodes
 from tests.lifecycle.client import create, eventually
 from tests.lifecycle.operations import OPERATIONS, Run
 from tests.lifecycle.scenarios import WISH_WRITTEN, Progress, Role, Scenario
 from tests.lifecycle.trap import CrashPoint, Kind
-from tests.lifecycle.watched import DEADLINE_S, DONE, NOT_CONTROLLER, Assignment, Watched
+from tests.lifecycle.watched import DEADLINE_S, DONE, NOT_CONTROLLER, Watched
 
 EARLIER = "earlier"
 
@@ -108,7 +107,7 @@ def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
     victims = [run.roles[role] for role in scenario.victims]
     heirs = [each for each in run.roles.values() if each != controller]
     if scenario.in_takeover:
-        have_an_earlier_topic(cluster, run.assignment)
+        have_an_earlier_topic(cluster, run)
         for heir in heirs:
             brokers.arm(heir, point, [heir], from_election=True)
     brokers.arm(controller, WISH_WRITTEN if scenario.in_takeover else point, victims)
@@ -126,12 +125,15 @@ def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
     return answer
 
 
-def have_an_earlier_topic(cluster: Watched, assignment: Assignment) -> None:
-    """For a successor to take over, whichever topics came and went before."""
-    if cluster.observer.get(znodes.topic_path(EARLIER)) is None:
-        answer = cluster.ask(create, EARLIER, assignment)
-        assert answer == DONE, answer
-        cluster.wait_until_whole(EARLIER, assignment)
+def have_an_earlier_topic(cluster: Watched, run: Run) -> None:
+    """For a successor to take over: each of them leads a part of it, as each time. Of what came before everything may
+    be led by who is about to die, and the successor has less to say then."""
+    name = f"{EARLIER}-{run.topic}"
+    one, two, three = run.roles.values()
+    assignment = [[one, two, three], [two, three, one], [three, one, two]]
+    answer = cluster.ask(create, name, assignment)
+    assert answer == DONE, answer
+    cluster.wait_until_whole(name, assignment)
 
 
 def crash(
