@@ -25,7 +25,10 @@ STOP_SECONDS = 30.0
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
 # Who lists topics, measures, or compares with Kafka wants those of the test alone.
 QUIET = {"barnabas.history.topic.enable": "false"}
-GIVEN_PORTS: set[int] = set()
+PORTS = range(10_000, 20_000)
+"""Neither of those the system gives to outgoing connections, nor of those a ZooKeeper here chooses from."""
+BLOCK = 500
+LEFT_PORTS: list[int] = []
 
 
 def chosen_seed() -> int:
@@ -56,19 +59,34 @@ def free_port() -> int:
     """A port nobody has now, for a broker that must come back to the same one.
 
     Not one of those the system gives to outgoing connections: while the broker is away, a client that tries to reach it
-    could be given the very port, and even reach itself. Nor one that was given before: nobody may listen there yet.
+    could be given the very port, and even reach itself. Nor one that was given before, here or by another run at the
+    same time: nobody may listen there yet, or just now.
     """
-    for port in random.sample(range(20_000, 32_000), 100):
-        if port in GIVEN_PORTS:
-            continue
+    while True:
+        if not LEFT_PORTS:
+            LEFT_PORTS.extend(own_ports())
+        port = LEFT_PORTS.pop()
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            GIVEN_PORTS.add(port)
-            return port
-    raise AssertionError("none of a hundred ports is free")
+        return port
+
+
+def own_ports() -> list[int]:
+    """In no order. No other run takes them as long as this process lives: it holds the first of them for UDP, which
+    nobody else wants."""
+    for first in random.sample(PORTS[::BLOCK], len(PORTS) // BLOCK):
+        token = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            token.bind(("127.0.0.1", first))
+        except OSError:
+            token.close()
+            continue
+        token.detach()
+        return random.sample(range(first, first + BLOCK), BLOCK)
+    raise AssertionError(f"other runs have all ports from {PORTS.start} to {PORTS.stop}")
 
 
 def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
