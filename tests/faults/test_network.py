@@ -33,7 +33,7 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually, free_port
-from tests.compatibility.raw import Raw, batch_of, fetch_request, values_in
+from tests.compatibility.raw import Raw, batch_of, fetch_request, values_in, wait_until_known
 from tests.faults.chaos.replicas import differences, read_copy
 from tests.faults.links import Links, Way
 
@@ -168,6 +168,7 @@ def test_a_leader_that_reaches_nobody_acknowledges_nothing(
     _, leader, other = brokers = controller_and_others(cluster)
     create(cluster, [leader, *(broker for broker in brokers if broker is not leader)])
     write(leader, b"before")
+    wait_until_known([other.address], TOPIC)
     eventually(lambda: in_sync(other) == {1, 2, 3}, "nobody has fallen behind before")
     links.part(leader, *(broker for broker in brokers if broker is not leader))
     for _ in range(3):
