@@ -36,6 +36,7 @@ from interop.harness.zookeeper import ZooKeeper
 from interop.scenarios.asks import list_offsets
 from tests.broker_process import BrokerProcess, eventually
 from tests.compatibility.raw import Raw, fetch_request
+from tests.compatibility.raw_member import wait_until_read
 
 START_CHECKPOINT_MS = {
     "log.flush.start.offset.checkpoint.interval.ms": "200",
@@ -207,6 +208,7 @@ def test_groups_of_kafka_go_on_here(
     with kafka_on(tmp_path, java, kafka_jars, zookeeper) as kafka:
         with Raw(kafka.bootstrap_servers) as raw:
             raw.create_topic("read", partitions=3)
+            wait_until_read(raw, "readers")
         consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
         for offset in (1, 2):
             offsets = [TopicPartition("read", each, 10 * each + offset) for each in range(2)]
@@ -216,6 +218,8 @@ def test_groups_of_kafka_go_on_here(
         shutil.copytree(kafka.log_dir, tmp_path / "data" / "broker-1")
     (tmp_path / "data" / "broker-1" / "meta.properties").unlink()
     with BrokerProcess(tmp_path / "data", ADOPT) as broker:
+        with Raw(broker.bootstrap_servers) as raw:
+            wait_until_read(raw, "readers")
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **settings})
         found = consumer.committed(wanted, timeout=30)
         consumer.close()
