@@ -82,8 +82,9 @@ class Browser:
         page.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.call("Emulation.setEmulatedMedia", features=[scheme])
-        page.call("Page.navigate", url=address)
-        self.wait_for("Page.loadEventFired", session)
+        page.call("Page.setLifecycleEventsEnabled", enabled=True)
+        # By its number: the empty page before it is loaded, too, and may tell so as late as now.
+        self.wait_until_loaded(page.call("Page.navigate", url=address)["loaderId"], session)
         return page
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> Any:
@@ -99,9 +100,13 @@ class Browser:
         assert "error" not in answer, f"{method}: {answer['error']}"
         return answer["result"]
 
-    def wait_for(self, method: str, session: str) -> None:
+    def wait_until_loaded(self, loader: str, session: str) -> None:
         deadline = time.monotonic() + SECONDS
-        while not any(is_event(event, method, session) for event in self.events):
+        while not any(
+            is_event(event, "Page.lifecycleEvent", session)
+            and (event["params"]["loaderId"], event["params"]["name"]) == (loader, "load")
+            for event in self.events
+        ):
             self.events.append(self.receive(deadline))
 
     def receive(self, deadline: float) -> dict[str, Any]:
