@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from uuid import uuid4
 
+import psutil
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.client.blocking import Deadline, pause
+from tests.child_process import halt
 from tests.spark.topics import Topics, values_of
+
+SOURCE = "python_streaming_source_runner"
 
 
 class Following:
@@ -38,6 +44,29 @@ class Following:
             return self.spark.table(self.table).count() >= count and self.values()
 
         return wait_until(arrived)
+
+    @contextmanager
+    def sees_nothing(self) -> Iterator[None]:
+        """Sources of streams stand still: what comes and goes meanwhile is never seen by them."""
+        sources = self.sources()
+        for source in sources:
+            halt(source)
+        try:
+            yield
+        finally:
+            for source in sources:
+                os.kill(source, signal.SIGCONT)
+
+    def sources(self) -> list[int]:
+        """Processes. Spark leaves that of a stream that failed alone for a while."""
+        java = psutil.Process(self.spark.sparkContext._gateway.proc.pid)
+        found = []
+        for process in java.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if process.cmdline()[-1:] and process.cmdline()[-1].endswith(SOURCE):
+                    found.append(process.pid)
+        assert found
+        return found
 
     def failure(self) -> str:
         with pytest.raises(Exception) as error:

@@ -98,7 +98,7 @@ def test_a_stream_is_refused_before_its_first_batch(topics: Topics, checkpoint: 
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(30)
+        assert query.awaitTermination(120)
 
     with refused("endingOffsets: a stream has no end; leave it out"):
         start(subscribe="x", endingOffsets="latest")

@@ -100,8 +100,10 @@ def test_a_topic_created_anew_is_an_error_that_says_so(topics: Topics, checkpoin
     topics.write(topic, numbered(3))
     with following(topics, checkpoint, subscribe=topic) as stream:
         stream.wait_for(3)
-        topics.recreate(topic)
-        topics.write(topic, numbered(5, "new"))
+        # Between the two there is no topic of the name, which would be another error.
+        with stream.sees_nothing():
+            topics.recreate(topic)
+            topics.write(topic, numbered(5, "new"))
         failure = stream.failure()
     assert f"{topic}-0 are gone: the topic was deleted and created anew" in failure
     assert "set failOnDataLoss to false" in failure
