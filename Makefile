@@ -4,7 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test faults interop check lint unit trained bench bench-kafka format clean
+# Tests in which somebody dies, most of whose time is waiting for others to notice.
+FAILURES := tests/lifecycle tests/faults tests/groups
+
+.PHONY: demo test faults interop check lint unit trained failures features bench bench-kafka format clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Barnabas needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (choose another with PYTHON=…)" if sys.version_info < (3, 11) else 0)'
@@ -19,7 +22,7 @@ test: $(READY)              ## everything: real clients, killed processes, malfo
 	@$(BIN)/python -m compileall -q src tests
 	@$(MAKE) --no-print-directory -j2 lint unit trained
 	$(BIN)/python -m tests.tools
-	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/architecture
+	@$(MAKE) --no-print-directory -j2 failures features
 
 faults: $(READY)            ## minutes of killed, stopped and paused leaders; Spark over 20 kills of each kind: half an hour
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
@@ -39,6 +42,12 @@ lint: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest -q tests/unit tests/architecture
+
+failures: $(READY)
+	$(BIN)/pytest $(FAILURES)
+
+features: $(READY)
+	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES))
 
 trained: $(READY)           # what makes every start of Spark in the tests short; without it they are slow
 	@$(BIN)/python -m barnabas.spark.training || true
