@@ -12,8 +12,6 @@ from kafka.errors import KafkaError
 
 from tests.groups.clients.script import Member, close, serve
 
-# A poll that ends in the very moment in which SyncGroup is answered forgets the answer: the member believes that it has
-# joined, reads nothing and sends no heartbeats any more. Longer polls make that rare.
 POLL_MS = 1000
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -67,7 +65,17 @@ def run(member: Member, stop: Event) -> None:
         for partition, records in found.items():
             member.read(partition.partition, [record.offset for record in records])
         commit(consumer, member)
+        remind(consumer)
     close(member, consumer.close)
+
+
+def remind(consumer: KafkaConsumer) -> None:
+    """A leader that joins again because it has heard of partitions takes that for done once it has shared them out. If
+    its poll ends before SyncGroup is answered, the next one no longer asks for the answer: such a member reads nothing,
+    and sends no heartbeats any more."""
+    coordinator = consumer._coordinator
+    if coordinator.rejoining and not coordinator.need_rejoin():
+        coordinator.request_rejoin()
 
 
 def commit(consumer: KafkaConsumer, member: Member) -> None:
