@@ -18,7 +18,7 @@ from barnabas.spark.launcher import spark_home
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 20
-MASTER_AT = re.compile(r"Starting Spark master at (spark://[\w.:]+)")
+MASTER_AT = re.compile(r"Starting Spark master at (spark://[\w.:]+)\n")
 REGISTERED = re.compile(r"Registering worker ")
 
 
