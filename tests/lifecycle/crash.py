@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from barnabas.model import BrokerId
 from tests.lifecycle.client import create, eventually
 from tests.lifecycle.operations import OPERATIONS, Run
 from tests.lifecycle.scenarios import WISH_WRITTEN, Progress, Role, Scenario
@@ -62,7 +63,7 @@ def count(cluster: Watched, run: Run) -> list[tuple[Kind, str]]:
         cluster.wait_until_missed(run.survivors)
         operation.survive(cluster, run)
         labels = cluster.brokers.labels(cluster.controller())
-        cluster.brokers.restart([controller])
+        bring_back(cluster, run)
         operation.recover(cluster, run)
     else:
         cluster.brokers.arm(controller, None, [])
@@ -88,16 +89,28 @@ def begin(cluster: Watched, scenario: Scenario, topic: str, reached: Progress) -
 
 @contextmanager
 def undisturbed_bystanders(cluster: Watched, run: Run) -> Iterator[None]:
-    """Whatever came of it counts only if nobody was struck but those who died as they should."""
+    """Whatever came of it counts only if nobody was struck but those who died as they should, and they once."""
     lives = cluster.observer.broker_epochs()
+
+    def struck() -> list[BrokerId]:
+        away = [each for each in run.dead if each not in run.returned]
+        return cluster.struck_bystanders(lives | run.returned, away)
+
     try:
         yield
     except Exception as error:
-        if struck := cluster.struck_bystanders(lives, run.dead):
-            raise Disturbed(f"{struck} were struck, too; and then: {error}") from error
+        if found := struck():
+            raise Disturbed(f"{found} were struck, too; and then: {error}") from error
         raise
-    if struck := cluster.struck_bystanders(lives, run.dead):
-        raise Disturbed(f"{struck} were struck, too")
+    if found := struck():
+        raise Disturbed(f"{found} were struck, too")
+
+
+def bring_back(cluster: Watched, run: Run) -> None:
+    """Who dies a second time did not mean to: its session was too short for the machine."""
+    cluster.brokers.restart(run.dead)
+    lives = cluster.observer.broker_epochs()
+    run.returned = {each: lives.get(each, -1) for each in run.dead}
 
 
 def let_die(cluster: Watched, run: Run, point: CrashPoint | None) -> str:
@@ -160,7 +173,7 @@ def strike(cluster: Watched, run: Run, point: CrashPoint) -> Row:
     allowed = operation.allowed_epochs(cluster, run)
 
     back = time.monotonic()
-    cluster.brokers.restart(run.dead)
+    bring_back(cluster, run)
     operation.recover(cluster, run)
     recovered_s = time.monotonic() - back
     replayed = cluster.replay_what_is_stale(cluster.listen())

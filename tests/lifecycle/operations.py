@@ -36,6 +36,8 @@ class Run:
     reached: Progress
     dead: list[BrokerId] = field(default_factory=list)
     """Those who have died, in their order."""
+    returned: dict[BrokerId, int] = field(default_factory=dict)
+    """Those of them who are back, by the epoch they registered with."""
     survivors: list[BrokerId] = field(default_factory=list)
     successor: Role = Role.CONTROLLER
     """Who died last."""
