@@ -117,7 +117,11 @@ class RequestBatch:
 
     def let_go(self, partition: TopicPartition) -> None:
         del self.held_back[partition]
-        later = self.later.pop(partition, {})
+        later = self.later.pop(partition, None)
+        if later is None:
+            return
+        # Where all replicas are gone nobody is told to lead or to follow, but everybody that nobody leads.
+        self.add_update_metadata(None, (partition,))
         for is_new in set(later.values()):
             brokers = [broker for broker, as_new in later.items() if as_new is is_new]
             self.add_leader_and_isr(brokers, partition, is_new=is_new)

@@ -256,6 +256,28 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
     assert state_of(unborn) is PartitionState.NEW
 
 
+def test_what_died_with_the_controller_is_told_once_with_what_became_of_it() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", (1, 2), (2, 1), (1,), (3, 2))
+    del cluster.registered[BrokerId(1)]
+    quiet(cluster).fail_over(BrokerId(2))
+    _, _, *told = brief(cluster.sent)
+    assert told == [
+        "LAI 2 t-3 leader=3 epoch=0 isr=3,2",
+        "LAI 3 t-3 leader=3 epoch=0 isr=3,2",
+        "UM 2 t-3 leader=3",
+        "UM 3 t-3 leader=3",
+        "LAI 2 t-1 leader=2 epoch=1 isr=2",
+        "UM 2 t-1 leader=2",
+        "UM 3 t-1 leader=2",
+        "LAI 2 t-0 leader=2 epoch=2 isr=2",
+        "UM 2 t-0 leader=2",
+        "UM 3 t-0 leader=2",
+        "UM 2 t-2 leader=-1",
+        "UM 3 t-2 leader=-1",
+    ]
+
+
 def test_who_registered_after_its_isr_was_written_has_returned_unnoticed() -> None:
     def returned(isr: tuple[int, ...], written: int, **epochs: int) -> set[int]:
         registered = {

@@ -332,6 +332,15 @@ def test_what_was_held_back_and_has_not_changed_is_told_when_it_is_released() ->
     ]
 
 
+def test_that_nobody_leads_is_told_to_all_though_nobody_holds_a_replica() -> None:
+    made = batch()
+    made.hold_back((A,))
+    made.context.set_leadership(A, state(-1, [1], epoch=5))
+    made.add_leader_and_isr((), A, is_new=False)
+    made.release()
+    assert brief(made.flush()) == [f"UM {to} t-0 leader=-1" for to in (1, 2, 3)]
+
+
 intents = st.one_of(
     st.builds(
         SendLeaderAndIsr,
