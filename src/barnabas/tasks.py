@@ -1,7 +1,7 @@
 """Start tasks together, stop them together, always in the order they were started; and leave the loop to others.
 
 `asyncio.TaskGroup` and `asyncio.wait` walk a set of tasks in memory-address order, so two identical runs may differ.
-A simulation must not: this keeps a list.
+A simulation must not: this keeps them in order.
 
 One loop serves everybody, so nobody may hold it for long. Work on many things leaves it in between: `Turns`, or
 `in_turns` and `overlapping` for many of a kind. Work on one large value, which cannot be cut, is done in a thread:
@@ -33,16 +33,15 @@ class Tasks:
     """Background work of one owner. A task that fails is logged; the others go on."""
 
     def __init__(self) -> None:
-        self.running: list[asyncio.Task[Any]] = []
+        self.running: dict[asyncio.Task[Any], None] = {}
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self.running.append(task)
+        self.running[task] = None
         task.add_done_callback(self.finished)
 
     def finished(self, task: asyncio.Task[Any]) -> None:
-        if task in self.running:
-            self.running.remove(task)
+        self.running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("task failed name=%s", task.get_name(), exc_info=error)
 

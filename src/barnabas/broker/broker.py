@@ -294,9 +294,13 @@ class Broker:
             await self.router.stop()
             self.router = None
         if self.replicas is not None:
+            self.replicas.on_broken = (
+                None  # whoever would be told sees the end of our session instead
+            )
+        await self.tasks.stop()
+        if self.replicas is not None:
             await self.replicas.stop()
             self.replicas = None
-        await self.tasks.stop()
         if self.controller is not None:
             await self.controller.stop()
             self.controller = None

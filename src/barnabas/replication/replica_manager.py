@@ -173,11 +173,11 @@ class ReplicaManager:
         self.tasks.start("epochs", self.save_epochs())
         rate = self.config.barnabas_scrub_bytes_per_second
         self.tasks.start("scrub", self.integrity.scrub(rate))
-        if self.lost.topics and self.on_broken is not None:
-            self.tasks.start("lost", self.lost.ask_for(self.on_broken))
+        if self.lost.topics:
+            self.tasks.start("lost", self.lost.ask_for(self.tell_of_broken_disk))
 
     async def stop(self) -> None:
-        """Copy nothing more and propose nothing more. The logs are closed by who opened them."""
+        """Copy, propose and flush nothing more. Who opened the logs closes them, and flushes the rest."""
         await self.fetchers.stop()
         await self.tasks.stop()
 
@@ -512,8 +512,7 @@ class ReplicaManager:
             partition.flush_next = asyncio.get_running_loop().create_future()
             if not partition.flush_running:
                 partition.flush_running = True
-                task = asyncio.get_running_loop().create_task(self.run_flushes(partition))
-                task.add_done_callback(lambda done: done.cancelled() or done.exception())
+                self.tasks.start("flush", self.run_flushes(partition))
         return partition.flush_next
 
     async def run_flushes(self, partition: Partition) -> None:
@@ -531,6 +530,9 @@ class ReplicaManager:
                     future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
                     future.exception()  # nobody may be waiting for it (acks=0)
                     continue
+                except asyncio.CancelledError:
+                    future.cancel()
+                    raise
                 partition.log.end_flush(flush)
                 partition.flushed(flush.up_to_offset)
                 if not future.done():
@@ -554,6 +556,9 @@ class ReplicaManager:
                 partition.is_offline = True
                 partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
                 self.tell_of_leadership(partition)
+        self.tell_of_broken_disk()
+
+    def tell_of_broken_disk(self) -> None:
         if self.on_broken is not None:
             self.on_broken()
 

@@ -98,6 +98,23 @@ async def test_a_follower_whose_disk_fails_meanwhile_says_nothing_of_it(
     assert leader.log.high_watermark == 0
 
 
+async def test_an_fsync_under_way_ends_with_its_broker_and_is_no_broken_disk(
+    two: Nodes, disk: HeldDisk
+) -> None:
+    use(two, replace(TopicConfig(), flush_messages=1))
+    await two.lead(1)
+    two[1].append(b"one", acks=-1)
+    await eventually(lambda: disk.begun == 1)
+    awaited = two[2].replicas.flush(two[2].partition())  # the next one, not begun yet
+    await two[2].stop(clean=True)
+    disk.let_go.set()
+    await asyncio.wait([awaited], timeout=0.1)
+    assert not two[2].logs.offline
+    assert disk.begun == 1
+    await two[2].start()
+    assert contents(two[2].logs.get(TopicPartition(TOPIC, 0))) != []
+
+
 # ---- the power goes for all of them at once
 
 
