@@ -13,6 +13,7 @@ from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.checkpoints import encode_offsets
+from barnabas.storage.log import parent
 from barnabas.storage.log_manager import Gathered, LogManager
 from barnabas.tasks import Tasks, Turns, in_thread, in_turns
 from barnabas.world.ports import Clock
@@ -89,9 +90,13 @@ async def flush_due(replicas: ReplicaManager) -> None:
 
 
 async def purge(logs: LogManager, clock: Clock) -> None:
+    now_ms = clock.now_ms()
     turns = Turns()
-    for _ in logs.purge(clock.now_ms()):
+    for _ in logs.purge(now_ms):
         await turns.leave()
+    for path in logs.take_doomed(now_ms):
+        with logs.guarding(parent(path)):
+            await in_thread(logs.disk.remove_tree, path)
 
 
 async def retain(replicas: ReplicaManager, clock: Clock) -> None:

@@ -301,17 +301,18 @@ class LogManager:
         return removed
 
     def purge(self, now_ms: int) -> Iterator[None]:
-        """Remove from the disk what was deleted long enough ago. A pause may be made after each."""
+        """Remove from the disk the segments deleted long enough ago. A pause may be made after each log."""
         for tp, log in [(tp, log) for tp, log in self.logs.items() if log.deleted]:
             if self.logs.get(tp) is log:
                 with self.guarding(parent(log.directory)):
                     log.purge(now_ms)
                 yield
+
+    def take_doomed(self, now_ms: int) -> Iterator[str]:
+        """The directories of logs deleted long enough ago. Who takes one removes it."""
         for due in [each for each in self.doomed if each[0] <= now_ms]:
             self.doomed.remove(due)
-            with self.guarding(parent(due[1])):
-                self.disk.remove_tree(due[1])
-            yield
+            yield due[1]
 
     def recovery_points(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
         """May be stored late, never early: without `sync` a crash may leave older ones, and more is checked than need

@@ -295,7 +295,8 @@ class RealDisk:
     def remove_tree(self, path: str) -> None:
         for directory, _, names in os.walk(path, topdown=False):
             for name in names:
-                self.remove(f"{directory}/{name}")
+                with translating(f"{directory}/{name}"), suppress(FileNotFoundError):
+                    os.unlink(f"{directory}/{name}")
             with translating(directory), suppress(FileNotFoundError):
                 os.rmdir(directory)
 

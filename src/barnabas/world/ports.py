@@ -105,7 +105,9 @@ class Disk(Protocol):
         """A file; fine if it is gone already."""
         ...
 
-    def remove_tree(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None:
+        """For a thread: it takes as long as the files are large."""
+        ...
 
     def lock(self, path: str) -> DirectoryLock:
         """Hold this lock file until released or the process ends; StorageError if another process holds it."""

@@ -112,7 +112,9 @@ async def test_an_fsync_under_way_ends_with_its_broker_and_is_no_broken_disk(
     assert not two[2].logs.offline
     assert disk.begun == 1
     await two[2].start()
-    assert contents(two[2].logs.get(TopicPartition(TOPIC, 0))) != []
+    kept = two[2].logs.get(TopicPartition(TOPIC, 0))
+    assert kept is not None
+    assert contents(kept) == {0: b"one"}
 
 
 # ---- the power goes for all of them at once
