@@ -106,17 +106,16 @@ class Broker:
             random=world.random,
         )
         await topics.read_overrides()
-        await registration.wait_until_free(registry, self.broker_id, self.patience_s)
-        logs = self.logs = LogManager.open(
+        logs = self.logs = LogManager(
             world.disk,
             config.log_dirs,
-            broker_id=self.broker_id,
-            cluster_id=cluster_id,
-            config_of=topics.config_of,
             random=world.random,
-            now_ms=now_ms,
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
+        # Locks first, since they tell at once: an entry in the registry may be what is left of a former self.
+        logs.lock_all()
+        await registration.wait_until_free(registry, self.broker_id, self.patience_s)
+        logs.load_all(self.broker_id, cluster_id, topics.config_of, now_ms)
         state_log = self.state_log = StateLog(
             world,
             config.log_dirs[0],

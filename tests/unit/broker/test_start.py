@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker import broker as starting
 from barnabas.broker.broker import Broker
 from barnabas.config import BrokerConfig
-from barnabas.errors import SessionExpired
+from barnabas.errors import DirectoryLocked, SessionExpired
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from barnabas.world.clock import SystemClock
@@ -102,5 +102,22 @@ async def test_where_no_session_lasts_long_enough_the_start_fails() -> None:
         with pytest.raises(SessionExpired):
             await stand.broker().start()
         assert attempts == starting.START_ATTEMPTS
+    finally:
+        await stand.registry.close()
+
+
+async def test_who_starts_on_a_directory_in_use_hears_so_at_once_whatever_its_id() -> None:
+    """And not when the one that uses it, registered under the same id, could as well have been a former self."""
+    stand = Stand()
+    first, second = stand.broker(), stand.broker()
+    try:
+        await first.start()
+        async with asyncio.timeout(first.patience_s / 2):
+            with pytest.raises(DirectoryLocked, match="another broker is using"):
+                await second.start()
+        assert stand.disk.locks, "the first one keeps it"
+        await first.stop()
+        await second.start()
+        await second.stop()
     finally:
         await stand.registry.close()
