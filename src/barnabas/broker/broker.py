@@ -113,7 +113,7 @@ class Broker:
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
         # Locks first, since they tell at once: an entry in the registry may be what is left of a former self.
-        logs.lock_all()
+        logs.lock_used()
         await registration.wait_until_free(registry, self.broker_id, self.patience_s)
         logs.load_all(self.broker_id, cluster_id, topics.config_of, now_ms)
         state_log = self.state_log = StateLog(

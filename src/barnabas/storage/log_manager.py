@@ -109,29 +109,17 @@ class LogManager:
             disk, directories, random=random, producer_expiration_ms=producer_expiration_ms
         )
         try:
-            manager.lock_all()
             manager.load_all(broker_id, cluster_id, config_of, now_ms)
         except StorageError:
             manager.release()
             raise
         return manager
 
-    def lock_all(self) -> None:
-        """A directory that cannot be made is offline; one that somebody else uses stops the start. Who fails here or
-        later has to `release()`."""
+    def lock_used(self) -> None:
+        """Directories that were used before, and perhaps are. New ones are not even made yet."""
         for directory in self.directories:
-            try:
-                if not self.disk.exists(directory):
-                    self.disk.make_directory(directory)
-                    self.disk.sync_now([], [parent(directory) or "/"])
-                elif not self.disk.is_directory(directory):
-                    raise StorageError(
-                        directory, "is not a directory; name another one in log.dirs"
-                    )
-            except StorageError as error:
-                self.mark_offline(directory, error)
-            else:
-                self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
+            if self.disk.exists(f"{directory}/{checkpoints.LOCK}"):
+                self.lock(directory)
 
     def load_all(
         self,
@@ -140,18 +128,30 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         now_ms: int,
     ) -> None:
-        for directory in self.locks:
-            self.check_owner(directory, broker_id=broker_id, cluster_id=cluster_id)
-        for directory in self.locks:
-            try:
-                self.load(directory, config_of, now_ms)
-            except StorageError as error:
-                self.mark_offline(directory, error)
+        """Who fails here has to `release()`."""
+        for directory in self.directories:
+            self.take(directory, broker_id=broker_id, cluster_id=cluster_id)
+        for directory in self.directories:
+            if directory not in self.offline:
+                try:
+                    self.load(directory, config_of, now_ms)
+                except StorageError as error:
+                    self.mark_offline(directory, error)
         if len(self.offline) == len(self.directories):
             raise next(iter(self.offline.values()))
 
-    def check_owner(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
-        """A directory that belongs to somebody else stops the start; a new one is ours from here on."""
+    def take(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
+        """A directory that cannot be made is offline; one that belongs to somebody else stops the start."""
+        try:
+            if not self.disk.exists(directory):
+                self.disk.make_directory(directory)
+                self.disk.sync_now([], [parent(directory) or "/"])
+            elif not self.disk.is_directory(directory):
+                raise StorageError(directory, "is not a directory; name another one in log.dirs")
+        except StorageError as error:
+            self.mark_offline(directory, error)
+            return
+        self.lock(directory)
         names = checkpoints.META_PROPERTIES, checkpoints.BLANK
         is_ours, was_blank = (self.disk.exists(f"{directory}/{name}") for name in names)
         if not is_ours or was_blank:
@@ -159,6 +159,10 @@ class LogManager:
         checkpoints.check_meta_properties(
             self.disk, directory, broker_id=broker_id, cluster_id=cluster_id
         )
+
+    def lock(self, directory: str) -> None:
+        if directory not in self.locks:
+            self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
 
     def keep_blank(self) -> None:
         """The next start is to find the same directories blank, though something lies in them by then."""
