@@ -20,7 +20,7 @@ from barnabas.wire.messages.topics import (
     DeleteTopicState,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of
+from tests.compatibility.raw import Raw, recent_batch_of
 
 SOON, LATE = {"file.delete.delay.ms": "0"}, {"file.delete.delay.ms": "600000"}
 DELETED = re.compile(r"(.*)-\d+\.[0-9a-f]{32}-delete")
@@ -47,7 +47,7 @@ def delete(cluster: LocalCluster, *topics: str) -> None:
 def write(cluster: LocalCluster, topic: str, **configs: str) -> None:
     with Raw(cluster.brokers[1].address) as raw:
         raw.create_topic(topic, partitions=2, configs=configs)
-        assert raw.produce(topic, batch_of(b"x")).error_code == ErrorCode.NONE
+        assert raw.produce(topic, recent_batch_of(b"x")).error_code == ErrorCode.NONE
 
 
 def left(data: Path, topic: str) -> list[Path]:
@@ -86,7 +86,7 @@ def test_they_are_removed_after_a_restart_too(tmp_path: Path, is_killed: bool) -
     with LocalCluster(data=tmp_path, settings={"log.segment.delete.delay.ms": "600000"}) as cluster:
         write(cluster, "old")
         with Raw(cluster.brokers[1].address) as raw:
-            assert raw.produce("old", batch_of(b"y")).base_offset == 1, "a log of its own"
+            assert raw.produce("old", recent_batch_of(b"y")).base_offset == 1, "a log of its own"
         assert len(left(tmp_path, "old")) == 4
     with LocalCluster(data=tmp_path, settings={"log.segment.delete.delay.ms": "100"}):
         eventually(lambda: len(left(tmp_path, "old")) == 2, "removed")

@@ -36,7 +36,7 @@ from barnabas.wire.messages.topics import (
 from barnabas.wire.records import batch_headers, records
 from tests.broker_process import eventually
 from tests.cluster_process import ClusterProcesses
-from tests.compatibility.raw import Raw, batch_of, fetch_request
+from tests.compatibility.raw import Raw, fetch_request, recent_batch_of
 from tests.raw_connection import M
 
 NAME, PARTITIONS = "phoenix", 2
@@ -150,7 +150,7 @@ class Writer(Client):
     def work(self, raw: Raw, topic_id: UUID) -> None:
         while not self.stopping.wait(WRITTEN_EVERY_S):
             value = b"%d" % next(self.numbers)
-            if raw.produce(NAME, batch_of(value), partition=self.partition).error_code:
+            if raw.produce(NAME, recent_batch_of(value), partition=self.partition).error_code:
                 return
             self.ledger.acknowledged[value] = time.monotonic()
 

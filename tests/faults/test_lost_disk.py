@@ -21,7 +21,7 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually
-from tests.compatibility.raw import Raw, batch_of, values_in
+from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 TOPIC = "t"
 LOSER = 2
@@ -57,7 +57,7 @@ def write(cluster: LocalCluster, leader: int, values: list[bytes]) -> None:
     with Raw(cluster.brokers[leader].address) as raw:
 
         def is_written(value: bytes) -> bool:
-            code = raw.produce(TOPIC, batch_of(value)).error_code
+            code = raw.produce(TOPIC, recent_batch_of(value)).error_code
             assert code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "not heard yet"
             return code == ErrorCode.NONE
 
@@ -124,7 +124,7 @@ def test_alone_it_refuses_to_lead_and_the_others_keep_what_they_have(cluster: Lo
     cluster.brokers[LOSER].start()
     eventually(lambda: partition(cluster, LOSER).is_offline, "it refuses to lead")
     with Raw(cluster.brokers[LOSER].address) as raw:
-        refused = raw.produce(TOPIC, batch_of(b"lost"))
+        refused = raw.produce(TOPIC, recent_batch_of(b"lost"))
         assert refused.error_code != ErrorCode.NONE
     for other in (1, 3):
         cluster.brokers[other].start()
@@ -145,7 +145,9 @@ def test_who_was_the_last_in_sync_and_lost_its_disk_never_empties_the_others(
         cluster.brokers[broker].start()
     eventually(lambda: partition(cluster, 1).is_offline, "nobody leads")
     with Raw(cluster.brokers[LOSER].address) as raw:
-        assert raw.produce(TOPIC, batch_of(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (
+            raw.produce(TOPIC, recent_batch_of(b"lost")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        )
     # To start it again is what an operator does first, and must not make it worse.
     cluster.brokers[LOSER].stop()
     cluster.brokers[LOSER].start()

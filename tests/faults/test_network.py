@@ -33,7 +33,7 @@ from barnabas.wire.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.broker_process import eventually, free_port
-from tests.compatibility.raw import Raw, batch_of, fetch_request, values_in, wait_until_known
+from tests.compatibility.raw import Raw, fetch_request, recent_batch_of, values_in, wait_until_known
 from tests.faults.chaos.replicas import differences, read_copy
 from tests.faults.links import Links, Way
 
@@ -85,7 +85,7 @@ def create(cluster: LocalCluster, replicas: Sequence[ClusterBroker], topic: str 
 
 def send(leader: ClusterBroker, value: bytes, topic: str = TOPIC, timeout_ms: int = 30_000) -> int:
     """With acks=all; the error code."""
-    data = PartitionProduceData(0, batch_of(value))
+    data = PartitionProduceData(0, recent_batch_of(value))
     request = ProduceRequest(
         acks=-1, timeout_ms=timeout_ms, topic_data=(TopicProduceData(topic, (data,)),)
     )
@@ -315,7 +315,7 @@ def test_produces_that_wait_end_when_their_leader_leaves(
     create(cluster, [leader, heir, controller])
     write(leader, b"before")
     links.cut(heir, leader, Way.ANSWERS)
-    data = PartitionProduceData(0, batch_of(b"meanwhile"))
+    data = PartitionProduceData(0, recent_batch_of(b"meanwhile"))
     request = ProduceRequest(
         acks=-1, timeout_ms=60_000, topic_data=(TopicProduceData(TOPIC, (data,)),)
     )

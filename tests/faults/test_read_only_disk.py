@@ -9,7 +9,7 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.messages.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.broker_process import BrokerProcess, eventually
-from tests.compatibility.raw import Raw, batch_of
+from tests.compatibility.raw import Raw, recent_batch_of
 from tests.faults.volumes import read_only
 
 TOPIC = "orders"
@@ -58,7 +58,7 @@ def test_what_is_on_the_other_directory_goes_on(tmp_path: Path) -> None:
 def produced(raw: Raw) -> dict[int, ErrorCode]:
     """One more record to each."""
     return {
-        index: ErrorCode(raw.produce(TOPIC, batch_of(b"x"), partition=index).error_code)
+        index: ErrorCode(raw.produce(TOPIC, recent_batch_of(b"x"), partition=index).error_code)
         for index in range(PARTITIONS)
     }
 

@@ -29,7 +29,7 @@ from barnabas.wire.messages.topics import (
 )
 from tests.broker_process import eventually, run
 from tests.cluster_process import ClusterProcesses
-from tests.compatibility.raw import Raw, batch_of, values_in
+from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 STRICT, LOOSE = "strict", "loose"
 LAST, HEIR, OTHER = 1, 2, 3
@@ -71,7 +71,7 @@ def leader(cluster: ClusterProcesses, broker: int, topic: str) -> int | None:
 def write(cluster: ClusterProcesses, broker: int, topic: str, value: bytes) -> None:
     with Raw(cluster.brokers[broker].bootstrap_servers) as raw:
         eventually(
-            lambda: raw.produce(topic, batch_of(value)).error_code == ErrorCode.NONE,
+            lambda: raw.produce(topic, recent_batch_of(value)).error_code == ErrorCode.NONE,
             f"{value!r} is acknowledged",
             DEADLINE_S,
         )
@@ -124,7 +124,7 @@ def test_who_is_out_of_sync_leads_only_where_that_is_allowed_and_it_is_told(
     assert leader(cluster, HEIR, STRICT) == -1
     write(cluster, HEIR, LOOSE, b"of the heir")
     with Raw(cluster.brokers[HEIR].bootstrap_servers) as raw:
-        assert raw.produce(STRICT, batch_of(b"nobody's")).error_code == (
+        assert raw.produce(STRICT, recent_batch_of(b"nobody's")).error_code == (
             ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
 

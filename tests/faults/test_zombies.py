@@ -37,7 +37,7 @@ from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, Update
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from tests.broker_process import eventually
 from tests.cluster_process import ClusterProcesses
-from tests.compatibility.raw import Raw, batch_of, fetch_request, produce_request, values_in
+from tests.compatibility.raw import Raw, fetch_request, produce_request, recent_batch_of, values_in
 from tests.faults.chaos.replicas import read_copy
 from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.observer import Observer
@@ -87,7 +87,7 @@ def create(cluster: ClusterProcesses, controller: int) -> None:
 
 def write(raw: Raw, value: bytes) -> None:
     def is_written() -> bool:
-        return raw.produce(TOPIC, batch_of(value)).error_code == ErrorCode.NONE
+        return raw.produce(TOPIC, recent_batch_of(value)).error_code == ErrorCode.NONE
 
     eventually(is_written, f"{value!r} is acknowledged", DEADLINE_S)
 
@@ -133,8 +133,8 @@ def test_nothing_stands_of_what_a_leader_and_controller_of_yesterday_does(
         with at(cluster, leader_at(cluster, others[0])) as raw:
             write(raw, b"after")
 
-        with_one = one.begin(produce_request(TOPIC, batch_of(b"zombie 1"), acks=1))
-        with_all = all_.begin(produce_request(TOPIC, batch_of(b"zombie all"), acks=-1))
+        with_one = one.begin(produce_request(TOPIC, recent_batch_of(b"zombie 1"), acks=1))
+        with_all = all_.begin(produce_request(TOPIC, recent_batch_of(b"zombie all"), acks=-1))
         made = creating.begin(
             CreateTopicsRequest(topics=(CreatableTopic(GHOST, 1, 3),), timeout_ms=5000)
         )

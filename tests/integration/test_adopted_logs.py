@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.errors import ErrorCode
 from tests.broker_process import BrokerProcess
-from tests.compatibility.raw import Raw, batch_of, values_in
+from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 ADOPT = {"barnabas.adopt.logs": "true"}
 
@@ -20,8 +20,8 @@ def moved(tmp_path: Path) -> tuple[Path, str]:
     with BrokerProcess(tmp_path / "before") as broker:
         with Raw(broker.bootstrap_servers) as raw:
             topic_id = str(raw.create_topic("orders", partitions=2))
-            raw.produce("orders", batch_of(b"first"))
-            raw.produce("orders", batch_of(b"second"), partition=1)
+            raw.produce("orders", recent_batch_of(b"first"))
+            raw.produce("orders", recent_batch_of(b"second"), partition=1)
         broker.stop()
         shutil.copytree(broker.log_dir, tmp_path / "data" / "broker-1")
     (tmp_path / "data" / "broker-1" / "meta.properties").unlink()

@@ -39,7 +39,7 @@ from barnabas.wire.messages.topics import (
 from tests import tools
 from tests.broker_process import eventually
 from tests.compatibility.optional import require
-from tests.compatibility.raw import Raw, batch_of, wait_until_known
+from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 
 NUMBERS = count()
 QUICK_END = {"controlled.shutdown.enable": False}
@@ -189,7 +189,7 @@ def test_an_id_creates_nothing(raw: Raw) -> None:
 
 def test_producing_and_fetching_create_nothing(raw: Raw) -> None:
     name = new_name()
-    code = raw.produce(name, batch_of(b"x")).error_code
+    code = raw.produce(name, recent_batch_of(b"x")).error_code
     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert raw.fetch(name, 0).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(raw, name, create=False).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -19,9 +19,9 @@ from barnabas.wire.messages.fetch import FetchResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import (
     Raw,
-    batch_of,
     fetch_request,
     partitions_of,
+    recent_batch_of,
     values_in,
     wait_until_known,
 )
@@ -75,7 +75,7 @@ class Story:
 
         def is_led() -> bool:
             with self.at(self.partitions()[partition].leader) as raw:
-                answer = raw.produce(TOPIC, batch_of(value), partition=partition)
+                answer = raw.produce(TOPIC, recent_batch_of(value), partition=partition)
             codes.append(ErrorCode(answer.error_code))
             return codes[-1] is not ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -117,7 +117,7 @@ def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker
     with failing(story.disk, code):
         if is_written_to:
             with story.at(victim) as raw:
-                refused = raw.produce(TOPIC, batch_of(b"lost"), partition=story.led)
+                refused = raw.produce(TOPIC, recent_batch_of(b"lost"), partition=story.led)
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         story.until(
             lambda each: each.leader not in (victim, -1) and victim not in each.isr,
@@ -126,7 +126,7 @@ def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker
         story.until(lambda each: each.offline_replicas == (victim,), "the controller tells of it")
         assert story.log_dir_error() is ErrorCode.KAFKA_STORAGE_ERROR
         with story.at(victim) as raw:
-            refused = raw.produce(TOPIC, batch_of(b"lost"), partition=story.led)
+            refused = raw.produce(TOPIC, recent_batch_of(b"lost"), partition=story.led)
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert raw.fetch(TOPIC, 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             late = raw.fetch(TOPIC, 0, version=5)
@@ -137,7 +137,7 @@ def test_others_lead_what_was_on_a_broken_disk_and_it_comes_back_with_the_broker
     )
     story.start_again()
     with story.at(story.partitions()[story.led].leader) as raw:
-        assert raw.produce(TOPIC, batch_of(b"again"), partition=story.led).base_offset == 2
+        assert raw.produce(TOPIC, recent_batch_of(b"again"), partition=story.led).base_offset == 2
 
 
 def test_a_leader_that_is_alone_in_sync_takes_nothing_until_its_full_disk_has_room(
@@ -146,13 +146,14 @@ def test_a_leader_that_is_alone_in_sync_takes_nothing_until_its_full_disk_has_ro
     story.admin.create_topics([NewTopic(name="alone", assignment=((story.victim,),))])
     with story.at(story.victim) as raw:
         eventually(
-            lambda: raw.produce("alone", batch_of(b"before")).error_code == ErrorCode.NONE, "led"
+            lambda: raw.produce("alone", recent_batch_of(b"before")).error_code == ErrorCode.NONE,
+            "led",
         )
         with failing(story.disk, errno.ENOSPC):
-            refused = raw.produce("alone", batch_of(b"lost"))
+            refused = raw.produce("alone", recent_batch_of(b"lost"))
             assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert story.log_dir_error() is ErrorCode.NONE
-        assert raw.produce("alone", batch_of(b"after")).base_offset == 1
+        assert raw.produce("alone", recent_batch_of(b"after")).base_offset == 1
 
 
 @pytest.mark.parametrize("story", [IMPATIENT], indirect=True, ids=[""])

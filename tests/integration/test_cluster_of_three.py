@@ -22,7 +22,7 @@ from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ConfigError
 from barnabas.zookeeper_server import is_free
 from tests.broker_process import eventually, free_port
-from tests.compatibility.raw import Raw, batch_of, wait_until_known
+from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 
 DEADLINE_S = 30.0
 QUIET = logging.getLogger("tests.librdkafka")
@@ -208,7 +208,8 @@ def test_who_writes_with_acks_all_goes_on_at_once_when_a_leader_dies(
         began = time.monotonic()
         cluster.brokers[dying].kill()
         while all(
-            raw.produce("letters", batch_of(b"x"), partition=index).error_code for raw in others
+            raw.produce("letters", recent_batch_of(b"x"), partition=index).error_code
+            for raw in others
         ):
             assert time.monotonic() - began < DEADLINE_S
         assert time.monotonic() - began < 2

@@ -25,9 +25,9 @@ from barnabas.wire.messages.topics import (
 from tests.broker_process import eventually
 from tests.compatibility.raw import (
     Raw,
-    batch_of,
     fetch_request,
     partitions_of,
+    recent_batch_of,
     values_in,
     wait_until_known,
 )
@@ -57,7 +57,7 @@ def cluster() -> Iterator[LocalCluster]:
         assert created.topics[0].error_code == ErrorCode.NONE
         wait_until_known([broker.address for broker in cluster.brokers.values()], TOPIC)
         with at(cluster, LEADER) as raw:
-            assert raw.produce(TOPIC, batch_of(b"0")).error_code == ErrorCode.NONE
+            assert raw.produce(TOPIC, recent_batch_of(b"0")).error_code == ErrorCode.NONE
         yield cluster
 
 
@@ -123,11 +123,11 @@ def test_in_a_session_it_is_told_with_every_fetch(cluster: LocalCluster) -> None
 
 def test_a_follower_hears_of_the_high_watermark_at_once(cluster: LocalCluster) -> None:
     with at(cluster, LEADER) as leader, at(cluster, FOLLOWER) as follower:
-        end = leader.produce(TOPIC, batch_of(b"first")).base_offset + 1
+        end = leader.produce(TOPIC, recent_batch_of(b"first")).base_offset + 1
         began = time.monotonic()
         for offset in range(end, end + 10):
             ticket = follower.begin(from_rack("b", offset, max_wait_ms=60_000), 12)
-            leader.produce(TOPIC, batch_of(b"%d" % offset))
+            leader.produce(TOPIC, recent_batch_of(b"%d" % offset))
             answer = partitions_of(follower.answer(FetchResponse, *ticket))[0]
             assert values_in(answer) == [b"%d" % offset]
         assert time.monotonic() - began < WAIT_MS / 1000
@@ -175,11 +175,11 @@ def test_a_client_reads_from_the_follower_in_its_rack_and_goes_on_when_that_dies
 ) -> None:
     reader = Reader(cluster, "b")
     with contextlib.closing(reader.consumer), at(cluster, LEADER) as leader:
-        written = leader.produce(TOPIC, batch_of(b"begin")).base_offset + 1
+        written = leader.produce(TOPIC, recent_batch_of(b"begin")).base_offset + 1
 
         def write(count: int) -> int:
             for offset in range(written, written + count):
-                assert leader.produce(TOPIC, batch_of(b"%d" % offset)).base_offset == offset
+                assert leader.produce(TOPIC, recent_batch_of(b"%d" % offset)).base_offset == offset
             return written + count
 
         eventually(lambda: reader.has_read(written), "what was there")

@@ -32,7 +32,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, trained_spark: str) -> Itera
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, settings={"auto.create.topics.enable": "false"}) as running:
+    # Records here carry old timestamps on purpose; retention would take them after half a minute.
+    settings = {"auto.create.topics.enable": "false", "log.retention.ms": "-1"}
+    with LocalCluster(brokers=1, settings=settings) as running:
         yield running
 
 
