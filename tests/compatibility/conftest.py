@@ -60,5 +60,5 @@ def raw(servers: str) -> Iterator[Raw]:
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker in a process of its own, whose port and data outlive it."""
-    with BrokerProcess(tmp_path / "data") as running:
+    with BrokerProcess(tmp_path / "data", {"log.retention.ms": "-1"}) as running:
         yield running

@@ -258,6 +258,9 @@ class Connection:
                     self.wait_for(answer)
                     break
                 served += 1
+                if self.start == self.end:
+                    self.make_room(4)
+                    break
                 if served == FRAMES_PER_TURN:
                     self.loop.call_soon(self.work)
                     break

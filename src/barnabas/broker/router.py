@@ -32,13 +32,12 @@ from barnabas.broker.handlers import (
     topics,
 )
 from barnabas.broker.handlers.fetch import FetchAnswer
-from barnabas.broker.handlers.produce import ProduceAnswer
+from barnabas.broker.handlers.produce import ProduceAnswer, handle_repeated, may_be_repeated
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, api_name
 from barnabas.wire.fast import (
-    RepeatedProduce,
     decode_fetch,
     decode_produce,
     encode_fetch_response,
@@ -166,12 +165,18 @@ class Router:
     ) -> Answer | Awaitable[Answer] | Promise:
         repeated = connection.produces.find(frame)
         if repeated is not None:
-            batch = connection.produces.batch(frame, repeated.header.api_version)
+            batch = connection.produces.batch(frame, repeated.is_flexible)
             if batch is not None:
+                number: int = SIZE.unpack_from(frame, 4)[0]
                 try:
-                    return self.serve_repeated(repeated, batch, frame, connection)
+                    answer = handle_repeated(self.parts, repeated, batch, number, connection)
                 except ApiError:
                     pass  # answered below, where every error is
+                else:
+                    if answer is None or isinstance(answer, list):
+                        return answer
+                    header = repeated.header._replace(correlation_id=number)
+                    return Promise(answer, partial(framed, ROUTES[PRODUCE], header))
         header, at = decode_request_header(frame)
         if not header.known:
             return self.unknown(header)
@@ -181,7 +186,7 @@ class Router:
                 route, header, self.handle_large(route, header, frame, at, connection)
             )
         request = route.decode(header.api_version, frame, at)
-        if header.api_key == PRODUCE:
+        if header.api_key == PRODUCE and may_be_repeated(request):
             connection.produces.learn(frame, header, request)
         response = route.handle(self.parts, request, header, connection)
         if isinstance(response, (asyncio.Future, CoroutineType)):
@@ -190,20 +195,6 @@ class Router:
                 return Promise(response, partial(framed, route, header))
             return self.later(route, header, response)
         return framed(route, header, response)
-
-    def serve_repeated(
-        self,
-        repeated: RepeatedProduce,
-        batch: memoryview,
-        frame: memoryview,
-        connection: Connection,
-    ) -> Answer | Promise:
-        correlation_id: int = SIZE.unpack_from(frame, 4)[0]
-        answer = produce.handle_repeated(self.parts, repeated, batch, correlation_id, connection)
-        if answer is not None and not isinstance(answer, list):
-            header = repeated.header._replace(correlation_id=correlation_id)
-            return Promise(answer, partial(framed, ROUTES[PRODUCE], header))
-        return answer
 
     async def handle_large(
         self,

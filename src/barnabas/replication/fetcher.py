@@ -528,7 +528,7 @@ def must_be_flushed(partition: Partition) -> bool:
     """Our next fetch says that we hold what came, and the leader acknowledges it: that is to outlive the power. Some of
     it may be here even where the rest could not be written."""
     log = partition.log
-    return log.unflushed_messages >= log.config.flush_messages and not partition.is_offline
+    return log.unflushed_messages >= log.flush_messages and not partition.is_offline
 
 
 def patience(setbacks: int) -> float:

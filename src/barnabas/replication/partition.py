@@ -413,7 +413,7 @@ class Partition:
                 f"{len(self.isr)} in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
         log = self.log
-        if log.config.compression_type != "producer":
+        if not log.keeps_codec:
             batch, header = in_codec_of_topic(batch, header, log.config)
         try:
             info = log.append_as_leader(
@@ -426,7 +426,7 @@ class Partition:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
         if not info.duplicate:
-            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            if log.log_end_offset - log.recovery_point >= log.flush_messages:
                 self.is_held = True
             if self.followers:
                 self.tell_followers(info.first_offset)

@@ -21,7 +21,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
@@ -60,6 +60,8 @@ from barnabas.world.ports import Disk, FileSlice
 logger = logging.getLogger(__name__)
 
 LONG_MAX = 2**63 - 1
+
+new_tuple: Callable[..., Any] = tuple.__new__
 
 
 class AppendInfo(NamedTuple):
@@ -102,7 +104,9 @@ class Log:
         "directory_synced",
         "disk",
         "epochs",
+        "flush_messages",
         "is_rewritten",
+        "keeps_codec",
         "log_append_time",
         "log_end_offset",
         "log_start_offset",
@@ -220,6 +224,8 @@ class Log:
     def use_config(self, config: TopicConfig) -> None:
         """Settings may change while the log is open; what an append needs of them is worked out here, once."""
         self.config = config
+        self.flush_messages = config.flush_messages
+        self.keeps_codec = config.compression_type == "producer"
         self.max_batch_bytes = config.max_message_bytes
         self.segment_bytes = config.segment_bytes
         self.max_entries = min(
@@ -309,7 +315,7 @@ class Log:
         if self.log_append_time:
             stamp_log_append_time(batch, 0, now_ms)
             timestamp = appended_at = now_ms
-        stamp(batch, 0, first, leader_epoch)
+        stamp(batch, 0, first, header[1], leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.assign_epoch(leader_epoch, first)
         elif self.epochs.unsaved:
@@ -325,7 +331,10 @@ class Log:
         self.tail.append(first, position)
         if producer_id >= 0:
             self.producers.record(header, first, timestamp)
-        return AppendInfo(first, last, appended_at, self.log_start_offset)
+        info: AppendInfo = new_tuple(
+            AppendInfo, (first, last, appended_at, self.log_start_offset, False)
+        )
+        return info
 
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
         """Take over whole batches as the leader numbered them; one that is cut short at the end is left out."""
@@ -492,7 +501,7 @@ class Log:
             return False
         return (
             self.recovery_point < self.active.base_offset
-            or self.unflushed_messages >= self.config.flush_messages
+            or self.unflushed_messages >= self.flush_messages
             or now_ms - self.unflushed_since_ms >= self.config.flush_ms
         )
 

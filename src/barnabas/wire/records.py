@@ -47,8 +47,6 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-BASE_OFFSET = struct.Struct(">q")
-EPOCH = struct.Struct(">i")
 CRC = struct.Struct(">I")
 LENGTH = struct.Struct(">i")
 ATTRIBUTES = struct.Struct(">h")
@@ -226,10 +224,9 @@ def invalid(why: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_RECORD, why)
 
 
-def stamp(data: memoryview, at: int, base_offset: int, partition_leader_epoch: int) -> None:
-    """Write what the leader assigns. Both fields stand outside the crc, so the batch stays valid."""
-    BASE_OFFSET.pack_into(data, at, base_offset)
-    EPOCH.pack_into(data, at + 12, partition_leader_epoch)
+stamp = struct.Struct(">qii").pack_into
+"""(data, at, base offset, length, leader epoch): write what the leader assigns, with the length that stands between the
+two once more. All stand outside the crc, so the batch stays valid."""
 
 
 def stamp_log_append_time(data: memoryview, at: int, now_ms: int) -> None:

@@ -146,7 +146,7 @@ def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte() -> None:
 
 def test_the_stamp_of_the_leader_leaves_the_batch_valid() -> None:
     data = memoryview(bytearray(b"xxx" + build_batch(SAMPLE)))
-    stamp(data, 3, 1_000, 12)
+    stamp(data, 3, 1_000, len(data) - 15, 12)
     header = read_header(data, 3)
     assert (header.base_offset, header.partition_leader_epoch) == (1_000, 12)
     assert (header.last_offset, header.next_offset) == (1_003, 1_004)

@@ -135,6 +135,13 @@ def append(
     return partition.append(batch, header, acks=acks, now_ms=now_ms)
 
 
+def may_be_repeated(request: ProduceRequest) -> bool:
+    """Neither it nor one like it is refused for what it asks, whatever it carries."""
+    return request.acks in ACKS and all(
+        topic.name not in NOT_PRODUCED_TO for topic in request.topic_data
+    )
+
+
 def handle_repeated(
     parts: BrokerParts,
     repeated: RepeatedProduce,
@@ -148,19 +155,14 @@ def handle_repeated(
     """
     partition = parts.replicas.partitions.get(repeated.key)
     acks = repeated.acks
-    if partition is None or acks not in ACKS or partition.topic in NOT_PRODUCED_TO:
+    if partition is None:
         raise ApiError(ErrorCode.INVALID_REQUEST)
-    topic, index = repeated.key
     header = validate_produced(batch, repeated.header[1])
     if header[5] & TRANSACTIONAL:
         raise ApiError(ErrorCode.INVALID_REQUEST)
+    topic, index = repeated.key
     try:
-        info = partition.append(
-            batch,
-            header,
-            acks=acks,
-            now_ms=parts.clock.now_ms(),
-        )
+        info = partition.append(batch, header, acks=acks, now_ms=parts.clock.now_ms())
     except StorageError as error:
         # The batch was stamped already, so it cannot go through `handle` again.
         if acks == 0:

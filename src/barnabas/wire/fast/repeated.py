@@ -33,7 +33,17 @@ OFFSETS = struct.Struct(">qqq")
 class RepeatedProduce:
     """A request for one partition, without its batch: what to do with the batch, and how to answer."""
 
-    __slots__ = ("acks", "answer", "end", "header", "key", "size", "start", "tail", "timeout_ms")
+    __slots__ = (
+        "acks",
+        "answer",
+        "end",
+        "header",
+        "is_flexible",
+        "key",
+        "size",
+        "start",
+        "timeout_ms",
+    )
 
     def __init__(self, header: RequestHeader, request: ProduceRequest) -> None:
         topic = request.topic_data[0]
@@ -44,6 +54,7 @@ class RepeatedProduce:
         self.timeout_ms = request.timeout_ms
         sentinels = (0x5EED_0001, 0x5EED_0002, 0x5EED_0003)
         version = header.api_version
+        self.is_flexible = version >= FLEXIBLE_SINCE
         body = encode_produce_response(
             version,
             [TopicProduceResponse(topic.name, (PartitionProduceResponse(index, 0, *sentinels),))],
@@ -83,11 +94,11 @@ class RepeatedProduces:
         at = self.size_at
         return self.shapes.get(bytes(frame[:4]) + bytes(frame[8:at])) if at else None
 
-    def batch(self, frame: memoryview, version: int) -> memoryview | None:
+    def batch(self, frame: memoryview, is_flexible: bool) -> memoryview | None:
         """The batch of a request whose shape was found; None if it does not end where it should."""
         at = self.size_at
         try:
-            if version >= FLEXIBLE_SINCE:
+            if is_flexible:
                 byte = frame[at]
                 size, shift = byte & 0x7F, 7
                 while byte > 0x7F and shift < 35:
@@ -96,7 +107,7 @@ class RepeatedProduces:
                     size |= (byte & 0x7F) << shift
                     shift += 7
                 start, end = at + 1, at + size
-                if frame[end:] != NO_TAGS:
+                if end + 3 != len(frame) or frame[end] or frame[end + 1] or frame[end + 2]:
                     return None
             else:
                 start = at + 4
@@ -122,7 +133,7 @@ class RepeatedProduces:
             self.size_at = len(frame) - 3 - size - len(uvarint(size + 1))
         else:
             self.size_at = len(frame) - size - 4
-        if self.batch(frame, version) is None:
+        if self.batch(frame, version >= FLEXIBLE_SINCE) is None:
             self.size_at = 0
             return
         key = bytes(frame[:4]) + bytes(frame[8 : self.size_at])
