@@ -99,6 +99,14 @@ def leaders(servers: str, topic: str) -> list[int]:
         return [partition.leader for partition in found.partitions]
 
 
+def is_known_to_all(running: Up, topic: str) -> bool:
+    for server in running.servers.split(","):
+        with Cluster(server) as cluster:
+            if topic not in cluster.refresh([topic]).topics:
+                return False
+    return True
+
+
 def test_three_brokers_run_in_one_process_and_stop_in_order(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--topic=orders:6:3", "--topic=orders:6:3") as running:
         assert running.brokers == 3
@@ -161,6 +169,8 @@ def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_pa
         # Their sessions are short: a machine that stood still for so long has them register anew.
         eventually(lambda: brokers_seen(running.servers) == [1, 2, 3], "all three")
         assert (tmp_path / "data" / "broker-2.properties").is_file()
+        # The one that dies may be the controller: whom it has not told of the topic hears of it from the next one.
+        eventually(lambda: is_known_to_all(running, "orders"), "all know the topic")
         second.send_signal(signal.SIGKILL)
         eventually(lambda: "broker 2 was ended by SIGKILL" in running.errors.read_text(), "told")
         assert running.process.poll() is None
