@@ -293,9 +293,8 @@ class Broker:
             await self.router.stop()
             self.router = None
         if self.replicas is not None:
-            self.replicas.on_broken = (
-                None  # whoever would be told sees the end of our session instead
-            )
+            # Whoever would be told sees the end of our session instead.
+            self.replicas.on_broken = None
         await self.tasks.stop()
         if self.replicas is not None:
             await self.replicas.stop()
