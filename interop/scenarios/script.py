@@ -6,6 +6,7 @@ from barnabas.wire.messages.metadata import MetadataRequest
 from interop.scenarios.asks import ask, epoch_end, fetch, list_offsets
 from interop.scenarios.chapters import (
     connections,
+    contents,
     coordinators,
     group_members,
     group_offsets,
@@ -32,6 +33,7 @@ SCRIPT: tuple[Step, ...] = (
     *topics.STEPS,
     *metadata.STEPS,
     *produce.STEPS,
+    *contents.STEPS,
     *fetching.STEPS,
     *coordinators.STEPS,
     *group_members.STEPS,

@@ -26,6 +26,7 @@ from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication import isr as in_sync
 from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
+from barnabas.storage import acceptance
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
@@ -563,4 +564,5 @@ def in_codec_of_topic(
     try:
         return recompress(batch, header, target, level=level, limit=PLAIN_BYTES_MAX)
     except RemoteWireError as error:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+        code = acceptance.code_of(error, is_packed=header.compression != 0)
+        raise ApiError(code, str(error)) from error

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.wire.compression import Damaged
-from barnabas.wire.records import BatchHeader, records, stamp_create_time
+from barnabas.wire.compression import (
+    Compression,
+    Damaged,
+    Oversized,
+    decompress,
+    require_readable,
+)
+from barnabas.wire.contents import Endless, Outline, ends_as_announced, walk
+from barnabas.wire.records import (
+    DECOMPRESSED_BYTES_MAX,
+    HEADER_SIZE,
+    BatchHeader,
+    stamp_create_time,
+)
+
+BELIEVED_FROM_BYTES = 16 << 20
+"""What unpacks to more takes long enough to hold up others; no client makes such batches unless it is told to."""
 
 
 def too_large(size: int, config: TopicConfig) -> ApiError:
@@ -33,20 +50,12 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, n
     needs_key = "compact" in config.cleanup_policy
     keyless: list[int] = []
     untimely: list[int] = []
-    try:
-        for index, record in enumerate(records(batch)):
-            if needs_key and record.key is None:
-                keyless.append(index)
-            elif (
-                by_producer
-                and record.timestamp != NO_TIMESTAMP
-                and not earliest <= record.timestamp <= latest
-            ):
-                untimely.append(index)
-    except Damaged as error:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-    except RemoteWireError as error:
-        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
+    for index, record in enumerate(outlines(batch, header)):
+        timestamp = header.base_timestamp + record.timestamp_delta
+        if needs_key and not record.has_key:
+            keyless.append(index)
+        elif by_producer and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            untimely.append(index)
     if untimely:
         why = f"a timestamp is not within {earliest} and {latest}"
         indexes = tuple(sorted((*untimely, *keyless)))
@@ -54,3 +63,46 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, n
     if keyless:
         why = "a compacted topic takes no record without a key"
         raise ApiError(ErrorCode.INVALID_RECORD, why, record_indexes=tuple(keyless))
+
+
+def check_contents(batch: memoryview, header: BatchHeader) -> None:
+    """The records that the header promises, for a batch that does not show them at a glance: few, or packed ones."""
+    for _ in outlines(batch, header, may_believe=True):
+        pass
+
+
+def outlines(
+    batch: memoryview, header: BatchHeader, *, may_believe: bool = False
+) -> Iterator[Outline]:
+    """All records, or ApiError with Kafka's code for a batch that does not hold them. None at all where its last record
+    may be believed, and is right.
+
+    In what is packed Kafka goes by the fields alone, but wants the numbers in their order.
+    """
+    codec = Compression(header.compression)
+    is_packed = codec is not Compression.NONE
+    is_in_order = True
+    try:
+        body: memoryview | bytes = batch[HEADER_SIZE:]
+        if is_packed:
+            limit = BELIEVED_FROM_BYTES if may_believe else DECOMPRESSED_BYTES_MAX
+            require_readable(codec, batch[HEADER_SIZE:])
+            body = decompress(codec, body, limit=limit)
+            if may_believe and ends_as_announced(body, 0, header):
+                return
+        for number, record in enumerate(walk(body, header.count, by_fields=is_packed)):
+            is_in_order = is_in_order and record.offset_delta == number
+            yield record
+    except Oversized as error:
+        if not may_believe:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+    except RemoteWireError as error:
+        raise ApiError(code_of(error, is_packed=is_packed), str(error)) from None
+    if is_packed and not is_in_order:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
+
+
+def code_of(error: RemoteWireError, *, is_packed: bool) -> ErrorCode:
+    """What Kafka calls it."""
+    is_unknown = isinstance(error, Damaged) or (isinstance(error, Endless) and not is_packed)
+    return ErrorCode.UNKNOWN_SERVER_ERROR if is_unknown else ErrorCode.INVALID_RECORD

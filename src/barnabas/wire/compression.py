@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
-from enum import IntEnum
+from collections.abc import Callable, Iterator
+from enum import IntEnum, IntFlag
 
 import cramjam
 
@@ -26,6 +26,10 @@ Bytes = bytes | bytearray | memoryview
 
 class Damaged(RemoteWireError):
     """Compressed data that cannot be opened, or must not be."""
+
+
+class Oversized(Damaged):
+    """More than was allowed for it. Nothing else is known to be wrong with it."""
 
 
 class Compression(IntEnum):
@@ -42,37 +46,27 @@ class Compression(IntEnum):
 RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
+ROOM_BYTES = 1 << 20
+
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 << 10
 LENGTH = struct.Struct(">i")
-
-
-FIRST_BYTES = {
-    Compression.GZIP: (b"\x1f\x8b",),
-    Compression.LZ4: (b"\x04\x22\x4d\x18",),
-    Compression.ZSTD: (
-        b"\x28\xb5\x2f\xfd",
-        *(bytes((n,)) + b"\x2a\x4d\x18" for n in range(80, 96)),
-    ),
-}
-"""Of every frame; zstd also has frames that are to be skipped."""
 SNAPPY_RATIO_MAX = 64
+GZIP_MAGIC = b"\x1f\x8b\x08"
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_FLAGS_AT = len(LZ4_MAGIC)
+LZ4_SIZE = struct.Struct("<I")
+LZ4_STORED = 0x8000_0000
+"""In the size of a block: it is not packed."""
 
 
-def may_be(codec: Compression, data: memoryview) -> bool:
-    """Whether it begins as what this codec has packed does. Only a bare snappy block, which begins as anything may, is
-    unpacked to see."""
-    if codec is Compression.NONE:
-        return True
-    if codec is not Compression.SNAPPY:
-        return bytes(data[:4]).startswith(FIRST_BYTES[codec])
-    if bytes(data[:8]) == XERIAL_MAGIC:
-        return True
-    try:
-        return bool(decompress_raw_snappy(data, ALWAYS_ALLOWED_BYTES))
-    except (cramjam.DecompressionError, Damaged):
-        return False
+class Lz4Flag(IntFlag):
+    DICTIONARY = 0x01
+    CONTENT_CHECKSUM = 0x04
+    CONTENT_SIZE = 0x08
+    BLOCK_CHECKSUM = 0x10
+    INDEPENDENT = 0x20
 
 
 def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes:
@@ -104,15 +98,18 @@ def decompress(codec: Compression, data: Bytes, *, limit: int) -> bytes:
             case Compression.SNAPPY:
                 return decompress_snappy(data, limit)
             case Compression.LZ4:
-                return decompress_growing(cramjam.lz4.decompress_into, data, limit)
-            case Compression.ZSTD:
-                return decompress_growing(cramjam.zstd.decompress_into, data, limit)
+                frame = first_lz4_frame(memoryview(data))
+                return decompress_growing(cramjam.lz4.decompress_into, frame, limit)
+            case Compression.ZSTD:  # no frames at all are fine, too
+                return (
+                    decompress_growing(cramjam.zstd.decompress_into, data, limit) if data else b""
+                )
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
         raise Damaged(f"damaged {codec.name} data: {error}") from None
 
 
-def too_large(limit: int) -> Damaged:
-    return Damaged(f"decompresses to more than the {limit} bytes allowed for it")
+def too_large(limit: int) -> Oversized:
+    return Oversized(f"decompresses to more than the {limit} bytes allowed for it")
 
 
 def within(limit: int, data: bytes) -> bytes:
@@ -122,9 +119,10 @@ def within(limit: int, data: bytes) -> bytes:
 
 
 def decompress_gzip(data: Bytes, limit: int) -> bytes:
+    """All its members; what stands behind the last is nothing, for the Java client as well."""
     plain = bytearray()
     rest: Bytes = data
-    while rest:
+    while True:
         member = zlib.decompressobj(wbits=31)
         plain += member.decompress(rest, limit - len(plain) + 1)
         if len(plain) > limit:
@@ -132,26 +130,56 @@ def decompress_gzip(data: Bytes, limit: int) -> bytes:
         if not member.eof:
             raise Damaged("damaged GZIP data: it ends too early")
         rest = member.unused_data
-    return bytes(plain)
+        if not rest.startswith(GZIP_MAGIC):
+            return bytes(plain)
+
+
+def require_readable(codec: Compression, data: memoryview) -> None:
+    """Damaged for what we can unpack and the Java client cannot: LZ4 blocks that need others to be unpacked."""
+    if codec is not Compression.LZ4 or len(data) <= LZ4_FLAGS_AT:
+        return
+    if not data[LZ4_FLAGS_AT] & Lz4Flag.INDEPENDENT:
+        raise Damaged("blocks of LZ4 that need the ones before, which the Java client cannot read")
+
+
+def first_lz4_frame(data: memoryview) -> memoryview:
+    """What stands behind it is nothing, for the Java client as well."""
+    if len(data) <= LZ4_FLAGS_AT or bytes(data[:LZ4_FLAGS_AT]) != LZ4_MAGIC:
+        raise Damaged("damaged LZ4 data: it does not begin as a frame")
+    flags = data[LZ4_FLAGS_AT]
+    at = 15 if flags & Lz4Flag.CONTENT_SIZE else 7
+    behind = 4 if flags & Lz4Flag.BLOCK_CHECKSUM else 0
+    while size := LZ4_SIZE.unpack_from(data, at)[0] & ~LZ4_STORED:
+        at += LZ4_SIZE.size + size + behind
+    return data[: at + LZ4_SIZE.size + (4 if flags & Lz4Flag.CONTENT_CHECKSUM else 0)]
+
+
+rooms: list[bytearray] = []
+"""To unpack into, one for each thread that does: fresh memory would cost as much again as unpacking."""
 
 
 def decompress_growing(into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int) -> bytes:
-    """Try with a small buffer, then with ever larger ones. cramjam streams into what it is given and stops when that
-    is full, so no more than `limit` is ever allocated, whatever the frame's head claims."""
-    size = min(limit, max(64 << 10, len(data) * 4))
-    while True:
-        plain = bytearray(size)
-        try:
-            written = into(data, plain)
-        except cramjam.DecompressionError as error:
-            if "write whole buffer" not in str(error):
-                raise
-            if size >= limit:
-                raise too_large(limit) from None
-            size = min(limit, size * 4)
-        else:
-            del plain[written:]
-            return bytes(plain)
+    """Try with the room there is, then with ever more. cramjam streams into what it is given and stops when that is
+    full, so no more than `limit` is ever allocated, whatever the frame's head claims."""
+    try:
+        room = rooms.pop()
+    except IndexError:
+        room = bytearray(ROOM_BYTES)
+    plain = room
+    try:
+        while True:
+            try:
+                written = into(data, plain)
+            except cramjam.DecompressionError as error:
+                if "write whole buffer" not in str(error):
+                    raise
+                if len(plain) >= limit:
+                    raise too_large(limit) from None
+                plain = bytearray(min(limit, len(plain) * 4))
+            else:
+                return within(limit, bytes(memoryview(plain)[:written]))
+    finally:
+        rooms.append(room)
 
 
 def compress_xerial(data: Bytes) -> bytes:
@@ -165,25 +193,45 @@ def compress_xerial(data: Bytes) -> bytes:
 
 def decompress_snappy(data: Bytes, limit: int) -> bytes:
     view = memoryview(data)
-    if bytes(view[:8]) != XERIAL_MAGIC:
+    if len(view) < len(XERIAL_HEAD) or bytes(view[:8]) != XERIAL_MAGIC:
         return decompress_raw_snappy(view, limit)
-    plain = bytearray()
+    total = 0
+    blocks = []
+    for block in xerial_blocks(view):
+        size = plain_snappy_size(block, limit - total)
+        blocks.append((block, total, total + size))
+        total += size
+    plain = bytearray(total)
+    for block, start, end in blocks:
+        cramjam.snappy.decompress_raw_into(block, memoryview(plain)[start:end])
+    return bytes(plain)
+
+
+def xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    """There may be another head between two of them; a length that is cut short is nothing."""
     at = len(XERIAL_HEAD)
-    while at < len(view):
+    while at + LENGTH.size <= len(view):
+        if bytes(view[at : at + 8]) == XERIAL_MAGIC:
+            at += len(XERIAL_HEAD)
+            continue
         (length,) = LENGTH.unpack_from(view, at)
         at += LENGTH.size
         if not 0 <= length <= len(view) - at:
             raise Damaged(f"damaged SNAPPY data: a block of {length} bytes")
-        plain += decompress_raw_snappy(view[at : at + length], limit - len(plain))
+        yield view[at : at + length]
         at += length
-    return bytes(plain)
 
 
 def decompress_raw_snappy(block: memoryview, limit: int) -> bytes:
-    # A snappy block cannot expand more than 64-fold, so a larger claim is a lie and not worth the memory.
-    claimed = cramjam.snappy.decompress_raw_len(block)
+    plain_snappy_size(block, limit)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def plain_snappy_size(block: memoryview, limit: int) -> int:
+    """What a block claims. None can expand more than 64-fold, so a larger claim is a lie and not worth the memory."""
+    claimed: int = cramjam.snappy.decompress_raw_len(block)
     if claimed > limit:
         raise too_large(limit)
     if claimed > SNAPPY_RATIO_MAX * len(block):
         raise Damaged(f"damaged SNAPPY data: {len(block)} bytes claim to be {claimed}")
-    return bytes(cramjam.snappy.decompress_raw(block))
+    return claimed

@@ -6,6 +6,7 @@ from struct import Struct
 
 from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, compress, decompress
+from barnabas.wire.contents import Outline, ends_as_announced, walk
 from barnabas.wire.records import (
     COMPRESSION_MASK,
     CRC_START,
@@ -13,6 +14,7 @@ from barnabas.wire.records import (
     LOG_OVERHEAD,
     BatchHeader,
     read_header,
+    varint,
 )
 
 LENGTH = Struct(">i")
@@ -23,8 +25,11 @@ ATTRIBUTES = Struct(">h")
 def recompress(
     batch: memoryview, header: BatchHeader, target: Compression, *, level: int | None, limit: int
 ) -> tuple[memoryview, BatchHeader]:
-    """The same batch with its records packed by `target`; RemoteWireError if they cannot be opened."""
+    """The same batch with its records packed by `target`; RemoteWireError if they cannot be opened, or are not what the
+    header promises."""
     plain = decompress(Compression(header.compression), batch[HEADER_SIZE:], limit=limit)
+    if not ends_as_announced(plain, 0, header):
+        plain = in_order(plain, list(walk(plain, header.count)))
     packed = compress(target, plain, level)
     data = bytearray(batch[:HEADER_SIZE]) + packed
     LENGTH.pack_into(data, 8, len(data) - LOG_OVERHEAD)
@@ -32,3 +37,15 @@ def recompress(
     view = memoryview(data)
     CRC.pack_into(data, 17, crc32c(view[CRC_START:]))
     return view, read_header(view)
+
+
+def in_order(plain: bytes, records: list[Outline]) -> bytes:
+    """The records numbered as they stand, if they are not: as Kafka does here, and nowhere else."""
+    if all(record.offset_delta == number for number, record in enumerate(records)):
+        return plain
+    body = bytearray()
+    for number, record in enumerate(records):
+        times = varint(record.timestamp_delta) + varint(number)
+        fields = b"\0" + times + plain[record.fields_at : record.end]
+        body += varint(len(fields)) + fields
+    return bytes(body)

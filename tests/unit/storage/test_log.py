@@ -4,6 +4,7 @@ import pytest
 
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.storage.segment import Segment
+from barnabas.wire.compression import Compression
 from barnabas.wire.records import read_header, records
 from barnabas.world.ports import FileSlice
 from simulator.disk import ForgetfulDisk
@@ -47,6 +48,23 @@ def test_offsets_are_given_in_order_and_stamped_with_the_leader_epoch(disk: Forg
     assert (header.base_offset, header.partition_leader_epoch) == (2, 3)
     assert contents(log) == {0: b"a", 1: b"b", 2: b"c"}
     assert log.epochs.entries == [(3, 0)]
+
+
+@pytest.mark.parametrize("count", [3, 300])
+@pytest.mark.parametrize("codec", Compression)
+def test_a_batch_that_lacks_a_record_is_refused_and_nothing_is_written(
+    disk: ForgetfulDisk, count: int, codec: Compression
+) -> None:
+    log = new_log(disk)
+    data = batch([b"value"] * count, compression=codec)
+    header = read_header(data)
+    more = header._replace(count=count + 1, last_offset_delta=count)
+    refused(
+        ErrorCode.INVALID_RECORD, log.append_as_leader, data, more, leader_epoch=0, now_ms=NOW_MS
+    )
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+    log.append_as_leader(data, header, leader_epoch=0, now_ms=NOW_MS)
+    assert log.log_end_offset == count
 
 
 def test_a_batch_above_the_limits_is_refused_and_nothing_is_written(disk: ForgetfulDisk) -> None:

@@ -2,9 +2,18 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.errors import RemoteWireError
 from barnabas.wire.compression import Compression
+from barnabas.wire.contents import walk
 from barnabas.wire.recompress import recompress
-from barnabas.wire.records import Record, build_batch, crc_is_valid, read_header, records
+from barnabas.wire.records import (
+    HEADER_SIZE,
+    Record,
+    build_batch,
+    crc_is_valid,
+    read_header,
+    records,
+)
 
 RECORDS = [
     Record(n, 1_700_000_000_000 + n, b"key", b"value %d" % n, (("a", b"b"),)) for n in range(50)
@@ -29,3 +38,23 @@ def test_a_batch_keeps_its_records_and_its_producer(
     assert crc_is_valid(packed, 0, header)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 3)
     assert list(records(packed)) == RECORDS
+
+
+def renumbered(batch: bytes, count: int) -> list[int]:
+    header = read_header(batch)._replace(count=count, last_offset_delta=count - 1)
+    packed, _ = recompress(memoryview(batch), header, Compression.NONE, level=None, limit=1 << 20)
+    outlines = walk(packed[HEADER_SIZE:], count)
+    return [outline.offset_delta for outline in outlines]
+
+
+def test_records_that_are_numbered_wrongly_are_numbered_as_they_stand() -> None:
+    odd = [record._replace(offset=record.offset * 3) for record in RECORDS]
+    assert renumbered(build_batch(odd, compression=Compression.LZ4), 50) == list(range(50))
+
+
+def test_records_that_are_not_as_many_as_announced_are_not_packed_again() -> None:
+    batch = build_batch(RECORDS, compression=Compression.LZ4)
+    with pytest.raises(RemoteWireError):
+        renumbered(batch, 51)
+    with pytest.raises(RemoteWireError):
+        renumbered(batch, 49)

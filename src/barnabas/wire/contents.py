@@ -1,0 +1,143 @@
+"""Does a batch hold the records its header promises?
+
+Every record says how long it is, how late and the how-manieth:
+
+    length │ attributes 0 │ timestamp delta │ offset delta │ key │ value │ headers
+    ───────┘              └──── the last one's is usually the batch's max - base timestamp
+    └─ up to the end of the batch, for the last
+
+A broker would have to go from record to record to know that they are all there, and in Python that takes longer than
+all else it does for a batch. So it looks for the last record only: if one ends where the batch ends and has the last
+number, whoever built the batch counted as its header does. `walk` is for those few that do not look so at a glance, and
+for small ones. What it takes and what it refuses is what Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.errors import RemoteWireError
+from barnabas.wire.records import BatchHeader, Bytes, read_varint, varint
+
+FEW = 4
+"""So many records are gone through in no time."""
+GUESSES = 24
+ZERO = b"\0"
+INT_BYTES_MAX = 5
+
+
+class Endless(RemoteWireError):
+    """A record whose length does not end."""
+
+
+class Outline(NamedTuple):
+    """What a leader wants to know of a record."""
+
+    offset_delta: int
+    timestamp_delta: int
+    has_key: bool
+    fields_at: int
+    """Key, value and headers stand from here to `end`."""
+    end: int
+
+
+def ends_as_announced(data: Bytes, start: int, header: BatchHeader) -> bool:
+    """Whether the last of the records that begin at `start` is the one its header promises. False: nobody knows."""
+    count = header[12]
+    if count <= FEW:
+        return False
+    number = varint(count - 1)
+    expected = ZERO + varint(header[8] - header[7]) + number
+    size = len(data) - start
+    reach = size // count * 2 + 64
+    while True:
+        tail = bytes(data[max(start, start + size - reach) :])
+        at = tail.rfind(expected)
+        if at > 0:
+            length = varint(len(tail) - at)
+            if tail.startswith(length, at - len(length)):
+                return True
+        if ends_with(tail, number):
+            return True
+        if reach >= size:
+            return False
+        reach *= 16  # it may be larger than most
+
+
+def ends_with(tail: bytes, number: bytes) -> bool:
+    """The same where records do not come in the order of their times. In text, zeros are rarer than any one byte a
+    number has; two bytes of a number are rare anywhere."""
+    sought = number if len(number) > 1 else ZERO
+    at = len(tail)
+    for _ in range(GUESSES):
+        at = tail.rfind(sought, 0, at)
+        if at < 1:
+            break
+        first = at if sought is ZERO else zero_before(tail, at)
+        length = varint(len(tail) - first)
+        begin = first - len(length)
+        if tail[first] == 0 and begin >= 0 and tail.startswith(length, begin):
+            behind = first + 1
+            while behind < len(tail) and tail[behind] >= 0x80:
+                behind += 1
+            if tail.startswith(number, behind + 1):
+                return True
+        at += len(sought) - 1
+    return False
+
+
+def zero_before(tail: bytes, at: int) -> int:
+    """Where the attributes are, if the offset delta stands at `at`: in front of one varint."""
+    at -= 1
+    while at > 0 and tail[at - 1] >= 0x80:
+        at -= 1
+    return max(0, at - 1)
+
+
+def walk(body: Bytes, count: int, *, by_fields: bool = False) -> Iterator[Outline]:
+    """One after the other; RemoteWireError for what is not `count` records and nothing else. Who goes by the fields
+    alone does not hold the length of a record against them."""
+    at, end = 0, len(body)
+    try:
+        for _ in range(count):
+            begin = at
+            length, at = read_varint(body, at)
+            if at - begin > INT_BYTES_MAX:
+                raise Endless(f"the record at {begin} has a length that does not end")
+            stop = at + length
+            if stop > end and not by_fields:
+                raise RemoteWireError(f"a record of {length} bytes in {end - at}")
+            timestamp_delta, at = read_varint(body, at + 1)
+            offset_delta, fields_at = read_int(body, at)
+            key_size, at = read_int(body, fields_at)
+            at += max(key_size, 0)
+            value_size, at = read_int(body, at)
+            at = skip_record_headers(body, at + max(value_size, 0))
+            if at != stop and not by_fields:
+                raise RemoteWireError(f"a record says it ends at {stop}, its fields end at {at}")
+            yield Outline(offset_delta, timestamp_delta, key_size >= 0, fields_at, at)
+    except IndexError:
+        raise RemoteWireError(f"the batch ends before the last of {count} records") from None
+    if at != end:
+        raise RemoteWireError(f"{end - at} bytes behind the last of {count} records")
+
+
+def skip_record_headers(body: Bytes, at: int) -> int:
+    count, at = read_int(body, at)
+    if not 0 <= count <= len(body) - at:
+        raise RemoteWireError(f"{count} record headers in {len(body) - at} bytes")
+    for _ in range(count):
+        name_size, at = read_int(body, at)
+        if name_size < 0:
+            raise RemoteWireError("a record header without a name")
+        value_size, at = read_int(body, at + name_size)
+        at += max(value_size, 0)
+    return at
+
+
+def read_int(body: Bytes, at: int) -> tuple[int, int]:
+    value, end = read_varint(body, at)
+    if end - at > INT_BYTES_MAX:
+        raise RemoteWireError("a varint longer than 32 bits")
+    return value, end

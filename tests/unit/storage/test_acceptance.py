@@ -1,0 +1,92 @@
+"""What a log does not take although the header of the batch is right: Kafka's codes, as its own broker gave them."""
+
+from __future__ import annotations
+
+import cramjam
+import pytest
+
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.storage.acceptance import BELIEVED_FROM_BYTES, check_contents
+from barnabas.wire.compression import Compression, compress
+from barnabas.wire.records import (
+    HEADER_SIZE,
+    Record,
+    build_batch,
+    read_header,
+    seal_batch,
+    varint,
+)
+
+NOW = 1_700_000_000_000
+PACKED = [codec for codec in Compression if codec]
+
+
+def body_of(count: int, value: bytes = b"value") -> bytes:
+    return build_batch([Record(n, NOW, b"key", value) for n in range(count)])[HEADER_SIZE:]
+
+
+def code_of(body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False) -> ErrorCode:
+    """What the log says to this body in a batch that announces `count` records."""
+    batch = bytearray(
+        seal_batch(
+            body,
+            count=count,
+            last_offset_delta=count - 1,
+            base_timestamp=NOW,
+            max_timestamp=NOW,
+            attributes=0 if as_it_is else codec,
+        )
+    )
+    batch[22] = codec
+    view = memoryview(batch)
+    try:
+        check_contents(view, read_header(view))
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_as_many_as_announced(codec: Compression, count: int) -> None:
+    assert code_of(body_of(count), count, codec) is ErrorCode.NONE
+    assert code_of(body_of(count), count + 1, codec) is ErrorCode.INVALID_RECORD
+    assert code_of(body_of(count + 2), count, codec) is ErrorCode.INVALID_RECORD
+    assert code_of(body_of(count)[:-1], count, codec) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_cannot_be_unpacked(codec: Compression) -> None:
+    whole = compress(codec, body_of(3))
+    for data in (b"not packed at all", whole[:-1], whole[: len(whole) // 2], whole[:8]):
+        assert code_of(data, 3, codec, as_it_is=True) is ErrorCode.UNKNOWN_SERVER_ERROR
+    nothing = ErrorCode.INVALID_RECORD if codec is Compression.ZSTD else ErrorCode(-1)
+    assert code_of(b"", 3, codec, as_it_is=True) is nothing
+
+
+def test_numbers_out_of_order_are_refused_only_where_they_are_packed() -> None:
+    fields = varint(-1) + varint(1) + b"v" + varint(0)
+    twice = (varint(3 + len(fields)) + b"\0\0\0" + fields) * 2
+    assert code_of(twice, 2) is ErrorCode.NONE
+    assert code_of(twice, 2, Compression.LZ4) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_length_that_does_not_end_has_two_names() -> None:
+    endless = b"\xff" * 5 + b"\1" + body_of(1)
+    assert code_of(endless, 2) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert code_of(endless, 2, Compression.GZIP) is ErrorCode.INVALID_RECORD
+
+
+def test_linked_blocks_of_lz4_are_refused_since_the_java_client_cannot_read_them() -> None:
+    linked = cramjam.lz4.Compressor(block_linked=True)
+    linked.compress(body_of(9))
+    frame = bytes(linked.finish())
+    assert code_of(frame, 9, Compression.LZ4, as_it_is=True) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+def test_what_unpacks_to_very_much_is_believed(codec: Compression) -> None:
+    much = bytes(BELIEVED_FROM_BYTES)
+    assert code_of(body_of(1, much), 1, codec) is ErrorCode.NONE
+    assert code_of(body_of(1, much), 2, codec) is ErrorCode.NONE
+    assert code_of(body_of(1, much[: 1 << 20]), 2, codec) is ErrorCode.INVALID_RECORD
