@@ -39,6 +39,7 @@ OTHER_DESCRIPTORS = 32  # pipes, the registry's files, duplicates for threads
 READS_PER_TURN = 8
 PROBE_TURNS = 8
 CORKED_PARTS_MAX = 64
+SEEN_SECONDS = 0.1  # what was in the page cache is still there
 
 PROBE = bytearray(1)
 
@@ -59,6 +60,8 @@ class SocketStream:
         "peer",
         "pending",
         "receiver",
+        "seen",
+        "seen_until",
         "sock",
         "turns",
         "warming",
@@ -86,6 +89,10 @@ class SocketStream:
         self.turns = 0
         self.owes_drained = False
         self.warming: asyncio.Future[None] | None = None
+        self.seen: FileSlice | None = None
+        """What is left of a slice that was in the page cache when its sending began,"""
+        self.seen_until = 0.0
+        """and how long that is taken to be so."""
 
     def start(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -178,7 +185,7 @@ class SocketStream:
         return True
 
     def send_buffers(self) -> int:
-        """Gather the buffers that stand before the next large slice into one call."""
+        """Gather the buffers that stand before the next large slice into one call. 0 if the socket takes no more."""
         pending = self.pending
         gathered: list[bytes | bytearray | memoryview] = []
         more = 0
@@ -198,30 +205,36 @@ class SocketStream:
             if left < size:
                 if left:
                     pending[0] = memoryview(part)[left:]
-                break
+                return 0
             left -= size
             pending.popleft()
         return max(sent, 1)
 
     def send_slice(self, part: FileSlice) -> int:
+        """Up to a turn's worth of it. 0 if the socket takes no more, or a thread reads the file first."""
         file, position, size = part
         if position < 0:
             raise StorageError(file.path, "negative position", position)
         descriptor = file.fileno()
         amount = min(size, TURN_BYTES)
-        if not (
-            is_resident(descriptor, position) and is_resident(descriptor, position + amount - 1)
-        ):
-            self.warm(descriptor, position, amount)
-            return 0
+        if part is not self.seen or self.loop.time() > self.seen_until:
+            if not (
+                is_resident(descriptor, position) and is_resident(descriptor, position + amount - 1)
+            ):
+                self.warm(descriptor, position, amount)
+                return 0
+            self.seen_until = self.loop.time() + SEEN_SECONDS
         sent = os.sendfile(self.descriptor, descriptor, position, amount)
         if sent == 0:
             raise StorageError(file.path, "the file is shorter than what was promised", position)
         if sent == size:
             self.pending.popleft()
-        else:
-            self.pending[0] = FileSlice(file, position + sent, size - sent)
-        return sent
+            return sent
+        rest = self.pending[0] = FileSlice(file, position + sent, size - sent)
+        if sent == amount:
+            return sent
+        self.seen = rest if amount == size else None
+        return 0
 
     def warm(self, descriptor: int, position: int, size: int) -> None:
         """Let a thread wait for the disk. It gets a descriptor of its own: ours may be closed meanwhile."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import AddressInUse
+from barnabas.world import network
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketListener, SocketNetwork, SocketStream
 from barnabas.world.ports import FileSlice, Part
@@ -122,6 +123,34 @@ async def test_slices_of_files_and_buffers_keep_their_order(server: Server, tmp_
         if not ours.stream.send(parts):
             await ours.until(lambda: ours.drained_count == 1)
         assert await task == expected
+    file.close()
+
+
+@pytest.mark.parametrize("seconds", [60.0, -1.0])
+async def test_what_was_in_memory_is_looked_for_again_only_after_a_while(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    looks: list[int] = []
+
+    def is_resident(_: int, position: int) -> bool:
+        looks.append(position)
+        return True
+
+    monkeypatch.setattr(network, "SEEN_SECONDS", seconds)
+    monkeypatch.setattr(network, "is_resident", is_resident)
+    server.network.send_buffer_bytes = 64 * 1024
+    content = random.Random(8).randbytes(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+    file = RealDisk().open(str(tmp_path / "log"))
+    ours, client = await server.pair()
+    with client:
+        assert ours.stream.send([b"first ", FileSlice(file, 0, len(content)), b" last"]) is False
+        assert ours.drained_count == 0
+        expected = b"first " + content + b" last"
+        assert await asyncio.to_thread(read_exactly, client, len(expected)) == expected
+        await ours.until(lambda: ours.drained_count == 1)
+    assert looks[:2] == [0, len(content) - 1]
+    assert (len(looks) == 2) is (seconds > 0)
     file.close()
 
 
