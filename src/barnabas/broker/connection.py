@@ -25,7 +25,7 @@ from struct import Struct
 from typing import Any
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.fast import RepeatedProduces
+from barnabas.wire.fast import RepeatedFetches, RepeatedProduces
 from barnabas.world.ports import FileSlice, Part, Stream
 
 logger = logging.getLogger("barnabas.network")
@@ -138,6 +138,7 @@ class Connection:
         "client_software",
         "data",
         "end",
+        "fetches",
         "frame_bytes_last",
         "frame_bytes_max",
         "held_bytes",
@@ -190,6 +191,7 @@ class Connection:
         self.reserved_at = 0.0
         self.client_software = ("", "")
         self.produces = RepeatedProduces()
+        self.fetches = RepeatedFetches()
         self.answering: asyncio.Future[Answer] | None = None
         self.promised: deque[Promise | list[Part]] = deque()
         """What was promised, and the answers to later requests, which wait behind it."""

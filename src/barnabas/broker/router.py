@@ -49,8 +49,8 @@ from barnabas.world.ports import Part
 
 SIZE = Struct(">i")
 STOP_SECONDS = 2.0
-PRODUCE = 0
-CARRY_BATCHES = (PRODUCE, 1)
+PRODUCE, FETCH = 0, 1
+CARRY_BATCHES = (PRODUCE, FETCH)
 SMALL_BYTES = 64 * 1024
 
 Decode = Callable[[int, memoryview, int], Any]
@@ -177,6 +177,11 @@ class Router:
                         return answer
                     header = repeated.header._replace(correlation_id=number)
                     return Promise(answer, partial(framed, ROUTES[PRODUCE], header))
+        fetch_again = connection.fetches.find(frame)
+        if fetch_again is not None:
+            parts = fetch.handle_repeated(self.parts, fetch_again, frame)
+            if parts is not None:
+                return parts
         header, at = decode_request_header(frame)
         if not header.known:
             return self.unknown(header)
@@ -188,6 +193,8 @@ class Router:
         request = route.decode(header.api_version, frame, at)
         if header.api_key == PRODUCE and may_be_repeated(request):
             connection.produces.learn(frame, header, request)
+        elif header.api_key == FETCH:
+            connection.fetches.learn(frame, at, header, request)
         response = route.handle(self.parts, request, header, connection)
         if isinstance(response, (asyncio.Future, CoroutineType)):
             if header.api_key == PRODUCE:

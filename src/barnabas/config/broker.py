@@ -84,9 +84,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1),
         "largest request read; a longer one closes the connection")
-    socket_send_buffer_bytes: int = setting("socket.send.buffer.bytes", INT, 102_400, ANY,
+    socket_send_buffer_bytes: int = setting("socket.send.buffer.bytes", INT, 524_288, ANY,
         "send buffer of a connection; -1: the operating system's choice")
-    socket_receive_buffer_bytes: int = setting("socket.receive.buffer.bytes", INT, 102_400, ANY,
+    socket_receive_buffer_bytes: int = setting("socket.receive.buffer.bytes", INT, 262_144, ANY,
         "receive buffer of a connection; -1: the operating system's choice")
     socket_listen_backlog_size: int = setting("socket.listen.backlog.size", INT, 50, at_least(1),
         "connections that may wait to be accepted")

@@ -10,12 +10,16 @@ from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, en
 from barnabas.wire.fast.metadata import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.fast.produce import decode_produce, encode_produce_response
 from barnabas.wire.fast.repeated import RepeatedProduce, RepeatedProduces
+from barnabas.wire.fast.repeated_fetch import RepeatedFetch, RepeatedFetches, Told
 
 __all__ = [
     "FetchedPartition",
     "FetchedTopic",
+    "RepeatedFetch",
+    "RepeatedFetches",
     "RepeatedProduce",
     "RepeatedProduces",
+    "Told",
     "decode_fetch",
     "decode_produce",
     "encode_fetch_response",

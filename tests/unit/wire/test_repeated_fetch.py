@@ -1,0 +1,226 @@
+"""A repeated fetch is read and answered exactly as the ordinary way would."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.model import ZERO_ID
+from barnabas.wire import codec
+from barnabas.wire.fast import (
+    FetchedPartition,
+    FetchedTopic,
+    RepeatedFetch,
+    RepeatedFetches,
+    Told,
+    decode_fetch,
+    encode_fetch_response,
+)
+from barnabas.wire.headers import (
+    RequestHeader,
+    decode_request_header,
+    encode_request_header,
+    encode_response_header,
+)
+from barnabas.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+
+VERSIONS = range(11, 18)
+IDS = (UUID(int=7), UUID(int=8))
+OFFSETS = st.integers(0, 2**62)
+
+
+def request_of(
+    version: int, offsets: list[list[int]], *, partition: int = 3, **options: object
+) -> FetchRequest:
+    topics = tuple(
+        FetchTopic(
+            f"topic-{number}" if version < 13 else "",
+            IDS[number] if version >= 13 else ZERO_ID,
+            tuple(
+                FetchPartition(
+                    partition + at,
+                    current_leader_epoch=5,
+                    fetch_offset=offset,
+                    partition_max_bytes=9_999,
+                )
+                for at, offset in enumerate(each)
+            ),
+        )
+        for number, each in enumerate(offsets)
+    )
+    fields: dict[str, object] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20}
+    return FetchRequest(topics=topics, **{**fields, **options})  # type: ignore[arg-type]
+
+
+def frame_of(request: FetchRequest, version: int, correlation_id: int = 1) -> memoryview:
+    header = encode_request_header(RequestHeader(1, version, correlation_id, "consumer"))
+    return memoryview(header + codec.encode(request, version))
+
+
+def learn(known: RepeatedFetches, frame: memoryview, times: int = 3) -> None:
+    header, at = decode_request_header(frame)
+    for _ in range(times):
+        known.learn(frame, at, header, decode_fetch(header.api_version, frame, at))
+
+
+def learnt(request: FetchRequest, version: int) -> RepeatedFetches:
+    known = RepeatedFetches()
+    learn(known, frame_of(request, version))
+    return known
+
+
+def found(known: RepeatedFetches, frame: memoryview) -> RepeatedFetch:
+    repeated = known.find(frame)
+    assert repeated is not None
+    return repeated
+
+
+told_of = st.tuples(OFFSETS, OFFSETS, st.integers(0, 3_000_000))
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    first=st.lists(st.lists(OFFSETS, min_size=1, max_size=4), min_size=1, max_size=2),
+    isolation=st.sampled_from([0, 1]),
+    number=st.integers(0, 2**31 - 1),
+    data=st.data(),
+)
+@settings(max_examples=200)
+def test_it_is_read_and_answered_as_any_other(
+    version: int, first: list[list[int]], isolation: int, number: int, data: st.DataObject
+) -> None:
+    known = learnt(request_of(version, first, isolation_level=isolation), version)
+    then = [[data.draw(OFFSETS) for _ in each] for each in first]
+    request = request_of(version, then, isolation_level=isolation)
+    frame = frame_of(request, version, number)
+    repeated = found(known, frame)
+    assert repeated.offsets(frame) == [offset for each in then for offset in each]
+    assert [wanted[:5] for wanted in repeated.wanted] == [
+        (topic.topic, topic.topic_id, each.partition, 5, 9_999)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    assert (repeated.min_bytes, repeated.max_bytes) == (1, 1 << 20)
+    told = [
+        Told(high, start, (memoryview(bytes(size)),) if size else (), size)
+        for high, start, size in (data.draw(told_of) for _ in repeated.wanted)
+    ]
+    news = iter(told)
+    topics = [
+        FetchedTopic(
+            topic.topic,
+            topic.topic_id,
+            [
+                FetchedPartition(
+                    each.partition,
+                    0,
+                    high,
+                    high,
+                    start,
+                    parts,
+                    size,
+                    aborted_transactions=() if isolation else None,
+                )
+                for each in topic.partitions
+                for high, start, parts, size in [next(news)]
+            ],
+        )
+        for topic in request.topics
+    ]
+    parts, size = encode_fetch_response(version, topics)
+    head = encode_response_header(1, version, number)
+    answer = repeated.encode_answer(frame, told)
+    assert b"" not in answer
+    assert joined(answer) == struct.pack(">i", len(head) + size) + head + joined(parts)
+
+
+def joined(parts: object) -> bytes:
+    assert isinstance(parts, list)
+    return b"".join(bytes(part) for part in parts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_what_has_come_twice_is_remembered(version: int) -> None:
+    known = RepeatedFetches()
+    frame = frame_of(request_of(version, [[1, 2]]), version)
+    learn(known, frame, 1)  # its size,
+    assert known.find(frame) is None
+    learn(known, frame, 1)  # its shape,
+    assert known.find(frame) is None
+    learn(known, frame, 1)  # and its shape again
+    assert known.find(frame) is not None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_other_byte_makes_it_another_request(version: int) -> None:
+    request = request_of(version, [[10, 20], [30]])
+    known = learnt(request, version)
+    frame = frame_of(request, version)
+    free = {4, 5, 6, 7}
+    for wanted in found(known, frame).wanted:
+        free |= set(range(wanted.offset_at, wanted.offset_at + 8))
+    for at in range(len(frame)):
+        changed = bytearray(frame)
+        changed[at] ^= 1
+        assert (known.find(memoryview(changed)) is not None) is (at in free)
+    assert known.find(frame[:-1]) is None
+    assert known.find(memoryview(bytes(frame) + b"\0")) is None
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "a session": {"session_id": 4, "session_epoch": 2},
+    "a session that opens": {"session_epoch": 0},
+    "a follower": {"replica_id": 2},
+    "a rack": {"rack_id": "r1"},
+    "something forgotten": {"forgotten_topics_data": (ForgottenTopic("t", ZERO_ID, (1,)),)},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_needs_more_thought_is_not_remembered(what: str) -> None:
+    request = request_of(12, [[1]], **OTHERS[what])
+    assert learnt(request, 12).known is None
+
+
+def test_neither_are_these() -> None:
+    follower = request_of(15, [[1]], replica_state=ReplicaState(2, 1))
+    assert learnt(follower, 15).known is None
+    assert learnt(request_of(12, []), 12).known is None
+    assert learnt(request_of(12, [[]]), 12).known is None
+    assert learnt(request_of(12, [[1] * 65]), 12).known is None
+    assert learnt(request_of(12, [[1] * 64]), 12).known is not None
+    assert learnt(request_of(10, [[1]]), 10).known is None
+    twice = request_of(12, [[1]])
+    twice = FetchRequest(topics=twice.topics * 2, max_wait_ms=1, min_bytes=1)
+    assert learnt(twice, 12).known is None
+    epoch = FetchPartition(1, fetch_offset=1, last_fetched_epoch=3, partition_max_bytes=1)
+    diverging = FetchRequest(
+        topics=(FetchTopic("t", ZERO_ID, (epoch,)),), max_wait_ms=1, min_bytes=1
+    )
+    assert learnt(diverging, 12).known is None
+
+
+def test_a_partition_with_tags_is_not_remembered() -> None:
+    tagged = FetchPartition(1, fetch_offset=1, partition_max_bytes=1, replica_directory_id=IDS[0])
+    request = FetchRequest(topics=(FetchTopic("", IDS[0], (tagged,)),), max_wait_ms=1, min_bytes=1)
+    assert learnt(request, 17).known is None
+
+
+def test_shapes_that_alternate_cost_little_and_are_not_remembered() -> None:
+    known = RepeatedFetches()
+    one, two = frame_of(request_of(12, [[1]]), 12), frame_of(request_of(12, [[1, 2]]), 12)
+    for _ in range(5):
+        learn(known, one, 1)
+        learn(known, two, 1)
+    assert known.known is None
