@@ -230,8 +230,8 @@ def decompress_raw_snappy(block: memoryview, limit: int) -> bytes:
 def plain_snappy_size(block: memoryview, limit: int) -> int:
     """What a block claims. None can expand more than 64-fold, so a larger claim is a lie and not worth the memory."""
     claimed: int = cramjam.snappy.decompress_raw_len(block)
-    if claimed > limit:
-        raise too_large(limit)
     if claimed > SNAPPY_RATIO_MAX * len(block):
         raise Damaged(f"damaged SNAPPY data: {len(block)} bytes claim to be {claimed}")
+    if claimed > limit:
+        raise too_large(limit)
     return claimed
