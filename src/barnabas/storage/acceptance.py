@@ -14,9 +14,8 @@ from barnabas.wire.compression import (
     decompress,
     require_readable,
 )
-from barnabas.wire.contents import Endless, Outline, ends_as_announced, walk
+from barnabas.wire.contents import Endless, Outline, must_be_walked, walk
 from barnabas.wire.records import (
-    DECOMPRESSED_BYTES_MAX,
     HEADER_SIZE,
     BatchHeader,
     stamp_create_time,
@@ -24,6 +23,11 @@ from barnabas.wire.records import (
 
 BELIEVED_FROM_BYTES = 16 << 20
 """What unpacks to more takes long enough to hold up others; no client makes such batches unless it is told to."""
+BELIEVED_FROM_PIECES = 2_000
+"""So does what is packed in many small pieces. Clients make one of gzip, one for every 32 KiB or more of the others."""
+SEEN_RECORDS_MAX = 200_000
+SEEN_BYTES_MAX = 32 << 20
+"""Of a batch whose every record has to be seen."""
 
 
 def too_large(size: int, config: TopicConfig) -> ApiError:
@@ -85,11 +89,13 @@ def outlines(
     try:
         body: memoryview | bytes = batch[HEADER_SIZE:]
         if is_packed:
-            limit = BELIEVED_FROM_BYTES if may_believe else DECOMPRESSED_BYTES_MAX
             require_readable(codec, batch[HEADER_SIZE:])
-            body = decompress(codec, body, limit=limit)
-            if may_believe and ends_as_announced(body, 0, header):
+            body = opened(codec, batch[HEADER_SIZE:], may_believe=may_believe)
+        if may_believe:
+            if not must_be_walked(body, header):
                 return
+        elif header.count > SEEN_RECORDS_MAX:
+            raise Oversized(f"{header.count} records, {SEEN_RECORDS_MAX} can be looked at")
         for number, record in enumerate(walk(body, header.count, by_fields=is_packed)):
             is_in_order = is_in_order and record.offset_delta == number
             yield record
@@ -100,6 +106,12 @@ def outlines(
         raise ApiError(code_of(error, is_packed=is_packed), str(error)) from None
     if is_packed and not is_in_order:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
+
+
+def opened(codec: Compression, packed: memoryview, *, may_believe: bool) -> bytes:
+    if may_believe:
+        return decompress(codec, packed, limit=BELIEVED_FROM_BYTES, pieces=BELIEVED_FROM_PIECES)
+    return decompress(codec, packed, limit=SEEN_BYTES_MAX)
 
 
 def code_of(error: RemoteWireError, *, is_packed: bool) -> ErrorCode:

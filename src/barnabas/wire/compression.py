@@ -47,12 +47,14 @@ RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
 ROOM_BYTES = 1 << 20
+ANY_NUMBER = 1 << 62
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 << 10
 LENGTH = struct.Struct(">i")
 SNAPPY_RATIO_MAX = 64
+GZIP_WINDOW_BYTES = 4 << 10
 GZIP_MAGIC = b"\x1f\x8b\x08"
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLAGS_AT = len(LZ4_MAGIC)
@@ -86,19 +88,20 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
             return bytes(cramjam.zstd.compress(data, level=level))
 
 
-def decompress(codec: Compression, data: Bytes, *, limit: int) -> bytes:
-    """The plain bytes, at most `limit` of them. Damaged for what is no such data, and for bombs."""
+def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = ANY_NUMBER) -> bytes:
+    """The plain bytes, at most `limit` of them. Damaged for what is no such data, and for bombs. `pieces`: so many
+    members of gzip, or blocks of snappy or LZ4, for who has no time to open many small ones."""
     limit = min(limit, max(ALWAYS_ALLOWED_BYTES, len(data) * RATIO_MAX))
     try:
         match codec:
             case Compression.NONE:
                 return within(limit, bytes(data))
             case Compression.GZIP:
-                return decompress_gzip(data, limit)
+                return decompress_gzip(memoryview(data), limit, pieces)
             case Compression.SNAPPY:
-                return decompress_snappy(data, limit)
+                return decompress_snappy(memoryview(data), limit, pieces)
             case Compression.LZ4:
-                frame = first_lz4_frame(memoryview(data))
+                frame = first_lz4_frame(memoryview(data), pieces)
                 return decompress_growing(cramjam.lz4.decompress_into, frame, limit)
             case Compression.ZSTD:  # no frames at all are fine, too
                 return (
@@ -112,26 +115,36 @@ def too_large(limit: int) -> Oversized:
     return Oversized(f"decompresses to more than the {limit} bytes allowed for it")
 
 
+def too_many() -> Oversized:
+    return Oversized("packed in more pieces than are opened here")
+
+
 def within(limit: int, data: bytes) -> bytes:
     if len(data) > limit:
         raise too_large(limit)
     return data
 
 
-def decompress_gzip(data: Bytes, limit: int) -> bytes:
+def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
     """All its members; what stands behind the last is nothing, for the Java client as well."""
     plain = bytearray()
-    rest: Bytes = data
-    while True:
+    at = 0
+    for _ in range(pieces):
         member = zlib.decompressobj(wbits=31)
-        plain += member.decompress(rest, limit - len(plain) + 1)
-        if len(plain) > limit:
-            raise too_large(limit)
-        if not member.eof:
-            raise Damaged("damaged GZIP data: it ends too early")
-        rest = member.unused_data
-        if not rest.startswith(GZIP_MAGIC):
+        window = GZIP_WINDOW_BYTES  # what is read beyond a member is copied, so small ones are read in small bits
+        while not member.eof:
+            read = data[at : at + window]
+            if not read:
+                raise Damaged("damaged GZIP data: it ends too early")
+            plain += member.decompress(read, limit - len(plain) + 1)
+            if len(plain) > limit:
+                raise too_large(limit)
+            at += len(read)
+            window *= 16
+        at -= len(member.unused_data)
+        if bytes(data[at : at + 3]) != GZIP_MAGIC:
             return bytes(plain)
+    raise too_many()
 
 
 def require_readable(codec: Compression, data: memoryview) -> None:
@@ -142,7 +155,7 @@ def require_readable(codec: Compression, data: memoryview) -> None:
         raise Damaged("blocks of LZ4 that need the ones before, which the Java client cannot read")
 
 
-def first_lz4_frame(data: memoryview) -> memoryview:
+def first_lz4_frame(data: memoryview, pieces: int) -> memoryview:
     """What stands behind it is nothing, for the Java client as well."""
     if len(data) <= LZ4_FLAGS_AT or bytes(data[:LZ4_FLAGS_AT]) != LZ4_MAGIC:
         raise Damaged("damaged LZ4 data: it does not begin as a frame")
@@ -151,6 +164,9 @@ def first_lz4_frame(data: memoryview) -> memoryview:
     behind = 4 if flags & Lz4Flag.BLOCK_CHECKSUM else 0
     while size := LZ4_SIZE.unpack_from(data, at)[0] & ~LZ4_STORED:
         at += LZ4_SIZE.size + size + behind
+        pieces -= 1
+        if pieces < 0:
+            raise too_many()
     return data[: at + LZ4_SIZE.size + (4 if flags & Lz4Flag.CONTENT_CHECKSUM else 0)]
 
 
@@ -191,8 +207,7 @@ def compress_xerial(data: Bytes) -> bytes:
     return b"".join(parts)
 
 
-def decompress_snappy(data: Bytes, limit: int) -> bytes:
-    view = memoryview(data)
+def decompress_snappy(view: memoryview, limit: int, pieces: int) -> bytes:
     if len(view) < len(XERIAL_HEAD) or bytes(view[:8]) != XERIAL_MAGIC:
         return decompress_raw_snappy(view, limit)
     total = 0
@@ -201,6 +216,8 @@ def decompress_snappy(data: Bytes, limit: int) -> bytes:
         size = plain_snappy_size(block, limit - total)
         blocks.append((block, total, total + size))
         total += size
+        if len(blocks) > pieces:
+            raise too_many()
     plain = bytearray(total)
     for block, start, end in blocks:
         cramjam.snappy.decompress_raw_into(block, memoryview(plain)[start:end])

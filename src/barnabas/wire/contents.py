@@ -20,8 +20,11 @@ from typing import NamedTuple
 from barnabas.errors import RemoteWireError
 from barnabas.wire.records import BatchHeader, Bytes, read_varint, varint
 
+RECORD_BYTES_MIN = 7
 FEW = 4
 """So many records are gone through in no time."""
+BELIEVED_FROM_RECORDS = 20_000
+"""To go through so many takes long enough to hold up others."""
 GUESSES = 24
 ZERO = b"\0"
 INT_BYTES_MAX = 5
@@ -40,6 +43,15 @@ class Outline(NamedTuple):
     fields_at: int
     """Key, value and headers stand from here to `end`."""
     end: int
+
+
+def must_be_walked(body: Bytes, header: BatchHeader) -> bool:
+    """Whether it takes a walk to know that the records are there. RemoteWireError if they cannot be."""
+    if ends_as_announced(body, 0, header):
+        return False
+    if header.count * RECORD_BYTES_MIN > len(body):
+        raise RemoteWireError(f"{header.count} records in {len(body)} bytes")
+    return header.count < BELIEVED_FROM_RECORDS
 
 
 def ends_as_announced(data: Bytes, start: int, header: BatchHeader) -> bool:

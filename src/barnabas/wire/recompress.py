@@ -6,7 +6,7 @@ from struct import Struct
 
 from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, compress, decompress
-from barnabas.wire.contents import Outline, ends_as_announced, walk
+from barnabas.wire.contents import Outline, must_be_walked, walk
 from barnabas.wire.records import (
     COMPRESSION_MASK,
     CRC_START,
@@ -28,7 +28,7 @@ def recompress(
     """The same batch with its records packed by `target`; RemoteWireError if they cannot be opened, or are not what the
     header promises."""
     plain = decompress(Compression(header.compression), batch[HEADER_SIZE:], limit=limit)
-    if not ends_as_announced(plain, 0, header):
+    if must_be_walked(plain, header):
         plain = in_order(plain, list(walk(plain, header.count)))
     packed = compress(target, plain, level)
     data = bytearray(batch[:HEADER_SIZE]) + packed

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+
 import cramjam
 import pytest
 
+from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.storage.acceptance import BELIEVED_FROM_BYTES, check_contents
+from barnabas.storage.acceptance import (
+    BELIEVED_FROM_BYTES,
+    SEEN_RECORDS_MAX,
+    check_contents,
+    check_records,
+)
 from barnabas.wire.compression import Compression, compress
+from barnabas.wire.contents import BELIEVED_FROM_RECORDS
 from barnabas.wire.records import (
     HEADER_SIZE,
     Record,
@@ -90,3 +99,30 @@ def test_what_unpacks_to_very_much_is_believed(codec: Compression) -> None:
     assert code_of(body_of(1, much), 1, codec) is ErrorCode.NONE
     assert code_of(body_of(1, much), 2, codec) is ErrorCode.NONE
     assert code_of(body_of(1, much[: 1 << 20]), 2, codec) is ErrorCode.INVALID_RECORD
+
+
+def test_what_is_packed_in_very_many_pieces_is_believed() -> None:
+    pieces = gzip.compress(b"") * 3_000
+    assert code_of(pieces, 3, Compression.GZIP, as_it_is=True) is ErrorCode.NONE
+    few = gzip.compress(b"") * 300 + gzip.compress(body_of(3))
+    assert code_of(few, 3, Compression.GZIP, as_it_is=True) is ErrorCode.NONE
+    assert code_of(few, 4, Compression.GZIP, as_it_is=True) is ErrorCode.INVALID_RECORD
+
+
+def test_very_many_records_are_not_read_one_by_one() -> None:
+    many = BELIEVED_FROM_RECORDS
+    assert code_of(body_of(many), many) is ErrorCode.NONE
+    assert code_of(body_of(many), many + 1) is ErrorCode.NONE  # it would take too long to see
+    assert code_of(body_of(3), 2**31 - 1) is ErrorCode.INVALID_RECORD
+    for codec in PACKED:
+        assert code_of(body_of(3), 2**31 - 1, codec) is ErrorCode.INVALID_RECORD
+
+
+def test_nor_are_those_that_all_have_to_be_seen_if_they_are_far_too_many() -> None:
+    compacted = TopicConfig(cleanup_policy=("compact",))
+    batch = memoryview(build_batch([Record(0, NOW, b"k", b"v")]))
+    header = read_header(batch)
+    check_records(batch, header, compacted, NOW)
+    with pytest.raises(ApiError, match="can be looked at") as caught:
+        check_records(batch, header._replace(count=SEEN_RECORDS_MAX + 1), compacted, NOW)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
