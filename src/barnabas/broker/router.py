@@ -193,7 +193,7 @@ class Router:
         request = route.decode(header.api_version, frame, at)
         if header.api_key == PRODUCE and may_be_repeated(request):
             connection.produces.learn(frame, header, request)
-        elif header.api_key == FETCH:
+        elif header.api_key == FETCH and fetch_again is None:
             connection.fetches.learn(frame, at, header, request)
         response = route.handle(self.parts, request, header, connection)
         if isinstance(response, (asyncio.Future, CoroutineType)):

@@ -14,7 +14,7 @@ from barnabas.wire.compression import (
     decompress,
     require_readable,
 )
-from barnabas.wire.contents import Endless, Outline, must_be_walked, walk
+from barnabas.wire.contents import WALKED_MAX, Endless, Outline, must_be_walked, walk
 from barnabas.wire.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -25,9 +25,9 @@ BELIEVED_FROM_BYTES = 16 << 20
 """What unpacks to more takes long enough to hold up others; no client makes such batches unless it is told to."""
 BELIEVED_FROM_PIECES = 2_000
 """So does what is packed in many small pieces. Clients make one of gzip, one for every 32 KiB or more of the others."""
-SEEN_RECORDS_MAX = 200_000
+SEEN_MAX = 200_000
 SEEN_BYTES_MAX = 32 << 20
-"""Of a batch whose every record has to be seen."""
+"""Records with their headers, and bytes, of a batch whose every record has to be seen."""
 
 
 def too_large(size: int, config: TopicConfig) -> ApiError:
@@ -91,12 +91,11 @@ def outlines(
         if is_packed:
             require_readable(codec, batch[HEADER_SIZE:])
             body = opened(codec, batch[HEADER_SIZE:], may_believe=may_believe)
-        if may_believe:
-            if not must_be_walked(body, header):
-                return
-        elif header.count > SEEN_RECORDS_MAX:
-            raise Oversized(f"{header.count} records, {SEEN_RECORDS_MAX} can be looked at")
-        for number, record in enumerate(walk(body, header.count, by_fields=is_packed)):
+        if may_believe and not must_be_walked(body, header):
+            return
+        at_most = WALKED_MAX if may_believe else SEEN_MAX
+        found = walk(body, header.count, by_fields=is_packed, at_most=at_most)
+        for number, record in enumerate(found):
             is_in_order = is_in_order and record.offset_delta == number
             yield record
     except Oversized as error:

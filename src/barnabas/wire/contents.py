@@ -18,16 +18,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.errors import RemoteWireError
+from barnabas.wire.compression import Oversized
 from barnabas.wire.records import BatchHeader, Bytes, read_varint, varint
 
-RECORD_BYTES_MIN = 7
+RECORD_BYTES_MIN, HEADER_BYTES_MIN = 7, 2
 FEW = 4
 """So many records are gone through in no time."""
-BELIEVED_FROM_RECORDS = 20_000
-"""To go through so many takes long enough to hold up others."""
+WALKED_MAX = 20_000
+"""To go through more records and headers than that takes long enough to hold up others."""
 GUESSES = 24
 ZERO = b"\0"
 INT_BYTES_MAX = 5
+LONG_BYTES_MAX = 10
 
 
 class Endless(RemoteWireError):
@@ -47,11 +49,11 @@ class Outline(NamedTuple):
 
 def must_be_walked(body: Bytes, header: BatchHeader) -> bool:
     """Whether it takes a walk to know that the records are there. RemoteWireError if they cannot be."""
-    if ends_as_announced(body, 0, header):
-        return False
+    if header.count <= WALKED_MAX:
+        return not ends_as_announced(body, 0, header)
     if header.count * RECORD_BYTES_MIN > len(body):
         raise RemoteWireError(f"{header.count} records in {len(body)} bytes")
-    return header.count < BELIEVED_FROM_RECORDS
+    return False
 
 
 def ends_as_announced(data: Bytes, start: int, header: BatchHeader) -> bool:
@@ -89,28 +91,37 @@ def ends_with(tail: bytes, number: bytes) -> bool:
         first = at if sought is ZERO else zero_before(tail, at)
         length = varint(len(tail) - first)
         begin = first - len(length)
-        if tail[first] == 0 and begin >= 0 and tail.startswith(length, begin):
-            behind = first + 1
-            while behind < len(tail) and tail[behind] >= 0x80:
-                behind += 1
-            if tail.startswith(number, behind + 1):
-                return True
+        is_last = tail[first] == 0 and begin >= 0 and tail.startswith(length, begin)
+        if is_last and tail.startswith(number, behind_varint(tail, first + 1)):
+            return True
         at += len(sought) - 1
     return False
 
 
 def zero_before(tail: bytes, at: int) -> int:
     """Where the attributes are, if the offset delta stands at `at`: in front of one varint."""
-    at -= 1
-    while at > 0 and tail[at - 1] >= 0x80:
-        at -= 1
-    return max(0, at - 1)
+    begin = at - 1
+    while begin > 0 and tail[begin - 1] >= 0x80 and at - begin < LONG_BYTES_MAX:
+        begin -= 1
+    return max(0, begin - 1)
 
 
-def walk(body: Bytes, count: int, *, by_fields: bool = False) -> Iterator[Outline]:
-    """One after the other; RemoteWireError for what is not `count` records and nothing else. Who goes by the fields
-    alone does not hold the length of a record against them."""
+def behind_varint(tail: bytes, at: int) -> int:
+    for end in range(at, min(at + LONG_BYTES_MAX, len(tail))):
+        if tail[end] < 0x80:
+            return end + 1
+    return len(tail)
+
+
+def walk(
+    body: Bytes, count: int, *, by_fields: bool = False, at_most: int = WALKED_MAX
+) -> Iterator[Outline]:
+    """One after the other; RemoteWireError for what is not `count` records and nothing else, Oversized if with their
+    headers they are too many. Who goes by the fields alone does not hold the length of a record against them."""
     at, end = 0, len(body)
+    left = at_most - count
+    if left < 0:
+        raise too_many(count, RECORD_BYTES_MIN, end)
     try:
         for _ in range(count):
             begin = at
@@ -125,7 +136,12 @@ def walk(body: Bytes, count: int, *, by_fields: bool = False) -> Iterator[Outlin
             key_size, at = read_int(body, fields_at)
             at += max(key_size, 0)
             value_size, at = read_int(body, at)
-            at = skip_record_headers(body, at + max(value_size, 0))
+            header_count, at = read_int(body, at + max(value_size, 0))
+            if header_count:
+                left -= header_count
+                if left < 0:
+                    raise too_many(header_count, HEADER_BYTES_MIN, end - at)
+                at = skip_record_headers(body, at, header_count)
             if at != stop and not by_fields:
                 raise RemoteWireError(f"a record says it ends at {stop}, its fields end at {at}")
             yield Outline(offset_delta, timestamp_delta, key_size >= 0, fields_at, at)
@@ -135,10 +151,16 @@ def walk(body: Bytes, count: int, *, by_fields: bool = False) -> Iterator[Outlin
         raise RemoteWireError(f"{end - at} bytes behind the last of {count} records")
 
 
-def skip_record_headers(body: Bytes, at: int) -> int:
-    count, at = read_int(body, at)
-    if not 0 <= count <= len(body) - at:
-        raise RemoteWireError(f"{count} record headers in {len(body) - at} bytes")
+def too_many(count: int, size: int, room: int) -> RemoteWireError:
+    """More than can be looked at; or more than there can be, which is seen at once."""
+    if count * size > room:
+        return RemoteWireError(f"{count} elements in {room} bytes")
+    return Oversized(f"with {count} more there are too many records and headers to look at")
+
+
+def skip_record_headers(body: Bytes, at: int, count: int) -> int:
+    if count < 0:
+        raise RemoteWireError(f"{count} record headers")
     for _ in range(count):
         name_size, at = read_int(body, at)
         if name_size < 0:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct
 
 from barnabas.wire.checksum import crc32c
-from barnabas.wire.compression import Compression, compress, decompress
+from barnabas.wire.compression import Compression, Oversized, compress, decompress
 from barnabas.wire.contents import Outline, must_be_walked, walk
 from barnabas.wire.records import (
     COMPRESSION_MASK,
@@ -29,7 +30,8 @@ def recompress(
     header promises."""
     plain = decompress(Compression(header.compression), batch[HEADER_SIZE:], limit=limit)
     if must_be_walked(plain, header):
-        plain = in_order(plain, list(walk(plain, header.count)))
+        with suppress(Oversized):
+            plain = in_order(plain, list(walk(plain, header.count)))
     packed = compress(target, plain, level)
     data = bytearray(batch[:HEADER_SIZE]) + packed
     LENGTH.pack_into(data, 8, len(data) - LOG_OVERHEAD)

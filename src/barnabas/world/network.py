@@ -229,6 +229,7 @@ class SocketStream:
             raise StorageError(file.path, "the file is shorter than what was promised", position)
         if sent == size:
             self.pending.popleft()
+            self.seen = None
             return sent
         rest = self.pending[0] = FileSlice(file, position + sent, size - sent)
         if sent == amount:

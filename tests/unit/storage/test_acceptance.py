@@ -11,14 +11,15 @@ from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.storage.acceptance import (
     BELIEVED_FROM_BYTES,
-    SEEN_RECORDS_MAX,
+    SEEN_MAX,
     check_contents,
     check_records,
 )
 from barnabas.wire.compression import Compression, compress
-from barnabas.wire.contents import BELIEVED_FROM_RECORDS
+from barnabas.wire.contents import WALKED_MAX
 from barnabas.wire.records import (
     HEADER_SIZE,
+    BatchHeader,
     Record,
     build_batch,
     read_header,
@@ -34,8 +35,10 @@ def body_of(count: int, value: bytes = b"value") -> bytes:
     return build_batch([Record(n, NOW, b"key", value) for n in range(count)])[HEADER_SIZE:]
 
 
-def code_of(body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False) -> ErrorCode:
-    """What the log says to this body in a batch that announces `count` records."""
+def batch_of(
+    body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False
+) -> tuple[memoryview, BatchHeader]:
+    """A batch that announces `count` records, its body packed or said to be."""
     batch = bytearray(
         seal_batch(
             body,
@@ -48,8 +51,12 @@ def code_of(body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False) 
     )
     batch[22] = codec
     view = memoryview(batch)
+    return view, read_header(view)
+
+
+def code_of(body: bytes, count: int, codec: int = 0, *, as_it_is: bool = False) -> ErrorCode:
     try:
-        check_contents(view, read_header(view))
+        check_contents(*batch_of(body, count, codec, as_it_is=as_it_is))
     except ApiError as error:
         return error.code
     return ErrorCode.NONE
@@ -110,7 +117,7 @@ def test_what_is_packed_in_very_many_pieces_is_believed() -> None:
 
 
 def test_very_many_records_are_not_read_one_by_one() -> None:
-    many = BELIEVED_FROM_RECORDS
+    many = WALKED_MAX + 1
     assert code_of(body_of(many), many) is ErrorCode.NONE
     assert code_of(body_of(many), many + 1) is ErrorCode.NONE  # it would take too long to see
     assert code_of(body_of(3), 2**31 - 1) is ErrorCode.INVALID_RECORD
@@ -118,11 +125,29 @@ def test_very_many_records_are_not_read_one_by_one() -> None:
         assert code_of(body_of(3), 2**31 - 1, codec) is ErrorCode.INVALID_RECORD
 
 
+def with_headers(count: int) -> bytes:
+    """One record with so many headers without a name."""
+    fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(count) + b"\0\1" * count
+    return varint(len(fields)) + fields
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_very_many_headers_are_not_read_either(codec: Compression) -> None:
+    assert code_of(with_headers(100), 1, codec) is ErrorCode.NONE
+    assert code_of(with_headers(100) + b"\0", 1, codec) is ErrorCode.INVALID_RECORD
+    assert code_of(with_headers(WALKED_MAX) + b"\0", 1, codec) is ErrorCode.NONE
+    absurd = b"\0\0\0" + varint(-1) + varint(-1) + varint(1 << 30)
+    assert code_of(varint(len(absurd)) + absurd, 1, codec) is ErrorCode.INVALID_RECORD
+
+
 def test_nor_are_those_that_all_have_to_be_seen_if_they_are_far_too_many() -> None:
     compacted = TopicConfig(cleanup_policy=("compact",))
-    batch = memoryview(build_batch([Record(0, NOW, b"k", b"v")]))
-    header = read_header(batch)
-    check_records(batch, header, compacted, NOW)
-    with pytest.raises(ApiError, match="can be looked at") as caught:
-        check_records(batch, header._replace(count=SEEN_RECORDS_MAX + 1), compacted, NOW)
-    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    check_records(*batch_of(body_of(3), 3), compacted, NOW)
+    for body, count, code in (
+        (body_of(3), 1 << 30, ErrorCode.INVALID_RECORD),
+        (bytes(7 * SEEN_MAX + 7), SEEN_MAX + 1, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (with_headers(SEEN_MAX), 1, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ):
+        with pytest.raises(ApiError) as caught:
+            check_records(*batch_of(body, count), compacted, NOW)
+        assert caught.value.code is code

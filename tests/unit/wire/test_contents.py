@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
 import aiokafka.record.default_records as aiokafka_records
 import pytest
 from hypothesis import given, settings
@@ -148,3 +152,33 @@ def test_a_length_that_does_not_end_is_told_from_the_rest() -> None:
         list(walk(b"\xff" * 5 + b"\1", 1))
     with pytest.raises(RemoteWireError, match="32 bits"):
         list(walk(varint(20) + b"\0\0" + b"\xff" * 5 + b"\1" + bytes(20), 1))
+
+
+@pytest.mark.parametrize("count", [5, 101, 9_000])
+def test_no_run_of_bytes_is_gone_through_one_by_one(count: int) -> None:
+    number = varint(count - 1)
+    for filling in (b"\x80", b"\xff", b"\0", number, b"\0" + number):
+        run = filling * (200_000 // len(filling))
+        length = varint(len(run) + len(number) + 2)
+        for body in (run + number, length + b"\0" + run + b"\1" + number, run + b"\1" + number):
+            header = read_header(plain(1))._replace(count=count)
+            with Steps(100_000):
+                ends_as_announced(body, 0, header)
+
+
+class Steps:
+    """Fails if Python takes more steps than that, whatever the time is."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def __enter__(self) -> None:
+        sys.settrace(self.trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def trace(self, *_: object) -> Callable[..., Any]:
+        self.left -= 1
+        assert self.left > 0
+        return self.trace

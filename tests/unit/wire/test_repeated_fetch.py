@@ -201,6 +201,8 @@ def test_neither_are_these() -> None:
     assert learnt(request_of(12, [[1] * 65]), 12).known is None
     assert learnt(request_of(12, [[1] * 64]), 12).known is not None
     assert learnt(request_of(10, [[1]]), 10).known is None
+    assert learnt(request_of(12, [[1]], max_bytes=0), 12).known is None
+    assert learnt(request_of(12, [[1]], max_bytes=-1), 12).known is None
     twice = request_of(12, [[1]])
     twice = FetchRequest(topics=twice.topics * 2, max_wait_ms=1, min_bytes=1)
     assert learnt(twice, 12).known is None
@@ -224,3 +226,12 @@ def test_shapes_that_alternate_cost_little_and_are_not_remembered() -> None:
         learn(known, one, 1)
         learn(known, two, 1)
     assert known.known is None
+
+
+def test_nothing_large_is_kept() -> None:
+    known = RepeatedFetches()
+    topic = FetchTopic("t" * 9_000, ZERO_ID, (FetchPartition(1, partition_max_bytes=1),))
+    request = FetchRequest(topics=(topic,), max_wait_ms=1, min_bytes=1)
+    learn(known, frame_of(request, 12), 5)
+    assert known.known is None
+    assert known.candidate == b""

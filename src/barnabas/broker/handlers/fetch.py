@@ -118,6 +118,9 @@ def handle_repeated(
             partition.require_replica(epoch)
             log = partition.log
             bound = log.watermark
+            if offset == bound:
+                told.append(Told(bound, log.log_start_offset, (), 0))
+                continue
             found = log.read(offset, min(max_bytes, left), bound, left == most)
             if found.first_incomplete or found.unchecked is not None:
                 return None

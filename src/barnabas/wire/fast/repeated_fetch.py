@@ -26,6 +26,7 @@ SINCE = 11  # from here on a consumer may read of any replica, and a partition h
 FLEXIBLE_SINCE = 12
 OFFSET_IN_ROW = 8
 PARTITIONS_MAX = 64
+FRAME_BYTES_MAX = 8 * 1024
 NO_NUMBER = bytes(4)
 NO_OFFSET = bytes(8)
 OFFSET = struct.Struct(">q")
@@ -137,7 +138,7 @@ class RepeatedFetches:
     def __init__(self) -> None:
         self.known: RepeatedFetch | None = None
         self.size = 0
-        """Of the last fetch that was read; one of another size has another shape."""
+        """Of the last fetch that went the ordinary way: one of another size has another shape, and is not compared."""
         self.candidate = b""
 
     def find(self, frame: memoryview) -> RepeatedFetch | None:
@@ -150,7 +151,7 @@ class RepeatedFetches:
         self, frame: memoryview, at: int, header: RequestHeader, request: FetchRequest
     ) -> None:
         """Remember this request's shape, if it has one and it is not the first of it. Its fields begin at `at`."""
-        if len(frame) != self.size:
+        if len(frame) != self.size or len(frame) > FRAME_BYTES_MAX:
             self.size, self.candidate = len(frame), b""
             return
         if not may_be_repeated(header, request):
@@ -168,6 +169,7 @@ def may_be_repeated(header: RequestHeader, request: FetchRequest) -> bool:
         header.api_version >= SINCE
         and request.replica_id < 0
         and request.replica_state.replica_id < 0
+        and request.max_bytes > 0
         and request.session_id == 0
         and request.session_epoch == -1
         and not request.rack_id
