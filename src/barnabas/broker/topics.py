@@ -237,6 +237,8 @@ class Topics:
                 if failed.index == CONTROLLER_CHECK:
                     raise another_is_in_charge() from failed
                 if failed.index == TOPIC_WRITE and isinstance(failed.error, NodeExists):
+                    if await self.is_written(name, topic_id):
+                        return
                     raise already_exists(name) from failed
                 if failed.index != CONFIG_WRITE or not isinstance(
                     failed.error, NodeExists | NoNode
@@ -245,6 +247,15 @@ class Topics:
         raise already_exists(
             name
         )  # its settings come and go under our hands: somebody else is at it
+
+    async def is_written(self, name: str, topic_id: UUID) -> bool:
+        """Whether the topic that stands there is ours: what had no answer when a connection was lost is sent again, and
+        may have been carried out before."""
+        try:
+            data, _ = await self.registry.get(znodes.topic_path(name))
+            return znodes.decode_topic(name, data).topic_id == topic_id
+        except RegistryError:
+            return False
 
     def new_topic_id(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 
 import pytest
@@ -24,6 +24,7 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from barnabas.world.clock import SystemClock
+from barnabas.world.ports import Op
 from barnabas.world.registry.embedded import EmbeddedRegistry
 
 LONG_MS = 10_000
@@ -204,6 +205,26 @@ async def test_of_two_who_create_the_same_topic_at_once_one_is_told_that_it_exis
     )
     codes = sorted(code_of(outcomes[0]) for outcomes in found)
     assert codes == [ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 4]
+
+
+async def test_a_creation_that_is_sent_again_with_a_new_connection_is_not_told_that_it_exists(
+    topics: Topics, registry: RegistryClient, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out = registry.multi
+
+    async def lose_the_first_answer(operations: Sequence[Op]) -> object:
+        await carry_out(operations)
+        monkeypatch.setattr(registry, "multi", carry_out)
+        return await carry_out(operations)
+
+    monkeypatch.setattr(registry, "multi", lose_the_first_answer)
+    asked = asyncio.create_task(topics.create([wish("t")], timeout_ms=LONG_MS))
+    await until_there(registry, "/brokers/topics/t")
+    tell(cache, led("t", 1, 1))
+    (outcome,) = await asked
+    assert code_of(outcome) is ErrorCode.NONE
+    data, _ = await registry.get("/brokers/topics/t")
+    assert znodes.decode_topic("t", data).topic_id == outcome.topic_id
 
 
 async def test_a_topic_that_is_marked_for_deletion_is_refused(
