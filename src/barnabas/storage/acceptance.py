@@ -14,12 +14,13 @@ from barnabas.wire.compression import (
     decompress,
     require_readable,
 )
-from barnabas.wire.contents import WALKED_MAX, Endless, Outline, must_be_walked, walk
+from barnabas.wire.contents import NONE, WALKED_MAX, Endless, Outline, require_possible, walk
 from barnabas.wire.records import (
     HEADER_SIZE,
     BatchHeader,
     stamp_create_time,
 )
+from barnabas.wire.skim import skim
 
 BELIEVED_FROM_BYTES = 16 << 20
 """What unpacks to more takes long enough to hold up others; no client makes such batches unless it is told to."""
@@ -70,7 +71,7 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, n
 
 
 def check_contents(batch: memoryview, header: BatchHeader) -> None:
-    """The records that the header promises, for a batch that does not show them at a glance: few, or packed ones."""
+    """The records that the header promises, for a batch that does not show them at a glance: odd, or packed ones."""
     for _ in outlines(batch, header, may_believe=True):
         pass
 
@@ -78,8 +79,8 @@ def check_contents(batch: memoryview, header: BatchHeader) -> None:
 def outlines(
     batch: memoryview, header: BatchHeader, *, may_believe: bool = False
 ) -> Iterator[Outline]:
-    """All records, or ApiError with Kafka's code for a batch that does not hold them. None at all where its last record
-    may be believed, and is right.
+    """All records, or ApiError with Kafka's code for a batch that does not hold them. None of those that are seen
+    to be in order at a glance, and none of those that are too many to look at, if they may be believed.
 
     In what is packed Kafka goes by the fields alone, but wants the numbers in their order.
     """
@@ -91,11 +92,11 @@ def outlines(
         if is_packed:
             require_readable(codec, batch[HEADER_SIZE:])
             body = opened(codec, batch[HEADER_SIZE:], may_believe=may_believe)
-        if may_believe and not must_be_walked(body, header):
-            return
+        require_possible(header.count, len(body))
+        known = skim(bytes(body), header.count) if may_believe else NONE
         at_most = WALKED_MAX if may_believe else SEEN_MAX
-        found = walk(body, header.count, by_fields=is_packed, at_most=at_most)
-        for number, record in enumerate(found):
+        found = walk(body, header.count, by_fields=is_packed, at_most=at_most, behind=known)
+        for number, record in enumerate(found, known.records):
             is_in_order = is_in_order and record.offset_delta == number
             yield record
     except Oversized as error:

@@ -7,7 +7,7 @@ from struct import Struct
 
 from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, Oversized, compress, decompress
-from barnabas.wire.contents import Outline, must_be_walked, walk
+from barnabas.wire.contents import Outline, holds_its_records, walk
 from barnabas.wire.records import (
     COMPRESSION_MASK,
     CRC_START,
@@ -29,7 +29,7 @@ def recompress(
     """The same batch with its records packed by `target`; RemoteWireError if they cannot be opened, or are not what the
     header promises."""
     plain = decompress(Compression(header.compression), batch[HEADER_SIZE:], limit=limit)
-    if must_be_walked(plain, header):
+    if not holds_its_records(plain, header.count):
         with suppress(Oversized):
             plain = in_order(plain, list(walk(plain, header.count)))
     packed = compress(target, plain, level)

@@ -16,7 +16,7 @@ from barnabas.storage.acceptance import (
     check_records,
 )
 from barnabas.wire.compression import Compression, compress
-from barnabas.wire.contents import WALKED_MAX
+from barnabas.wire.contents import SKIMMED_MAX, WALKED_MAX
 from barnabas.wire.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -116,10 +116,27 @@ def test_what_is_packed_in_very_many_pieces_is_believed() -> None:
     assert code_of(few, 4, Compression.GZIP, as_it_is=True) is ErrorCode.INVALID_RECORD
 
 
-def test_very_many_records_are_not_read_one_by_one() -> None:
-    many = WALKED_MAX + 1
+def test_records_that_are_in_order_are_read_however_many() -> None:
+    many = WALKED_MAX * 2
     assert code_of(body_of(many), many) is ErrorCode.NONE
-    assert code_of(body_of(many), many + 1) is ErrorCode.NONE  # it would take too long to see
+    assert code_of(body_of(many), many + 1) is ErrorCode.INVALID_RECORD
+    assert code_of(body_of(many), many - 1) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_a_broken_record_is_found_wherever_it_is(codec: Compression) -> None:
+    one = body_of(1, b"x" * 20)
+    for at in (0, 1, 5, 63, 64, 65, 150, 299):
+        body = bytearray(body_of(300, b"x" * 20))
+        place = body.index(b"x" * 20, min(at, 64) * len(one) + max(0, at - 64) * (len(one) + 1)) - 1
+        body[place] ^= 2  # the size of its value
+        assert code_of(bytes(body), 300, codec) is ErrorCode.INVALID_RECORD
+
+
+def test_far_too_many_are_believed() -> None:
+    many = SKIMMED_MAX + 1
+    assert code_of(body_of(many), many) is ErrorCode.NONE
+    assert code_of(body_of(many), many + 1) is ErrorCode.NONE
     assert code_of(body_of(3), 2**31 - 1) is ErrorCode.INVALID_RECORD
     for codec in PACKED:
         assert code_of(body_of(3), 2**31 - 1, codec) is ErrorCode.INVALID_RECORD

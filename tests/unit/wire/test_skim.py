@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import aiokafka.record.default_records as aiokafka_records
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.errors import RemoteWireError
+from barnabas.wire import skim as skimming
+from barnabas.wire.contents import holds_its_records, walk
+from barnabas.wire.records import HEADER_SIZE, Record, build_batch, read_varint, varint
+from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Skimmed, skim
+
+NOW = 1_700_000_000_000
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+def body_of(records: list[Record]) -> bytes:
+    return build_batch(records)[HEADER_SIZE:]
+
+
+def alike(count: int, value: bytes = b"some value", key: bytes | None = None) -> bytes:
+    return body_of([Record(n, NOW, key, value) for n in range(count)])
+
+
+def is_whole(body: bytes, count: int) -> bool:
+    return skim(body, count) == (count, len(body))
+
+
+def is_right(body: bytes, count: int) -> bool:
+    """By the slow way, for plain batches and for packed ones."""
+    for by_fields in (False, True):
+        try:
+            found = list(walk(body, count, by_fields=by_fields, at_most=1 << 40))
+        except RemoteWireError:
+            return False
+        if [record.offset_delta for record in found] != list(range(count)):
+            return False
+    return True
+
+
+@pytest.fixture(autouse=True)
+def no_layouts_known() -> Iterator[None]:
+    skimming.layouts.clear()
+    yield
+    skimming.layouts.clear()
+
+
+SIZES: dict[str, Callable[[int], int]] = {
+    "one size": lambda n: 90,
+    "small": lambda n: 3,
+    "large": lambda n: 9_000,
+    "two sizes in turns": lambda n: 90 + n % 2,
+    "two sizes, one after the other": lambda n: 90 if n < 70 else 95,
+    "the last is larger": lambda n: 90 if n % 50 != 49 else 400,
+    "all sizes": lambda n: n * 7_919 % 300,
+    "around the size where lengths get longer": lambda n: 50 + n * 7_919 % 20,
+    "one is very large": lambda n: 20_000 if n == 33 else 100,
+}
+TIMES: dict[str, Callable[[int], int]] = {
+    "at once": lambda n: 0,
+    "later and later": lambda n: n * 3,
+    "in any order": lambda n: n * 7_919 % 100_003 - 50_000,
+}
+OTHERS: dict[str, Callable[[int], tuple[bytes | None, Headers]]] = {
+    "no key": lambda n: (None, ()),
+    "keys": lambda n: (b"key", ()),
+    "keys of many lengths": lambda n: (b"k" * (n % 90), ()),
+    "headers": lambda n: (b"key", (("trace", b"%08d" % n), ("none", None))),
+    "some with headers": lambda n: (None, (("h" * 70, b"x" * 200),) if n % 20 == 7 else ()),
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("others", OTHERS)
+def test_what_producers_send_is_seen_to_be_in_order(sizes: str, times: str, others: str) -> None:
+    records = []
+    for n in range(150):
+        key, headers = OTHERS[others](n)
+        value = bytes(SIZES[sizes](n))
+        records.append(Record(n, NOW + TIMES[times](n), key, value, headers))
+    for count in (1, 2, 11, 12, 13, 40, 63, 64, 65, 66, 77, 150):
+        body = body_of(records[:count])
+        for _ in range(2):  # the second time it is known how they are laid out
+            assert is_whole(body, count)
+            assert not is_whole(body, count + 1)
+            assert not is_whole(body, count - 1)
+            assert not is_whole(body + b"\0", count)
+            assert not is_whole(body[:-1], count)
+
+
+@pytest.mark.parametrize("count", [8_191, 8_192, 8_193, 8_300, 16_384, 20_000, 70_000])
+@pytest.mark.parametrize("step", [0, 1])
+def test_there_may_be_thousands(count: int, step: int) -> None:
+    body = body_of([Record(n, NOW, None, bytes(n * step % 9)) for n in range(count)])
+    assert is_whole(body, count)
+    assert not is_whole(body, count + 1)
+    assert not is_whole(body, count - 1)
+
+
+FILLING = ord("v")
+MUTATED = {
+    "alike": [Record(n, NOW, None, b"v" * 30) for n in range(80)],
+    "alike, of more than 64 bytes": [Record(n, NOW, b"key", b"v" * 70) for n in range(80)],
+    "different": [Record(n, NOW + n, b"k", b"v" * (n * 7 % 100)) for n in range(70)],
+    "with headers": [Record(n, NOW, b"k", b"v", (("a", b"b"),)) for n in range(40)],
+    "late": [Record(n, NOW + n * 70_000, None, b"v" * 10) for n in range(70)],
+    "null": [Record(n, NOW, b"k", None) for n in range(40)],
+}
+
+
+@pytest.mark.parametrize("kind", MUTATED)
+def test_nothing_is_in_order_that_a_walk_would_refuse(kind: str) -> None:
+    """Each byte of a batch, one after the other, as something else."""
+    count = len(MUTATED[kind])
+    whole = body_of(MUTATED[kind])
+    assert is_whole(whole, count)
+    chance = random.Random(kind)
+    refused = 0
+    for at, byte in enumerate(whole):
+        if byte == FILLING and at % 10:
+            continue
+        for other in {byte ^ 0x80, byte ^ 1, byte ^ 2, byte + 2 & 0xFF, byte - 2 & 0xFF, 0, 1} | {
+            chance.randrange(256) for _ in range(2)
+        }:
+            mutated = whole[:at] + bytes((other,)) + whole[at + 1 :]
+            if is_whole(mutated, count):
+                if not is_right(mutated, count):
+                    pytest.fail(f"byte {at} was {byte} and is {other}")
+            else:
+                refused += 1
+    assert refused
+
+
+def starts(body: bytes, count: int) -> list[int]:
+    """Where so many records begin, and where the last of them ends."""
+    found = [0]
+    for _ in range(count):
+        size, behind = read_varint(body, found[-1])
+        found.append(behind + size)
+    return found
+
+
+@given(st.data())
+@settings(max_examples=500)
+def test_nor_where_several_bytes_are_wrong(data: st.DataObject) -> None:
+    records = MUTATED[data.draw(st.sampled_from(sorted(MUTATED)))]
+    whole, count = body_of(records), len(records)
+    size = len(whole) // count
+    mutated = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        wrong = data.draw(st.binary(min_size=1, max_size=3))
+        for turn in range(data.draw(st.integers(1, 3))):  # the same in neighbours, too
+            mutated[at + turn * size : at + turn * size + len(wrong)] = wrong
+    changed = bytes(mutated)
+    if is_whole(changed, count):
+        assert is_right(changed, count)
+    known = skim(changed, count)
+    assert known.end == starts(changed, known.records)[-1]
+
+
+def test_it_stops_at_the_first_that_is_not_in_order() -> None:
+    body = bytearray(alike(100))
+    body[starts(bytes(body), 80)[-1] + 5] ^= 2
+    known = skim(bytes(body), 100)
+    assert 64 <= known.records <= 80
+    assert known.end == starts(bytes(body), known.records)[-1]
+
+
+def test_a_layout_is_not_taken_for_another_of_the_same_size() -> None:
+    one, other = alike(50, b"value of 18 bytes.", b"k"), alike(50, b"value of 17 bytes", b"ke")
+    assert len(one) == len(other)
+    for body in (one, other, one, other):
+        assert is_whole(body, 50)
+    mixed = one[: len(one) // 2] + other[len(one) // 2 :]
+    assert is_whole(mixed, 50) is is_right(mixed, 50)
+
+
+def test_few_layouts_are_kept() -> None:
+    for size in range(LAYOUTS_MAX * 3):
+        assert is_whole(alike(20, bytes(size)), 20)
+    assert len(skimming.layouts) <= LAYOUTS_MAX
+
+
+def test_numbers_in_another_order_are_left_to_the_walk() -> None:
+    body = body_of([Record(n if n != 30 else 31, NOW, None, b"v") for n in range(50)])
+    assert skim(body, 50).records <= 30
+    assert not holds_its_records(body, 50)
+    assert len(list(walk(body, 50))) == 50
+
+
+def test_headers_without_end_are_left_to_the_walk() -> None:
+    fields = b"\1\1" + varint(60) + b"\0\1" * 60
+    records = []
+    for number in range(HEADERS_MAX // 20):
+        record = b"\0\0" + varint(number) + fields + bytes(number % 2)
+        records.append(varint(len(record)) + record)
+    body = b"".join(records)
+    assert skim(body, len(records)).records < HEADERS_MAX // 20
+
+
+def test_nothing_is_no_record() -> None:
+    assert skim(b"", 0) == Skimmed(0, 0)
+    assert skim(b"", 1) == Skimmed(0, 0)
+    assert skim(b"\0", 1) == Skimmed(0, 0)
+
+
+def test_batches_of_another_library_are_in_order() -> None:
+    theirs = aiokafka_records.DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 20,
+    )
+    for n in range(300):
+        theirs.append(n, NOW + n // 3, b"k%d" % n, b"v" * (n % 50), [("h", b"1")])
+    assert is_whole(bytes(theirs.build())[HEADER_SIZE:], 300)
