@@ -11,10 +11,10 @@ from barnabas.wire.compression import (
     Compression,
     Damaged,
     Oversized,
-    decompress,
     require_readable,
 )
 from barnabas.wire.contents import NONE, WALKED_MAX, Endless, Outline, require_possible, walk
+from barnabas.wire.damaged import unpack
 from barnabas.wire.records import (
     HEADER_SIZE,
     BatchHeader,
@@ -91,7 +91,7 @@ def outlines(
         body: memoryview | bytes = batch[HEADER_SIZE:]
         if is_packed:
             require_readable(codec, batch[HEADER_SIZE:])
-            body = opened(codec, batch[HEADER_SIZE:], may_believe=may_believe)
+            body = opened(codec, batch[HEADER_SIZE:], header.count, may_believe=may_believe)
         require_possible(header.count, len(body))
         known = skim(bytes(body), header.count) if may_believe else NONE
         at_most = WALKED_MAX if may_believe else SEEN_MAX
@@ -108,10 +108,10 @@ def outlines(
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
 
 
-def opened(codec: Compression, packed: memoryview, *, may_believe: bool) -> bytes:
+def opened(codec: Compression, packed: memoryview, count: int, *, may_believe: bool) -> bytes:
     if may_believe:
-        return decompress(codec, packed, limit=BELIEVED_FROM_BYTES, pieces=BELIEVED_FROM_PIECES)
-    return decompress(codec, packed, limit=SEEN_BYTES_MAX)
+        return unpack(codec, packed, count, limit=BELIEVED_FROM_BYTES, pieces=BELIEVED_FROM_PIECES)
+    return unpack(codec, packed, count, limit=SEEN_BYTES_MAX)
 
 
 def code_of(error: RemoteWireError, *, is_packed: bool) -> ErrorCode:

@@ -47,6 +47,8 @@ RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
 ROOM_BYTES = 1 << 20
+ROOM_IS_FULL = "write whole buffer"
+"""What cramjam says then."""
 ANY_NUMBER = 1 << 62
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -54,13 +56,24 @@ XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 << 10
 LENGTH = struct.Struct(">i")
 SNAPPY_RATIO_MAX = 64
-GZIP_WINDOW_BYTES = 4 << 10
+GZIP_WINDOW_BYTES, GZIP_STEP_BYTES = 4 << 10, 1 << 20
 GZIP_MAGIC = b"\x1f\x8b\x08"
+GZIP_HEAD_BYTES = 10
+GZIP_SHORT, GZIP_TRAILER = struct.Struct("<H"), struct.Struct("<II")
+GZIP_MEMBER_BYTES_MIN = 19
+"""Shorter ones there cannot be, and Java does not look at what is."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLAGS_AT = len(LZ4_MAGIC)
 LZ4_SIZE = struct.Struct("<I")
 LZ4_STORED = 0x8000_0000
 """In the size of a block: it is not packed."""
+
+
+class GzipFlag(IntFlag):
+    CHECKSUM = 0x02
+    EXTRA = 0x04
+    NAME = 0x08
+    COMMENT = 0x10
 
 
 class Lz4Flag(IntFlag):
@@ -126,25 +139,72 @@ def within(limit: int, data: bytes) -> bytes:
 
 
 def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
-    """All its members; what stands behind the last is nothing, for the Java client as well."""
     plain = bytearray()
-    at = 0
+    for step in gzip_steps(data, pieces):
+        plain += step
+        if len(plain) > limit:
+            raise too_large(limit)
+    return bytes(plain)
+
+
+def gzip_steps(
+    data: memoryview, pieces: int, *, reads: int = 0, step_bytes: int = GZIP_STEP_BYTES
+) -> Iterator[bytes]:
+    """What its members hold, a step at a time. What stands behind the last one is nothing, for the Java client as well.
+    `reads`: how much is read at a time; if it does not matter, more and more."""
+    at = behind_gzip_head(data, 0)
     for _ in range(pieces):
-        member = zlib.decompressobj(wbits=31)
-        window = GZIP_WINDOW_BYTES  # what is read beyond a member is copied, so small ones are read in small bits
-        while not member.eof:
-            read = data[at : at + window]
-            if not read:
-                raise Damaged("damaged GZIP data: it ends too early")
-            plain += member.decompress(read, limit - len(plain) + 1)
-            if len(plain) > limit:
-                raise too_large(limit)
-            at += len(read)
-            window *= 16
+        member = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+        checksum = size = 0
+        read = b""
+        # What is read beyond a member is copied, so small ones are read in small bits.
+        window = reads or GZIP_WINDOW_BYTES
+        while True:
+            step = member.decompress(read, step_bytes)
+            read = member.unconsumed_tail
+            if step:
+                checksum, size = zlib.crc32(step, checksum), size + len(step)
+                yield step
+            if member.eof:
+                break
+            if not step and not read:
+                read = bytes(data[at : at + window])
+                at += len(read)
+                window = reads or window * 16
+                if not read:
+                    raise Damaged("damaged GZIP data: it ends too early")
         at -= len(member.unused_data)
-        if bytes(data[at : at + 3]) != GZIP_MAGIC:
-            return bytes(plain)
+        if GZIP_TRAILER.unpack_from(data, at) != (checksum, size & 0xFFFF_FFFF):
+            raise Damaged("damaged GZIP data: its checksum is wrong")
+        at += GZIP_TRAILER.size
+        if len(data) - at < GZIP_MEMBER_BYTES_MIN:
+            return
+        try:
+            at = behind_gzip_head(data, at)
+        except Damaged:
+            return
     raise too_many()
+
+
+def behind_gzip_head(data: memoryview, at: int) -> int:
+    head = bytes(data[at : at + GZIP_HEAD_BYTES])
+    if len(head) < GZIP_HEAD_BYTES or not head.startswith(GZIP_MAGIC):
+        raise Damaged("damaged GZIP data: it does not begin as it should")
+    flags = head[3]
+    begin, at = at, at + GZIP_HEAD_BYTES
+    try:
+        if flags & GzipFlag.EXTRA:
+            at += 2 + GZIP_SHORT.unpack_from(data, at)[0]
+        for text in (GzipFlag.NAME, GzipFlag.COMMENT):
+            if flags & text:
+                at = bytes(data).index(b"\0", at) + 1
+        if flags & GzipFlag.CHECKSUM:
+            if GZIP_SHORT.unpack_from(data, at)[0] != zlib.crc32(data[begin:at]) & 0xFFFF:
+                raise Damaged("damaged GZIP data: the checksum of its head is wrong")
+            at += GZIP_SHORT.size
+    except (struct.error, ValueError):
+        raise Damaged("damaged GZIP data: it ends in its head") from None
+    return at
 
 
 def require_readable(codec: Compression, data: memoryview) -> None:
@@ -187,7 +247,7 @@ def decompress_growing(into: Callable[[Bytes, bytearray], int], data: Bytes, lim
             try:
                 written = into(data, plain)
             except cramjam.DecompressionError as error:
-                if "write whole buffer" not in str(error):
+                if ROOM_IS_FULL not in str(error):
                     raise
                 if len(plain) >= limit:
                     raise too_large(limit) from None
@@ -225,11 +285,13 @@ def decompress_snappy(view: memoryview, limit: int, pieces: int) -> bytes:
 
 
 def xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    """There may be another head between two of them; a length that is cut short is nothing."""
+    """There may be another head between two of them, known by how it begins; a length that is cut short is nothing."""
     at = len(XERIAL_HEAD)
     while at + LENGTH.size <= len(view):
-        if bytes(view[at : at + 8]) == XERIAL_MAGIC:
+        if view[at : at + LENGTH.size] == XERIAL_MAGIC[: LENGTH.size]:
             at += len(XERIAL_HEAD)
+            if at > len(view):
+                raise Damaged("damaged SNAPPY data: it ends in a head")
             continue
         (length,) = LENGTH.unpack_from(view, at)
         at += LENGTH.size

@@ -14,19 +14,32 @@ from typing import NamedTuple
 
 from barnabas.errors import RemoteWireError
 from barnabas.wire.compression import Oversized
-from barnabas.wire.records import Bytes, read_varint
+from barnabas.wire.records import Bytes
 from barnabas.wire.skim import Skimmed, skim
 
 RECORD_BYTES_MIN, HEADER_BYTES_MIN = 7, 2
 SKIMMED_MAX = 200_000
 WALKED_MAX = 20_000
 """To go through more records and headers than that takes long enough to hold up others."""
-INT_BYTES_MAX = 5
+INT_BYTES_MAX, LONG_BYTES_MAX = 5, 10
 NONE = Skimmed(0, 0)
 
 
 class Endless(RemoteWireError):
     """A record whose length does not end."""
+
+
+class Short(RemoteWireError):
+    """It ends before the last record does."""
+
+    def __init__(self, why: str, *, in_record: bool) -> None:
+        super().__init__(why)
+        self.in_record = in_record
+        """Or between two."""
+
+
+class Impossible(RemoteWireError):
+    """More records or headers than the bytes there are can hold."""
 
 
 class Outline(NamedTuple):
@@ -65,52 +78,54 @@ def walk(
     nothing else, Oversized if more would have to be read than `at_most` records and headers. Who goes by the fields
     alone does not hold the length of a record against them."""
     known, at = behind
-    end = len(body)
+    begin, end = at, len(body)
     left = at_most
     try:
         for number in range(known, count):
             begin = at
-            length, at = read_varint(body, at)
-            if at - begin > INT_BYTES_MAX:
-                raise Endless(f"the record at {begin} has a length that does not end")
+            try:
+                length, at = read_int(body, at)
+            except RemoteWireError:
+                raise Endless(f"the record at {begin} has a length that does not end") from None
             stop = at + length
             if stop > end and not by_fields:
                 raise RemoteWireError(f"a record of {length} bytes in {end - at}")
-            timestamp_delta, at = read_varint(body, at + 1)
+            timestamp_delta, at = read_long(body, at + 1)
             offset_delta, fields_at = read_int(body, at)
             key_size, at = read_int(body, fields_at)
             at += max(key_size, 0)
             value_size, at = read_int(body, at)
             header_count, at = read_int(body, at + max(value_size, 0))
-            left -= 1 + max(header_count, 0)
-            if left < 0:
-                raise too_many(count - number, header_count, end - begin)
+            left -= 1
             if header_count:
-                at = skip_record_headers(body, at, header_count)
+                at = skip_record_headers(body, at, header_count, left)
+                left -= header_count
+            if left < 0:
+                raise too_many(count - number - 1, end - at, "records")
             if at != stop and not by_fields:
                 raise RemoteWireError(f"a record says it ends at {stop}, its fields end at {at}")
             yield Outline(offset_delta, timestamp_delta, key_size >= 0, fields_at, at)
     except IndexError:
-        raise RemoteWireError(f"the batch ends before the last of {count} records") from None
+        why = f"the batch ends before the last of {count} records"
+        raise Short(why, in_record=at > begin) from None
     if at != end:
         raise RemoteWireError(f"{end - at} bytes behind the last of {count} records")
 
 
-def too_many(records: int, headers: int, room: int) -> RemoteWireError:
+def too_many(count: int, room: int, what: str) -> RemoteWireError:
     """More than can be looked at; or more than there can be, which is seen at once."""
-    if records * RECORD_BYTES_MIN + headers * HEADER_BYTES_MIN > room:
-        return RemoteWireError(
-            f"{records} records, the first with {headers} headers, in {room} bytes"
-        )
-    return Oversized(
-        f"{records} more records, the first with {headers} headers: too many to look at"
-    )
+    size = RECORD_BYTES_MIN if what == "records" else HEADER_BYTES_MIN
+    if count * size > room:
+        return Impossible(f"{count} more {what} in {room} bytes")
+    return Oversized(f"{count} more {what}: too many to look at")
 
 
-def skip_record_headers(body: Bytes, at: int, count: int) -> int:
+def skip_record_headers(body: Bytes, at: int, count: int, at_most: int) -> int:
     if count < 0:
         raise RemoteWireError(f"{count} record headers")
-    for _ in range(count):
+    for number in range(count):
+        if number > at_most:
+            raise too_many(count - number, len(body) - at, "headers")
         name_size, at = read_int(body, at)
         if name_size < 0:
             raise RemoteWireError("a record header without a name")
@@ -120,7 +135,26 @@ def skip_record_headers(body: Bytes, at: int, count: int) -> int:
 
 
 def read_int(body: Bytes, at: int) -> tuple[int, int]:
-    value, end = read_varint(body, at)
+    doubled, end = read_digits(body, at)
     if end - at > INT_BYTES_MAX:
         raise RemoteWireError("a varint longer than 32 bits")
-    return value, end
+    doubled &= 0xFFFF_FFFF
+    return (doubled >> 1) ^ -(doubled & 1), end
+
+
+def read_long(body: Bytes, at: int) -> tuple[int, int]:
+    doubled, end = read_digits(body, at)
+    doubled &= 0xFFFF_FFFF_FFFF_FFFF
+    return (doubled >> 1) ^ -(doubled & 1), end
+
+
+def read_digits(body: Bytes, at: int) -> tuple[int, int]:
+    """What a varint stands for, doubled. Its last byte may have more bits than there is room for."""
+    value = 0
+    for shift in range(0, 7 * LONG_BYTES_MAX, 7):
+        byte = body[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise RemoteWireError("a varint longer than 64 bits")

@@ -6,8 +6,9 @@ from contextlib import suppress
 from struct import Struct
 
 from barnabas.wire.checksum import crc32c
-from barnabas.wire.compression import Compression, Oversized, compress, decompress
+from barnabas.wire.compression import Compression, Oversized, compress
 from barnabas.wire.contents import Outline, holds_its_records, walk
+from barnabas.wire.damaged import unpack
 from barnabas.wire.records import (
     COMPRESSION_MASK,
     CRC_START,
@@ -28,7 +29,8 @@ def recompress(
 ) -> tuple[memoryview, BatchHeader]:
     """The same batch with its records packed by `target`; RemoteWireError if they cannot be opened, or are not what the
     header promises."""
-    plain = decompress(Compression(header.compression), batch[HEADER_SIZE:], limit=limit)
+    codec = Compression(header.compression)
+    plain = unpack(codec, batch[HEADER_SIZE:], header.count, limit=limit, by_fields=False)
     if not holds_its_records(plain, header.count):
         with suppress(Oversized):
             plain = in_order(plain, list(walk(plain, header.count)))
