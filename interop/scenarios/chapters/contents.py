@@ -5,6 +5,8 @@ Nobody's client sends these. Who takes one has a log that no consumer gets past.
 
 from __future__ import annotations
 
+from functools import partial
+
 import cramjam
 
 from barnabas.wire.compression import Compression, compress
@@ -45,6 +47,18 @@ def record(
 
 def records(count: int) -> bytes:
     return b"".join(record(delta) for delta in range(count))
+
+
+def wide(number: int, size: int = 5) -> bytes:
+    """As a varint of so many bytes, in whose last bits are set that there is no room for."""
+    doubled = number << 1 | 1 << (7 * size - 1)
+    digits = [doubled >> 7 * place & 0x7F | 0x80 for place in range(size)]
+    return bytes(digits[:-1]) + bytes((digits[-1] & 0x7F,))
+
+
+def among_many(number: int, fields: bytes) -> bytes:
+    """400, one of which has other fields."""
+    return records(number) + record(number, fields) + records(400)[len(records(number + 1)) :]
 
 
 def amid(odd: bytes) -> bytes:
@@ -108,6 +122,32 @@ CONTENTS: dict[str, tuple[bytes, int]] = {
     "a header whose name is not UTF-8": (amid(record(1, FIELDS + varint(1) + b"\x02\xff\x00")), 3),
     "a header longer than its record": (amid(record(1, FIELDS + varint(1) + b"\x7eh\x02v")), 3),
     "bytes behind the headers": (amid(record(1, FIELDS + NO_HEADERS + b"more")), 3),
+    "a length with bits to spare": (amid(wide(len(record(1)) - 1) + record(1)[1:]), 3),
+    "an offset with bits to spare": (amid(record(1, offset=wide(1))), 3),
+    "a value's size with bits to spare": (
+        amid(record(1, varint(-1) + wide(len(VALUE)) + VALUE + NO_HEADERS)),
+        3,
+    ),
+    "a count of headers with bits to spare": (amid(record(1, FIELDS + wide(0))), 3),
+    "a time with bits to spare": (amid(record(1, time=wide(0, size=10))), 3),
+    **{
+        f"many, of which number {number} has {what}": (among_many(number, fields), 400)
+        for number in (5, 63, 64, 200, 398)
+        for what, fields in {
+            "a value too long": varint(-1) + varint(len(VALUE) + 1) + VALUE + NO_HEADERS,
+            "a negative count of headers": FIELDS + varint(-1),
+            "headers": FIELDS + varint(1) + b"\x02h\x02v",
+        }.items()
+    },
+    "many of many sizes, one of them broken": (
+        b"".join(
+            record(delta, varint(-1) + varint(delta % 90) + bytes(delta % 90) + NO_HEADERS)
+            if delta != 150
+            else record(delta, FIELDS + varint(-3))
+            for delta in range(300)
+        ),
+        300,
+    ),
 }
 
 
@@ -137,6 +177,17 @@ def packed(codec: Compression, frames: bytes) -> bytes:
     return changed(sealed(frames, 3), ATTRIBUTES_AT, ">h", codec)
 
 
+def flipped(data: bytes, at: int, bits: int = 0x10) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= bits
+    return bytes(changed)
+
+
+gzipped = partial(compress, Compression.GZIP)
+snappy = partial(compress, Compression.SNAPPY)
+zstd = partial(compress, Compression.ZSTD)
+
+
 def frames(codec: Compression) -> dict[str, bytes]:
     """What can be wrong with the packing."""
     whole = compress(codec, records(3))
@@ -155,22 +206,72 @@ def frames(codec: Compression) -> dict[str, bytes]:
     }
 
 
+LONG_TEXT = bytes(ord("a") + place * place // 7 % 23 for place in range(200))
+
+
+def long_records(broken: int | None = None) -> bytes:
+    """400 KB of them, packed in several blocks by every codec; one may be broken."""
+    return b"".join(
+        record(
+            number,
+            varint(-1)
+            + varint(len(LONG_TEXT))
+            + LONG_TEXT[number % 200 :]
+            + LONG_TEXT[: number % 200]
+            + varint(-1 if number == broken else 0),
+        )
+        for number in range(LONG)
+    )
+
+
+LONG = 2_000
+DAMAGES = ("cut in half", "cut short", "with rubbish behind it", "a bit of which is wrong")
+
+
+def damaged(codec: Compression, what: str, broken: int | None) -> bytes:
+    """A batch whose packing is damaged, perhaps behind a record that is broken."""
+    whole = compress(codec, long_records(broken))
+    frame = {
+        "cut in half": whole[: len(whole) // 2],
+        "cut short": whole[:-2],
+        "with rubbish behind it": whole + b"this is not packed by anything",
+        "a bit of which is wrong": flipped(whole, len(whole) * 3 // 4),
+    }[what]
+    return changed(sealed(frame, LONG), ATTRIBUTES_AT, ">h", codec)
+
+
 def lz4(**options: bool) -> bytes:
     frame = cramjam.lz4.Compressor(**options)
     frame.compress(records(3))
     return bytes(frame.finish())
 
 
-LZ4_FRAMES = {
-    "in linked blocks": lz4(block_linked=True),
-    "with a checksum": lz4(block_linked=False, content_checksum=True),
+LZ4_CHECKED = lz4(block_linked=False, content_checksum=True)
+ODD_FRAMES = {
+    Compression.LZ4: {
+        "in linked blocks": lz4(block_linked=True),
+        "with a checksum": LZ4_CHECKED,
+        "with a wrong checksum": flipped(LZ4_CHECKED, len(LZ4_CHECKED) - 1),
+        "with a part of a checksum": LZ4_CHECKED[:-1],
+        "with another magic": flipped(LZ4_CHECKED, 1),
+        "with a wrong checksum of its head": flipped(LZ4_CHECKED, 6),
+    },
+    Compression.GZIP: {
+        "with a flag nobody knows": flipped(gzipped(records(3)), 3, 0x20),
+        "with a time": flipped(gzipped(records(3)), 5),
+        "with a short rest behind it": gzipped(records(3)) + gzipped(b"")[:15],
+        "with a longer rest behind it": gzipped(records(3)) + gzipped(records(9))[:-3],
+    },
+    Compression.SNAPPY: {
+        "with another head in it": snappy(b"") + snappy(records(3)),
+        "with a wrong head in it": snappy(b"") + flipped(snappy(records(3)), 6),
+        "with a part of a head behind it": snappy(records(3)) + snappy(b"")[:9],
+    },
+    Compression.ZSTD: {
+        "with a part of a second behind it": zstd(records(3)) + zstd(records(3))[:-1],
+        "with the beginning of a second behind it": zstd(records(3)) + zstd(records(3))[:4],
+    },
 }
-
-
-def flipped(data: bytes, at: int) -> bytes:
-    changed = bytearray(data)
-    changed[at] ^= 0x10
-    return bytes(changed)
 
 
 def topic(codec: Compression) -> str:
@@ -205,8 +306,18 @@ STEPS: tuple[Step, ...] = (
         for what, data in frames(codec).items()
     ),
     *(
-        ask(f"contents: lz4 {what}", produce(topic(Compression.LZ4), packed(Compression.LZ4, data)))
-        for what, data in LZ4_FRAMES.items()
+        ask(f"contents: {codec.name.lower()} {what}", produce(topic(codec), packed(codec, data)))
+        for codec, odd in ODD_FRAMES.items()
+        for what, data in odd.items()
+    ),
+    *(
+        ask(
+            f"contents: {codec.name.lower()}, many, {what}, number {broken} broken",
+            produce(topic(codec), damaged(codec, what, broken)),
+        )
+        for codec in PACKED
+        for what in DAMAGES
+        for broken in (None, 0, 500, 1_000, 1_999)
     ),
     *(
         ask(

@@ -87,8 +87,11 @@ def join(turn: Turn, wish: Join, ticket: Ticket) -> None:
         turn.refuse_join(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, wish.member_id)
     elif not wish.member_id:
         join_as_new(turn, wish, ticket)
-    elif wish.member_id in group.pending and wish.instance_id is None:
-        add(turn, wish, wish.member_id, ticket)
+    elif wish.member_id in group.pending:
+        if wish.instance_id is None:
+            add(turn, wish, wish.member_id, ticket)
+        else:  # no client does: who has an instance was not told to come again with this id
+            turn.refuse_join(ticket, ErrorCode.UNKNOWN_SERVER_ERROR)
     else:
         code = group.refusal_of_member(wish.member_id, wish.instance_id)
         if code is ErrorCode.NONE:

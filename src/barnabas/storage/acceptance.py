@@ -55,12 +55,15 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, n
     needs_key = "compact" in config.cleanup_policy
     keyless: list[int] = []
     untimely: list[int] = []
-    for index, record in enumerate(outlines(batch, header)):
+    misnumbered = 0
+    for index, record in outlines(batch, header):
         timestamp = header.base_timestamp + record.timestamp_delta
         if needs_key and not record.has_key:
             keyless.append(index)
         elif by_producer and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             untimely.append(index)
+        else:
+            misnumbered += record.offset_delta != index
     if untimely:
         why = f"a timestamp is not within {earliest} and {latest}"
         indexes = tuple(sorted((*untimely, *keyless)))
@@ -68,25 +71,31 @@ def check_records(batch: memoryview, header: BatchHeader, config: TopicConfig, n
     if keyless:
         why = "a compacted topic takes no record without a key"
         raise ApiError(ErrorCode.INVALID_RECORD, why, record_indexes=tuple(keyless))
+    require_order(header, misnumbered)
 
 
 def check_contents(batch: memoryview, header: BatchHeader) -> None:
     """The records that the header promises, for a batch that does not show them at a glance: odd, or packed ones."""
-    for _ in outlines(batch, header, may_believe=True):
-        pass
+    found = outlines(batch, header, may_believe=True)
+    require_order(header, sum(record.offset_delta != index for index, record in found))
+
+
+def require_order(header: BatchHeader, misnumbered: int) -> None:
+    """What is packed Kafka would have to number anew, and cannot."""
+    if misnumbered and header.compression:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
 
 
 def outlines(
     batch: memoryview, header: BatchHeader, *, may_believe: bool = False
-) -> Iterator[Outline]:
+) -> Iterator[tuple[int, Outline]]:
     """All records, or ApiError with Kafka's code for a batch that does not hold them. None of those that are seen
     to be in order at a glance, and none of those that are too many to look at, if they may be believed.
 
-    In what is packed Kafka goes by the fields alone, but wants the numbers in their order.
+    In what is packed Kafka goes by the fields alone.
     """
     codec = Compression(header.compression)
     is_packed = codec is not Compression.NONE
-    is_in_order = True
     try:
         body: memoryview | bytes = batch[HEADER_SIZE:]
         if is_packed:
@@ -96,16 +105,12 @@ def outlines(
         known = skim(bytes(body), header.count) if may_believe else NONE
         at_most = WALKED_MAX if may_believe else SEEN_MAX
         found = walk(body, header.count, by_fields=is_packed, at_most=at_most, behind=known)
-        for number, record in enumerate(found, known.records):
-            is_in_order = is_in_order and record.offset_delta == number
-            yield record
+        yield from enumerate(found, known.records)
     except Oversized as error:
         if not may_believe:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     except RemoteWireError as error:
         raise ApiError(code_of(error, is_packed=is_packed), str(error)) from None
-    if is_packed and not is_in_order:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
 
 
 def opened(codec: Compression, packed: memoryview, count: int, *, may_believe: bool) -> bytes:

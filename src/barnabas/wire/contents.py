@@ -78,7 +78,7 @@ def walk(
     nothing else, Oversized if more would have to be read than `at_most` records and headers. Who goes by the fields
     alone does not hold the length of a record against them."""
     known, at = behind
-    begin, end = at, len(body)
+    begin, end, length = at, len(body), 0
     left = at_most
     try:
         for number in range(known, count):
@@ -89,7 +89,7 @@ def walk(
                 raise Endless(f"the record at {begin} has a length that does not end") from None
             stop = at + length
             if stop > end and not by_fields:
-                raise RemoteWireError(f"a record of {length} bytes in {end - at}")
+                raise Short(f"a record of {length} bytes in {end - at}", in_record=True)
             timestamp_delta, at = read_long(body, at + 1)
             offset_delta, fields_at = read_int(body, at)
             key_size, at = read_int(body, fields_at)
@@ -106,6 +106,8 @@ def walk(
                 raise RemoteWireError(f"a record says it ends at {stop}, its fields end at {at}")
             yield Outline(offset_delta, timestamp_delta, key_size >= 0, fields_at, at)
     except IndexError:
+        if at > begin and not by_fields:  # the record is there, its fields go on behind it
+            raise RemoteWireError(f"a record is longer than the {length} bytes it says") from None
         why = f"the batch ends before the last of {count} records"
         raise Short(why, in_record=at > begin) from None
     if at != end:

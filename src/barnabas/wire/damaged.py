@@ -94,7 +94,7 @@ def require_no_broken_record(found: Remains, count: int, by_fields: bool) -> Non
         for _ in walk(found.plain, count, by_fields=by_fields, at_most=SKIMMED_MAX, behind=known):
             pass
     except Short as error:
-        if found.breaks_record and error.in_record:
+        if by_fields and found.breaks_record and error.in_record:
             raise
     except (Impossible, Oversized):
         pass  # there may have been more behind the damage

@@ -25,7 +25,7 @@ STRETCH_MAX = 256
 LAYOUTS_MAX = 32
 LAYOUT_BYTES_MAX = 128 << 10
 PLACES_MAX = 64
-HEADERS_MAX = 20_000
+HEADERS_MAX = 200_000
 BEYOND = 1 << 40
 """Behind all records: where what is not in order ends."""
 

@@ -77,6 +77,15 @@ def test_a_newcomer_is_given_its_id_and_a_rebalance_waits_for_it() -> None:
     assert played.join_code(leader) is played.join_code(joined) is ErrorCode.NONE
 
 
+def test_an_id_is_not_for_who_has_an_instance() -> None:
+    played = stable("a")
+    played.join(new="b", must_know_id=True)
+    refused = played.join("b", instance="late")
+    assert played.join_code(refused) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert played.group.state is STABLE
+    assert "b" in played.group.pending
+
+
 def test_an_id_that_never_joins_is_forgotten_and_the_rebalance_goes_on() -> None:
     played = stable("a")
     played.join(new="b", must_know_id=True)

@@ -40,7 +40,8 @@ async def elect(
     partitions = asked_for(request, parts.metadata)
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
-        refused = ApiError(ErrorCode.INVALID_REQUEST, "an election is preferred (0) or unclean (1)")
+        why = "an election is preferred (0) or unclean (1)"
+        refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         return ElectLeadersResponse(
             error_code=refused.code,
             replica_election_results=by_topic(dict.fromkeys(partitions, refused)),

@@ -30,6 +30,8 @@ async def create(
     outcomes: dict[str, ApiError | None] = {}
     if parts.controller.is_active:
         outcomes = {name: asked_for_twice(name) for name, count in asked.items() if count > 1}
+        if "" in asked:
+            outcomes.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has a name"))
         wishes = [wish_of(topic) for topic in request.topics if topic.name not in outcomes]
         if wishes:
             outcomes |= await expanded(parts, request, wishes)

@@ -77,6 +77,7 @@ def handle(
 ) -> ProduceAnswer | Awaitable[ProduceAnswer] | None:
     acks = request.acks
     version = header.api_version
+    require_records(request)
     now_ms = parts.clock.now_ms()
     partitions = parts.replicas.partitions
     waits: Waits = []
@@ -108,6 +109,14 @@ def handle(
     return response(parts, asker, names, topics)
 
 
+def require_records(request: ProduceRequest) -> None:
+    """Kafka has no answer to a request without. Who has sent one is not left to wait for it."""
+    for name, data in request.topic_data:
+        for index, records in data:
+            if records is None:
+                raise CloseConnection(f"produce without records for {name}-{index}")
+
+
 def append(
     partition: Partition,
     records: Records | None,
@@ -122,9 +131,7 @@ def append(
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
         )
-    if records is None:
-        raise ApiError(ErrorCode.INVALID_RECORD, "no records")
-    batch = first_whole_batch(memoryview(records))
+    batch = first_whole_batch(memoryview(records or b""))
     if version < ONE_BATCH_SINCE and holds_nothing_whole(batch):
         return AppendInfo(-1, -1, NO_TIMESTAMP, partition.log.log_start_offset)
     header = validate_produced(batch, version)
