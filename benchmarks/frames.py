@@ -10,6 +10,7 @@ asks for 1 MB of every partition, which is the default of consumers.
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 import time
@@ -45,7 +46,9 @@ class FrameDriver:
         self.load = load
         self.topic_id = topic_id
         self.connection = Connection.open(*broker.address, client_id="benchmark")
-        self.records_per_batch, batch = exact_batch(load.batch_bytes, load.record_bytes)
+        self.records_per_batch, batch = exact_batch(
+            load.batch_bytes, load.record_bytes, varies=load.varies
+        )
         requests = [produce_request(number, batch) for number in range(load.partitions)]
         for request in requests:
             answer = self.connection.exchange(request, ProduceResponse)
@@ -176,17 +179,20 @@ def produce_request(partition: int, batch: bytes, acks: int = 1) -> ProduceReque
     return ProduceRequest(acks=acks, timeout_ms=TIMEOUT_S * 1000, topic_data=data)
 
 
-def exact_batch(batch_bytes: int, record_bytes: int) -> tuple[int, bytes]:
+def exact_batch(batch_bytes: int, record_bytes: int, *, varies: bool = False) -> tuple[int, bytes]:
     """How many records, and a batch of exactly this size; the last record makes up for what would be left over.
 
     Exact sizes keep the parts of a fetch aligned: 64 batches of 16 KB are 1 MB and not one byte more.
     """
     now = now_ms()
-    value = bytes(at % 256 for at in range(record_bytes))
+    chance = random.Random(batch_bytes)
+    largest = record_bytes * 3 // 2 if varies else record_bytes
+    value = bytes(at % 256 for at in range(largest))
     records: list[Record] = []
     body = bytearray()
-    while HEADER_SIZE + len(body) + record_bytes + LAST_RECORD_MIN <= batch_bytes:
-        records.append(Record(len(records), now, None, value))
+    while HEADER_SIZE + len(body) + largest + LAST_RECORD_MIN <= batch_bytes:
+        size = chance.randint(record_bytes // 2, largest) if varies else largest
+        records.append(Record(len(records), now, None, value[:size]))
         write_record(body, records[-1], 0, now)
     left = batch_bytes - HEADER_SIZE - len(body)
     for size in range(left, 0, -1):

@@ -24,7 +24,7 @@ from benchmarks import latency, life
 from benchmarks.broker_process import BrokerProcess
 from benchmarks.kafka_process import RUN_SCRIPT, RealKafka, real_kafka
 from benchmarks.loads import KB, MB, TOPIC, Load
-from benchmarks.suite import WAYS, load_name, produce_and_fetch
+from benchmarks.suite import VARIED, load_name, produce_and_fetch
 from interop.harness import jvm
 from interop.harness.jars import KAFKA_3_9
 from interop.harness.tools import MAIN_CLASSES
@@ -53,6 +53,8 @@ FULL = Extent(
     bytes_of={
         ("frames", 100): 512 * MB,
         ("frames", KB): 512 * MB,
+        (VARIED, 100): 256 * MB,
+        (VARIED, KB): 512 * MB,
         ("librdkafka", 100): 64 * MB,
         ("librdkafka", KB): 256 * MB,
         ("perf-test", 100): 128 * MB,
@@ -138,11 +140,12 @@ def steps(extent: Extent, kafka: RealKafka) -> Iterator[Step]:
             record_bytes=record,
             partitions=partitions,
             total_bytes=extent.bytes_of[way, record],
+            varies=way == VARIED,
         )
         run = (
-            partial(produce_and_fetch, way, load)
-            if way in WAYS
-            else partial(perf_test, kafka, load)
+            partial(perf_test, kafka, load)
+            if way == "perf-test"
+            else partial(produce_and_fetch, "frames" if load.varies else way, load)
         )
         yield Step(name=f"{way}: {load}", run=run)
     yield Step(name="latency", run=partial(delays, extent))

@@ -23,6 +23,8 @@ class Load:
     partitions: int = 1
     total_bytes: int = 512 * MB
     in_flight: int = CLIENT_IN_FLIGHT
+    varies: bool = False
+    """Records of half to one and a half of that size."""
 
     @property
     def batches(self) -> int:
@@ -36,7 +38,8 @@ class Load:
         return max(1, size // self.batch_bytes // self.partitions) * self.partitions
 
     def __str__(self) -> str:
-        return f"{short(self.record_bytes)} records, {short(self.batch_bytes)} batches, {self.partitions} p."
+        sizes = "~" if self.varies else ""
+        return f"{sizes}{short(self.record_bytes)} records, {short(self.batch_bytes)} batches, {self.partitions} p."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ NAMES = {
     "start/local_cluster_imported/s": "LocalCluster to first record, imports done, s",
 }
 UNITS = {
+    "mb_per_s": "MB/s",
+    "cpu_s_per_gb": "CPU-s/GB",
     "p50_ms": "p50, ms",
     "p99_ms": "p99, ms",
     "resident_mb": "resident MB",

@@ -31,6 +31,9 @@ TARGETS = {
 
 WAYS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
 ACKS = {"1": 1, "all": -1}
+VARIED = "varied"
+"""Frames again, with records of many sizes: a broker reads those one by one."""
+VARIED_BATCH_SIZES = (16 * KB, 128 * KB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,14 @@ def steps(extent: Extent) -> Iterator[Step]:
             total_bytes=extent.bytes_of[way, record],
         )
         yield Step(name=f"{way}: {load}", run=partial(throughput, way, load))
+    for record, batch in product(extent.record_sizes, VARIED_BATCH_SIZES):
+        load = Load(
+            batch_bytes=batch,
+            record_bytes=record,
+            total_bytes=extent.bytes_of["frames", record],
+            varies=True,
+        )
+        yield Step(name=f"frames: {load}", run=partial(throughput, "frames", load))
     for acks in ACKS:
         yield Step(name=f"latency with acks={acks}", run=partial(delays, acks, extent))
     yield Step(name="start-up", run=start_up)
@@ -112,7 +123,8 @@ def produce_and_fetch(way: str, load: Load, broker: BrokerProcess) -> dict[str, 
     costs = WAYS[way].run_produce_and_fetch(broker, load)
     found = {}
     for direction, cost in zip(("produce", "fetch"), costs, strict=True):
-        name = load_name(way, direction, load.record_bytes, load.batch_bytes, load.partitions)
+        kind = VARIED if load.varies else way
+        name = load_name(kind, direction, load.record_bytes, load.batch_bytes, load.partitions)
         found[f"{name}/mb_per_s"] = cost.mb_per_s
         found[f"{name}/cpu_s_per_gb"] = cost.cpu_s_per_gb
     return found

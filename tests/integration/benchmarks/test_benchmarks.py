@@ -60,8 +60,11 @@ def test_a_profile_by_calls_names_the_functions_of_the_broker() -> None:
 
 @pytest.mark.parametrize("batch_bytes", [KB, 16 * KB, 128 * KB, MB])
 @pytest.mark.parametrize("record_bytes", [100, KB])
-def test_a_batch_has_exactly_the_size_asked_for(batch_bytes: int, record_bytes: int) -> None:
-    count, batch = frames.exact_batch(batch_bytes, record_bytes)
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_batch_has_exactly_the_size_asked_for(
+    batch_bytes: int, record_bytes: int, varies: bool
+) -> None:
+    count, batch = frames.exact_batch(batch_bytes, record_bytes, varies=varies)
     assert len(batch) == batch_bytes
     assert read_header(batch).count == count
 
