@@ -49,10 +49,7 @@ from barnabas.storage.producers import EXPIRATION_MS, Producers
 from barnabas.storage.segment import Segment
 from barnabas.storage.tail import Tail
 from barnabas.storage.timestamps import TimestampOffset
-from barnabas.wire.contents import holds_its_records
 from barnabas.wire.records import (
-    COMPRESSION_MASK,
-    HEADER_SIZE,
     LOG_APPEND_TIME,
     BatchHeader,
     stamp,
@@ -301,9 +298,7 @@ class Log:
         timestamp = header[8]
         if self.looks_into_records or timestamp - now_ms > self.timestamp_after_max_ms:
             acceptance.check_records(batch, header, self.config, now_ms)
-        elif header[5] & COMPRESSION_MASK or not holds_its_records(
-            bytes(batch[HEADER_SIZE:]), header[12]
-        ):
+        else:
             acceptance.check_contents(batch, header)
         producer_id = header[9]
         if producer_id >= 0:

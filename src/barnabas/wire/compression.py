@@ -61,7 +61,7 @@ GZIP_MAGIC = b"\x1f\x8b\x08"
 GZIP_HEAD_BYTES = 10
 GZIP_SHORT, GZIP_TRAILER = struct.Struct("<H"), struct.Struct("<II")
 GZIP_MEMBER_BYTES_MIN = 19
-"""Shorter ones there cannot be, and Java does not look at what is."""
+"""Java does not look at what is shorter, and no whole one is."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLAGS_AT = len(LZ4_MAGIC)
 LZ4_SIZE = struct.Struct("<I")
@@ -103,7 +103,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
 
 def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = ANY_NUMBER) -> bytes:
     """The plain bytes, at most `limit` of them. Damaged for what is no such data, and for bombs. `pieces`: so many
-    members of gzip, or blocks of snappy or LZ4, for who has no time to open many small ones."""
+    members of gzip, or blocks of snappy or LZ4, for who has no time to open many small ones. zstd's take none."""
     limit = min(limit, max(ALWAYS_ALLOWED_BYTES, len(data) * RATIO_MAX))
     try:
         match codec:
@@ -140,7 +140,7 @@ def within(limit: int, data: bytes) -> bytes:
 
 def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
     plain = bytearray()
-    for step in gzip_steps(data, pieces):
+    for step in gzip_steps(bytes(data), pieces):
         plain += step
         if len(plain) > limit:
             raise too_large(limit)
@@ -148,7 +148,7 @@ def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
 
 
 def gzip_steps(
-    data: memoryview, pieces: int, *, reads: int = 0, step_bytes: int = GZIP_STEP_BYTES
+    data: bytes, pieces: int, *, reads: int = 0, step_bytes: int = GZIP_STEP_BYTES
 ) -> Iterator[bytes]:
     """What its members hold, a step at a time. What stands behind the last one is nothing, for the Java client as well.
     `reads`: how much is read at a time; if it does not matter, more and more."""
@@ -168,7 +168,7 @@ def gzip_steps(
             if member.eof:
                 break
             if not step and not read:
-                read = bytes(data[at : at + window])
+                read = data[at : at + window]
                 at += len(read)
                 window = reads or window * 16
                 if not read:
@@ -186,8 +186,8 @@ def gzip_steps(
     raise too_many()
 
 
-def behind_gzip_head(data: memoryview, at: int) -> int:
-    head = bytes(data[at : at + GZIP_HEAD_BYTES])
+def behind_gzip_head(data: bytes, at: int) -> int:
+    head = data[at : at + GZIP_HEAD_BYTES]
     if len(head) < GZIP_HEAD_BYTES or not head.startswith(GZIP_MAGIC):
         raise Damaged("damaged GZIP data: it does not begin as it should")
     flags = head[3]
@@ -197,7 +197,7 @@ def behind_gzip_head(data: memoryview, at: int) -> int:
             at += 2 + GZIP_SHORT.unpack_from(data, at)[0]
         for text in (GzipFlag.NAME, GzipFlag.COMMENT):
             if flags & text:
-                at = bytes(data).index(b"\0", at) + 1
+                at = data.index(b"\0", at) + 1
         if flags & GzipFlag.CHECKSUM:
             if GZIP_SHORT.unpack_from(data, at)[0] != zlib.crc32(data[begin:at]) & 0xFFFF:
                 raise Damaged("damaged GZIP data: the checksum of its head is wrong")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from barnabas.errors import RemoteWireError
 from barnabas.wire.compression import Oversized
 from barnabas.wire.records import Bytes
-from barnabas.wire.skim import Skimmed, skim
+from barnabas.wire.skim import Skimmed
 
 RECORD_BYTES_MIN, HEADER_BYTES_MIN = 7, 2
 SKIMMED_MAX = 200_000
@@ -59,11 +59,6 @@ def require_possible(count: int, size: int) -> None:
         raise RemoteWireError(f"{count} records in {size} bytes")
     if count > SKIMMED_MAX:
         raise Oversized(f"{count} records are too many to look at")
-
-
-def holds_its_records(body: bytes, count: int) -> bool:
-    """Whether it is so many records, numbered, and nothing else. False: that is not seen at a glance."""
-    return count <= SKIMMED_MAX and skim(body, count) == (count, len(body))
 
 
 def walk(
@@ -133,6 +128,8 @@ def skip_record_headers(body: Bytes, at: int, count: int, at_most: int) -> int:
             raise RemoteWireError("a record header without a name")
         value_size, at = read_int(body, at + name_size)
         at += max(value_size, 0)
+    if at > len(body):
+        raise IndexError
     return at
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_left
+from itertools import islice
 from typing import NamedTuple
 
 import cramjam
@@ -42,6 +43,8 @@ from barnabas.wire.compression import (
 from barnabas.wire.contents import SKIMMED_MAX, Impossible, Short, walk
 from barnabas.wire.skim import skim
 
+PIECES_MAX = 2_000
+"""Of what is packed in more, and damaged, no more is looked at."""
 GZIP_READ_BYTES, GZIP_STEP_BYTES = 8 << 10, 16 << 10
 SNAPPY_STEP_BYTES = 2 << 10
 ZSTD_READ_BYTES, ZSTD_STEP_BYTES = (128 << 10) + 3, 16 << 10
@@ -52,6 +55,8 @@ LZ4_VERSION, LZ4_UNKNOWN_FLAGS = 0x40, 0xC3
 XXH32_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 MASK = 0xFFFF_FFFF
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_SKIPPED = b"\x2a\x4d\x18"
+"""Behind a byte from 0x50 to 0x5f: a frame that holds nothing."""
 ZSTD_REPEATED = 1
 """The kind of block that is one byte again and again."""
 CUT_SHORT, NO_FRAME = "incomplete frame", "Unknown frame descriptor"
@@ -89,9 +94,9 @@ def unpack(
 
 
 def require_no_broken_record(found: Remains, count: int, by_fields: bool) -> None:
-    known = skim(found.plain, count)
+    known = skim(found.plain, min(count, SKIMMED_MAX))
     try:
-        for _ in walk(found.plain, count, by_fields=by_fields, at_most=SKIMMED_MAX, behind=known):
+        for _ in walk(found.plain, count, by_fields=by_fields, behind=known):
             pass
     except Short as error:
         if by_fields and found.breaks_record and error.in_record:
@@ -104,7 +109,7 @@ def remains(codec: Compression, packed: memoryview, limit: int) -> Remains:
     try:
         match codec:
             case Compression.GZIP:
-                return Remains(remains_of_gzip(packed))
+                return Remains(remains_of_gzip(bytes(packed), limit))
             case Compression.SNAPPY:
                 return Remains(remains_of_snappy(packed, limit))
             case Compression.LZ4:
@@ -117,12 +122,14 @@ def remains(codec: Compression, packed: memoryview, limit: int) -> Remains:
         return Remains(b"")
 
 
-def remains_of_gzip(packed: memoryview) -> bytes:
+def remains_of_gzip(packed: bytes, limit: int) -> bytes:
     plain = bytearray()
-    steps = gzip_steps(packed, ANY_NUMBER, reads=GZIP_READ_BYTES, step_bytes=GZIP_STEP_BYTES)
+    steps = gzip_steps(packed, PIECES_MAX, reads=GZIP_READ_BYTES, step_bytes=GZIP_STEP_BYTES)
     try:
         for step in steps:
             plain += step
+            if len(plain) > limit:
+                break
     except (Damaged, zlib.error, struct.error):
         pass
     return bytes(plain)
@@ -132,7 +139,7 @@ def remains_of_snappy(packed: memoryview, limit: int) -> bytes:
     plain = bytearray()
     if packed[: len(XERIAL_MAGIC)] == XERIAL_MAGIC:
         try:
-            for block in xerial_blocks(packed):
+            for block in islice(xerial_blocks(packed), PIECES_MAX):
                 plain_snappy_size(block, limit - len(plain))
                 plain += bytes(cramjam.snappy.decompress_raw(block))
         except (RemoteWireError, cramjam.DecompressionError):
@@ -156,7 +163,9 @@ def remains_of_lz4(packed: memoryview, limit: int) -> Remains:
     head = LZ4_MAGIC + described + bytes((lz4_checksum(described),))
     behind = LZ4_SIZE.size if flags & Lz4Flag.BLOCK_CHECKSUM else 0
     plain = bytearray()
-    while len(plain) <= limit and at + LZ4_SIZE.size <= len(packed):
+    for _ in range(PIECES_MAX):
+        if len(plain) > limit or at + LZ4_SIZE.size > len(packed):
+            break
         size = LZ4_SIZE.unpack_from(packed, at)[0] & ~LZ4_STORED
         end = at + LZ4_SIZE.size + size
         if not size:
@@ -200,9 +209,12 @@ def rotated(value: int, bits: int) -> int:
 def remains_of_zstd(packed: memoryview, limit: int) -> Remains:
     """Frame by frame: Kafka begins a new step with each. One that is cut short is nothing to it, if the end of the one
     before was read at once with what there is of it."""
-    plain = b""
+    plain = bytearray()
     at = 0
-    while end := behind_zstd_frame(packed, at):
+    for _ in range(PIECES_MAX):
+        end = behind_zstd_frame(packed, at)
+        if not end:
+            break
         try:
             plain += decompress(Compression.ZSTD, packed[at:end], limit=limit - len(plain))
         except Damaged:
@@ -211,12 +223,16 @@ def remains_of_zstd(packed: memoryview, limit: int) -> Remains:
     rest, why = remains_of_zstd_frame(packed[at:], limit - len(plain))
     if CUT_SHORT in why or NO_FRAME in why:
         is_all = CUT_SHORT in why and 0 < len(packed) - at <= len(packed) % ZSTD_READ_BYTES
-        return Remains(plain + rest, is_all=is_all and at > 0)
-    return Remains(plain + rest[: max(0, len(rest) - 1) // ZSTD_STEP_BYTES * ZSTD_STEP_BYTES])
+        return Remains(bytes(plain) + rest, is_all=is_all and at > 0)
+    steps = max(0, len(rest) - 1) // ZSTD_STEP_BYTES
+    return Remains(bytes(plain) + rest[: steps * ZSTD_STEP_BYTES])
 
 
 def behind_zstd_frame(packed: memoryview, at: int) -> int:
     """0 if it does not end."""
+    if packed[at + 1 : at + 4] == ZSTD_SKIPPED and packed[at] >> 4 == 5 and len(packed) - at >= 8:
+        end = at + 8 + int.from_bytes(packed[at + 4 : at + 8], "little")
+        return end if end <= len(packed) else 0
     if packed[at : at + 4] != ZSTD_MAGIC or len(packed) - at <= 5:
         return 0
     described = packed[at + 4]

@@ -7,7 +7,7 @@ from struct import Struct
 
 from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, Oversized, compress
-from barnabas.wire.contents import Outline, holds_its_records, walk
+from barnabas.wire.contents import Outline, require_possible, walk
 from barnabas.wire.damaged import unpack
 from barnabas.wire.records import (
     COMPRESSION_MASK,
@@ -18,6 +18,7 @@ from barnabas.wire.records import (
     read_header,
     varint,
 )
+from barnabas.wire.skim import skim
 
 LENGTH = Struct(">i")
 CRC = Struct(">I")
@@ -31,8 +32,9 @@ def recompress(
     header promises."""
     codec = Compression(header.compression)
     plain = unpack(codec, batch[HEADER_SIZE:], header.count, limit=limit, by_fields=False)
-    if not holds_its_records(plain, header.count):
-        with suppress(Oversized):
+    with suppress(Oversized):
+        require_possible(header.count, len(plain))
+        if skim(plain, header.count) != (header.count, len(plain)):
             plain = in_order(plain, list(walk(plain, header.count)))
     packed = compress(target, plain, level)
     data = bytearray(batch[:HEADER_SIZE]) + packed

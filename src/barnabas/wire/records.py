@@ -16,8 +16,9 @@
           57     4  count
           61        records, compressed as one block
 
-A broker looks at these 61 bytes for nearly every request; the functions above the line run once per produced batch and
-are written for speed, as is `skim.py`, which looks at the records. Below it, batches are opened and built record by record.
+A broker looks at these 61 bytes for nearly every request; the functions above the line run once per produced batch
+and are written for speed, as is `skim.py`, which looks at the records. Below it, batches are opened and built record by
+record.
 """
 
 from __future__ import annotations

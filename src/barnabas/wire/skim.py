@@ -21,7 +21,9 @@ LONG_BYTES = 9
 RUN_MIN = 12
 """In a shorter run each record is read for itself, which takes no longer."""
 STRETCH_MAX = 256
-"""Where records differ, so many are read before the next run is looked for."""
+"""Where records differ, so many are read before the next run is looked for;"""
+REST_MAX = 8192
+"""and so many where they do not seem to, and do."""
 LAYOUTS_MAX = 32
 LAYOUT_BYTES_MAX = 128 << 10
 PLACES_MAX = 64
@@ -62,7 +64,7 @@ class Layout(NamedTuple):
 
     settled: tuple[slice, ...]
     take: Callable[[bytes], tuple[bytes, ...]]
-    """All of them at once."""
+    """All of them at once; there are always several."""
     expected: bytes
     """What stands there: the lengths, the offset deltas, the sizes of keys, values and headers."""
     last: tuple[slice, ...]
@@ -91,15 +93,21 @@ def skim(body: bytes, count: int) -> Skimmed:
         return Skimmed(count, len(body))
     at = number = 0
     stretch, headers_left = RUN_MIN, HEADERS_MAX
-    runs: list[Run] = []
+    runs: list[tuple[Run, Layout]] = []
+    next_run, rest = 0, RUN_MIN
     try:
         while number < count:
-            run = find_run(body, at, number, count)
-            if run is not None and is_run(body, run):
-                runs.append(run)
-                number += run.alike
-                at += run.alike * run.size
-                continue
+            run = find_run(body, at, number, count) if number >= next_run else None
+            if run is not None:
+                layout = settle(body, run)
+                if layout is not None:
+                    runs.append((run, layout))
+                    number += run.alike
+                    at += run.alike * run.size
+                    continue
+                # They have one length and differ within. To look again and again would cost more than to read them.
+                rest = min(rest * 2, REST_MAX)
+                next_run = number + rest
             stretch = min(stretch * 2, STRETCH_MAX)
             until = min(number + stretch, count)
             before = number
@@ -117,29 +125,28 @@ def skim(body: bytes, count: int) -> Skimmed:
     return Skimmed(number, at)
 
 
-def remember_whole(body: bytes, count: int, runs: list[Run]) -> None:
+def remember_whole(body: bytes, count: int, runs: list[tuple[Run, Layout]]) -> None:
     """How a batch is laid out that has runs alone, and often one more record to fill it."""
-    behind, number = (
-        runs[-1].begin + runs[-1].size * runs[-1].alike,
-        runs[-1].number + runs[-1].alike,
-    )
-    if sum(run.alike for run in runs) != number or number < count - 1:
+    last = runs[-1][0]
+    behind, number = last.begin + last.size * last.alike, last.number + last.alike
+    if sum(run.alike for run, _ in runs) != number or number < count - 1:
         return
-    pieces = [layouts.get(run) for run in runs]
+    pieces = [layout for _, layout in runs]
     if number < count:
-        pieces.append(layout_of(body, Run(behind, number, len(body) - behind, 1)))
-    known = [piece for piece in pieces if piece is not None]
-    if len(known) == len(pieces):
-        settled = [places for piece in known for places in piece.settled]
-        if len(settled) <= PLACES_MAX:
-            whole = Layout(
-                tuple(settled),
-                itemgetter(*settled),
-                b"".join(piece.expected for piece in known),
-                tuple(places for piece in known for places in piece.last),
-                tuple(places for piece in known for places in piece.continued),
-            )
-            remember((len(body), count), whole)
+        filling = layout_of(body, Run(behind, number, len(body) - behind, 1))
+        if filling is None:
+            return
+        pieces.append(filling)
+    settled = [places for piece in pieces for places in piece.settled]
+    if len(settled) <= PLACES_MAX:
+        whole = Layout(
+            tuple(settled),
+            itemgetter(*settled),
+            b"".join(piece.expected for piece in pieces),
+            tuple(places for piece in pieces for places in piece.last),
+            tuple(places for piece in pieces for places in piece.continued),
+        )
+        remember((len(body), count), whole)
 
 
 def remember(key: Run | tuple[int, int], layout: Layout) -> None:
@@ -184,16 +191,16 @@ def run_max(number: int) -> int:
     return PERIOD - number % PERIOD if number < THREE_BYTES else 0
 
 
-def is_run(body: bytes, run: Run) -> bool:
-    """Whether all its records are laid out as the first of them is."""
+def settle(body: bytes, run: Run) -> Layout | None:
+    """How its records are laid out, if all are as the first of them is."""
     layout = layouts.get(run)
     if layout is not None and fits(body, layout):
-        return True
+        return layout
     layout = layout_of(body, run)
     if layout is None or not fits(body, layout):
-        return False
+        return None
     remember(run, layout)
-    return True
+    return layout
 
 
 def fits(body: bytes, layout: Layout) -> bool:
@@ -336,7 +343,7 @@ def behind_record(body: bytes, at: int, number: int) -> tuple[int, int]:
     at += 1
     if headers:
         at = behind_headers(body, at, headers)
-    return at if at == stop else BEYOND, headers >> 1
+    return at if at == stop <= len(body) else BEYOND, headers >> 1
 
 
 def long_varint(body: bytes, at: int, first: int) -> tuple[int, int]:

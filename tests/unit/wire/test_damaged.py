@@ -10,8 +10,8 @@ import lz4.frame
 import pytest
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Compression, Damaged, compress
-from barnabas.wire.damaged import lz4_checksum, remains, unpack
+from barnabas.wire.compression import XERIAL_HEAD, Compression, Damaged, compress
+from barnabas.wire.damaged import PIECES_MAX, lz4_checksum, remains, unpack
 from barnabas.wire.records import varint
 
 LIMIT = 16 << 20
@@ -154,3 +154,45 @@ def test_a_second_frame_of_zstd_that_is_damaged_is_seen_by_its_own_steps() -> No
     found = remains(Compression.ZSTD, memoryview(packed), LIMIT)
     assert (len(found.plain) - len(first)) % 16_384 == 0
     assert body().startswith(found.plain)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_header_that_goes_on_behind_the_damage_is_not_broken(codec: Compression) -> None:
+    value = random.Random(1).randbytes(300_000)
+    fields = b"\0\0\0" + varint(-1) + varint(-1) + varint(1) + varint(1) + b"h"
+    fields += varint(len(value)) + value
+    packed = compress(codec, varint(len(fields)) + fields)
+    assert not is_broken(codec, packed[:150_000], 1)
+
+
+def test_a_frame_of_zstd_that_holds_nothing_is_skipped() -> None:
+    nothing = b"\x53\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+    one = compress(Compression.ZSTD, record(0))
+    packed = memoryview(nothing + one + nothing + one[:-1])
+    assert unpack(Compression.ZSTD, packed, 1, limit=LIMIT).startswith(record(0))
+    assert not is_broken(Compression.ZSTD, nothing[:-1], 1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "piece"),
+    [
+        (Compression.GZIP, compress(Compression.GZIP, b"x")),
+        (Compression.SNAPPY, b"\0\0\0\3\1\0x"),
+        (Compression.LZ4, b"\1\0\0\x80x"),
+    ],
+)
+def test_of_very_many_pieces_the_first_are_looked_at(codec: Compression, piece: bytes) -> None:
+    head = {Compression.SNAPPY: XERIAL_HEAD, Compression.LZ4: lz4.frame.compress(b"")[:7]}
+    frame = head.get(codec, b"") + piece * 9_000 + b"\x7f\xff\xff\xff\xff\xff\xff\xff"
+    assert len(remains(codec, memoryview(frame), LIMIT).plain) <= 2 * PIECES_MAX
+
+
+def test_very_many_frames_of_zstd_are_opened_at_once() -> None:
+    packed = compress(Compression.ZSTD, b"x") * 9_000 + b"something else"
+    assert remains(Compression.ZSTD, memoryview(packed), LIMIT).plain == b"x" * 9_000
+
+
+def test_what_is_announced_before_the_damage_is_not_believed() -> None:
+    plain = b"".join(record(number) for number in range(30))
+    packed = compress(Compression.GZIP, plain)[:-8] + bytes(8)
+    assert not is_broken(Compression.GZIP, packed, 1 << 30)

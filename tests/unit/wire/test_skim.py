@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from barnabas.errors import RemoteWireError
 from barnabas.wire import skim as skimming
-from barnabas.wire.contents import holds_its_records, walk
+from barnabas.wire.contents import walk
 from barnabas.wire.records import HEADER_SIZE, Record, build_batch, read_varint, varint
-from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Skimmed, skim
+from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Layout, Run, Skimmed, skim
 
 NOW = 1_700_000_000_000
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -190,7 +190,7 @@ def test_few_layouts_are_kept() -> None:
 def test_numbers_in_another_order_are_left_to_the_walk() -> None:
     body = body_of([Record(n if n != 30 else 31, NOW, None, b"v") for n in range(50)])
     assert skim(body, 50).records <= 30
-    assert not holds_its_records(body, 50)
+    assert not is_whole(body, 50)
     assert len(list(walk(body, 50))) == 50
 
 
@@ -202,6 +202,28 @@ def test_headers_without_end_are_left_to_the_walk() -> None:
         records.append(varint(len(record)) + record)
     body = b"".join(records)
     assert skim(body, len(records)).records < HEADERS_MAX // 20
+
+
+def test_what_goes_on_behind_the_end_is_not_in_order() -> None:
+    body = body_of([Record(0, NOW, b"k", b"v", (("h", b"zz"),))])
+    assert is_whole(body, 1)
+    assert skim(body[:-1], 1) == Skimmed(0, 0)
+
+
+def test_records_of_one_size_that_differ_within_are_not_taken_for_a_run_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = [Record(n, NOW, b"k" * (1 + n % 2), b"v" * (2 - n % 2)) for n in range(20_000)]
+    tried: list[Run] = []
+    settle = skimming.settle
+
+    def noted(body: bytes, run: Run) -> Layout | None:
+        tried.append(run)
+        return settle(body, run)
+
+    monkeypatch.setattr(skimming, "settle", noted)
+    assert is_whole(body_of(records), 20_000)
+    assert 1 <= len(tried) < 20
 
 
 def test_nothing_is_no_record() -> None:
