@@ -65,7 +65,7 @@ class Layout(NamedTuple):
     settled: tuple[slice, ...]
     take: Callable[[bytes], tuple[bytes, ...]]
     """All of them at once; there are always several."""
-    expected: bytes
+    expected: tuple[bytes, ...]
     """What stands there: the lengths, the offset deltas, the sizes of keys, values and headers."""
     last: tuple[slice, ...]
     continued: tuple[slice, ...]
@@ -142,7 +142,7 @@ def remember_whole(body: bytes, count: int, runs: list[tuple[Run, Layout]]) -> N
         whole = Layout(
             tuple(settled),
             itemgetter(*settled),
-            b"".join(piece.expected for piece in pieces),
+            tuple(column for piece in pieces for column in piece.expected),
             tuple(places for piece in pieces for places in piece.last),
             tuple(places for piece in pieces for places in piece.continued),
         )
@@ -150,7 +150,7 @@ def remember_whole(body: bytes, count: int, runs: list[tuple[Run, Layout]]) -> N
 
 
 def remember(key: Run | tuple[int, int], layout: Layout) -> None:
-    if len(layout.expected) <= LAYOUT_BYTES_MAX:
+    if sum(map(len, layout.expected)) <= LAYOUT_BYTES_MAX:
         if len(layouts) >= LAYOUTS_MAX:
             layouts.clear()
         layouts[key] = layout
@@ -205,7 +205,7 @@ def settle(body: bytes, run: Run) -> Layout | None:
 
 def fits(body: bytes, layout: Layout) -> bool:
     _, take, expected, last, continued = layout
-    if b"".join(take(body)) != expected:
+    if take(body) != expected:
         return False
     for places in last:
         if not body[places].isascii():
@@ -233,7 +233,7 @@ def layout_of(body: bytes, run: Run) -> Layout | None:
     return Layout(
         tuple(settled),
         itemgetter(*settled),
-        b"".join(columns),
+        tuple(columns),
         (slice(last, behind, size),),
         tuple(slice(place, behind, size) for place in continued),
     )
