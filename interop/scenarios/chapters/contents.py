@@ -94,6 +94,7 @@ CONTENTS: dict[str, tuple[bytes, int]] = {
     "a record of no bytes": (amid(varint(0)), 3),
     "a record of negative length": (amid(varint(-5)), 3),
     "a length that does not end": (amid(TOO_LONG), 3),
+    "nothing but a length that does not end": (TOO_LONG, 3),
     "attributes": (amid(record(1, attributes=b"\x07")), 3),
     "the last with attributes": (records(2) + record(2, attributes=b"\x80"), 3),
     "a time that does not end": (amid(record(1, time=FAR_TOO_LONG)), 3),

@@ -54,11 +54,9 @@ class Outline(NamedTuple):
 
 
 def require_possible(count: int, size: int) -> None:
-    """RemoteWireError for more records than fit; Oversized for more than anybody goes through."""
-    if count * RECORD_BYTES_MIN > size:
-        raise RemoteWireError(f"{count} records in {size} bytes")
+    """Oversized for more records than anybody goes through; RemoteWireError if they would not even fit."""
     if count > SKIMMED_MAX:
-        raise Oversized(f"{count} records are too many to look at")
+        raise too_many(count, size, "records")
 
 
 def walk(

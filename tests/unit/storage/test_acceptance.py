@@ -90,6 +90,7 @@ def test_numbers_out_of_order_are_refused_only_where_they_are_packed() -> None:
 def test_a_length_that_does_not_end_has_two_names() -> None:
     endless = b"\xff" * 5 + b"\1" + body_of(1)
     assert code_of(endless, 2) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert code_of(endless[:6], 2) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert code_of(endless, 2, Compression.GZIP) is ErrorCode.INVALID_RECORD
 
 
