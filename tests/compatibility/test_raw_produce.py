@@ -10,6 +10,11 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.coordinator import (
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from barnabas.wire.messages.produce import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -261,10 +266,19 @@ def test_every_producer_gets_an_id_of_its_own(raw: Raw, version: int) -> None:
     assert 0 <= first < second
 
 
+def test_the_coordinator_of_transactions_needs_its_topic(raw: Raw) -> None:
+    request = FindCoordinatorRequest(
+        key_type=CoordinatorType.TRANSACTION, coordinator_keys=("orders",)
+    )
+    (found,) = raw.ask(request, FindCoordinatorResponse).coordinators
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "transaction.state.log.replication.factor=3" in (found.error_message or "")
+
+
 def test_there_are_no_transactions_yet(raw: Raw) -> None:
     request = InitProducerIdRequest(transactional_id="orders", transaction_timeout_ms=60_000)
     answer = raw.ask(request, InitProducerIdResponse)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     empty = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60_000)
     assert raw.ask(empty, InitProducerIdResponse).error_code == ErrorCode.INVALID_REQUEST
 

@@ -16,7 +16,7 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.broker.provenance import asker_of
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
-from barnabas.metadata.topic_names import CONSUMER_OFFSETS
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.coordinator import (
     Coordinator,
@@ -31,6 +31,11 @@ logger = logging.getLogger("barnabas.groups")
 MANY_KEYS_SINCE = 4
 SHARES_SINCE = 6
 NO_ERROR_MESSAGE = "NONE"  # as Kafka says it up to version 3; later it says nothing
+TOPICS: dict[int, str] = {
+    CoordinatorType.GROUP: CONSUMER_OFFSETS,
+    CoordinatorType.TRANSACTION: TRANSACTION_STATE,
+}
+"""The coordinator is who leads the partition of this topic in which the key has its place."""
 ON_ITS_WAY = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -42,22 +47,21 @@ def find_coordinator(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     version, key_type = header.api_version, request.key_type
     keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
-    if key_type == CoordinatorType.GROUP:
-        if CONSUMER_OFFSETS not in parts.metadata.topics:
-            return create_topic(parts, keys, header, connection)
-        return answer(version, [coordinator_of(parts, key, connection) for key in keys])
-    if key_type == CoordinatorType.TRANSACTION:
-        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no transactions yet")
-    elif key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
+    topic = TOPICS.get(key_type)
+    if topic is not None:
+        if topic not in parts.metadata.topics:
+            return create_topic(parts, topic, keys, header, connection)
+        return answer(version, [coordinator_of(parts, topic, key, connection) for key in keys])
+    if key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
         error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups")
     else:
         error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
     return answer(version, [refused(key, error) for key in keys])
 
 
-def coordinator_of(parts: BrokerParts, group_id: str, connection: Connection) -> Coordinator:
-    partitions = parts.metadata.topics[CONSUMER_OFFSETS].partitions
-    index = partition_of(group_id, len(partitions))
+def coordinator_of(parts: BrokerParts, topic: str, key: str, connection: Connection) -> Coordinator:
+    partitions = parts.metadata.topics[topic].partitions
+    index = partition_of(key, len(partitions))
     state = partitions.get(index)
     endpoint = (
         parts.metadata.endpoint_of(state.leader, connection.listener_name)
@@ -65,26 +69,35 @@ def coordinator_of(parts: BrokerParts, group_id: str, connection: Connection) ->
         else None
     )
     if state is None or endpoint is None:
-        why = f"{CONSUMER_OFFSETS}-{index} has no leader now; ask again"
-        return refused(group_id, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
-    return Coordinator(group_id, state.leader, endpoint.host, endpoint.port, error_message="")
+        why = f"{topic}-{index} has no leader now; ask again"
+        return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
+    return Coordinator(key, state.leader, endpoint.host, endpoint.port, error_message="")
 
 
 async def create_topic(
-    parts: BrokerParts, keys: Sequence[str], header: RequestHeader, connection: Connection
+    parts: BrokerParts,
+    topic: str,
+    keys: Sequence[str],
+    header: RequestHeader,
+    connection: Connection,
 ) -> FindCoordinatorResponse:
     """Whatever auto.create.topics.enable says."""
     asker = asker_of(header, connection)
-    told = await create_automatically(parts, (CONSUMER_OFFSETS,), asker)
-    code = told[CONSUMER_OFFSETS]
-    why = f"{CONSUMER_OFFSETS} is being created; ask again"
+    told = await create_automatically(parts, (topic,), asker)
+    code = told[topic]
+    why = f"{topic} is being created; ask again"
     if code not in ON_ITS_WAY:
-        why = (
-            f"{CONSUMER_OFFSETS} cannot be created: {code.name}; brokers={len(parts.metadata.brokers)}"
-            f" offsets.topic.replication.factor={parts.config.offsets_topic_replication_factor}"
+        setting = (
+            f"offsets.topic.replication.factor={parts.config.offsets_topic_replication_factor}"
         )
+        if topic == TRANSACTION_STATE:
+            factor = parts.config.transaction_state_log_replication_factor
+            setting = f"transaction.state.log.replication.factor={factor}"
+        brokers = len(parts.metadata.brokers)
+        why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}"
         if parts.group_parts.complaint.due(asyncio.get_running_loop().time()):
-            logger.error("no consumer group can be used: %s", why)
+            what = "transaction" if topic == TRANSACTION_STATE else "consumer group"
+            logger.error("no %s can be used: %s", what, why)
     error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
     return answer(header.api_version, [refused(key, error) for key in keys])
 
@@ -110,10 +123,9 @@ async def init_producer_id(
     parts: BrokerParts, request: InitProducerIdRequest, header: RequestHeader, _: Connection
 ) -> InitProducerIdResponse:
     if request.transactional_id is not None:
+        # There are no transactions yet. Clients tell their user what they are told here.
         code = (
-            ErrorCode.COORDINATOR_NOT_AVAILABLE
-            if request.transactional_id
-            else ErrorCode.INVALID_REQUEST
+            ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
         )
         return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
