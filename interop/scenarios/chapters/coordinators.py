@@ -104,4 +104,8 @@ STEPS: tuple[Step, ...] = (
         )
         for version in APIS[InitProducerIdRequest.API_KEY].versions
     ),
+    ask(
+        "transactions: begin one",
+        InitProducerIdRequest(transactional_id="writer", transaction_timeout_ms=1000),
+    ),
 )

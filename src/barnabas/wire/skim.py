@@ -46,7 +46,6 @@ TWO_BYTES = memoryview(
     bytes(digit for pair in zip(FIRST, LAST, strict=True) for digit in pair)
 ).cast("H")
 
-start_of_record = struct.Struct("4B").unpack_from
 # A length of two bytes, a timestamp delta of one, an offset delta of one or two, the size of a key.
 start_of_early_record = struct.Struct("=BBxBBB").unpack_from
 start_of_late_record = struct.Struct("=BBxBHB").unpack_from

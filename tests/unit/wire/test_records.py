@@ -26,6 +26,7 @@ from barnabas.wire.records import (
     stamp_log_append_time,
     validate_produced,
 )
+from tests.unit.wire import aiokafka_batches
 
 NOW = 1_700_000_000_000
 SAMPLE = (
@@ -128,15 +129,7 @@ def as_ours(theirs: Any) -> list[Record]:
 
 
 def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte() -> None:
-    theirs = aiokafka_records.DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
-    )
+    theirs = aiokafka_batches.uncompressed()
     for record in SAMPLE:
         theirs.append(
             record.offset, record.timestamp, record.key, record.value, list(record.headers)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-import aiokafka.record.default_records as aiokafka_records
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from barnabas.wire import skim as skimming
 from barnabas.wire.contents import walk
 from barnabas.wire.records import HEADER_SIZE, Record, build_batch, read_varint, varint
 from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Layout, Run, Skimmed, skim
+from tests.unit.wire import aiokafka_batches
 
 NOW = 1_700_000_000_000
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -233,15 +233,7 @@ def test_nothing_is_no_record() -> None:
 
 
 def test_batches_of_another_library_are_in_order() -> None:
-    theirs = aiokafka_records.DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=0,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=1 << 20,
-    )
+    theirs = aiokafka_batches.uncompressed()
     for n in range(300):
         theirs.append(n, NOW + n // 3, b"k%d" % n, b"v" * (n % 50), [("h", b"1")])
     assert is_whole(bytes(theirs.build())[HEADER_SIZE:], 300)
