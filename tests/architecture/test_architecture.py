@@ -29,6 +29,7 @@ BLOCKING_SOCKET = "client/blocking.py"
 BLOCKING = ("socket", "selectors", "time")
 DRIVEN = (
     "tasks.py",
+    "broker/bounded_work.py",
     "broker/broker.py",
     "broker/connection.py",
     "broker/listener.py",

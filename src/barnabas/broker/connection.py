@@ -39,6 +39,11 @@ PROMISES_OF_ALL_MAX = 10_000  # of all connections; then each has one at a time,
 HELD_BYTES_MAX = 256 * 1024  # of answers that stand behind a promise
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of it
+WORK_SECONDS_MAX = 0.005  # on the frames of one connection, before others are served
+UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read yet, on all connections
+LARGE_RESPONSE_BYTES = 64 * 1024  # such responses are sent one by one
+BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56})
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition."""
 MAY_BE_LARGE = (
     0,
     4,
@@ -75,10 +80,11 @@ Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer] | Promis
 
 
 class MemoryBudget:
-    """How many bytes all connections together may hold in large buffers.
+    """Bounds on the memory of all connections together: large request buffers, and responses not yet read.
 
     A frame that does not fit waits, unread, until others are done. A connection is given its whole frame or nothing,
-    so that two half-received frames never wait for each other.
+    so that two half-received frames never wait for each other. If too many bytes of responses are unsent, the
+    connection whose client has not read for the longest time is closed.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -89,6 +95,20 @@ class MemoryBudget:
         self.promises = 0
         """Answers that wait, on all connections."""
         self.relief: asyncio.TimerHandle | None = None
+        self.unsent: dict[Connection, int] = {}
+        """Bytes of responses by connection, the one that waits longest first."""
+        self.unsent_bytes = 0
+
+    def add_unsent(self, connection: Connection, size_bytes: int) -> None:
+        self.unsent[connection] = self.unsent.get(connection, 0) + size_bytes
+        self.unsent_bytes += size_bytes
+        while self.unsent_bytes > UNSENT_BYTES_MAX and len(self.unsent) > 1:
+            slowest = next(iter(self.unsent))
+            self.remove_unsent(slowest)
+            slowest.close("the client does not read its responses")
+
+    def remove_unsent(self, connection: Connection) -> None:
+        self.unsent_bytes -= self.unsent.pop(connection, 0)
 
     def take(self, size_bytes: int, connection: Connection) -> bool:
         if not self.fits(size_bytes):
@@ -226,6 +246,7 @@ class Connection:
 
     def drained(self) -> None:
         self.is_draining = False
+        self.memory.remove_unsent(self)
         self.active_at = self.loop.time()
         self.work()
 
@@ -234,6 +255,7 @@ class Connection:
         if self.answering is not None:
             self.answering.cancel()
         self.forget_promises()
+        self.memory.remove_unsent(self)
         self.release_memory()
         self.on_closed(self)
 
@@ -246,6 +268,7 @@ class Connection:
         answers: list[Part] = []
         served = 0
         promised = self.promised
+        deadline = self.loop.time() + WORK_SECONDS_MAX
         try:
             while not (promised and self.must_wait()) and (frame := self.next_frame()) is not None:
                 answer = self.serve(frame, self)
@@ -263,7 +286,7 @@ class Connection:
                 if self.start == self.end:
                     self.make_room(4)
                     break
-                if served == FRAMES_PER_TURN:
+                if served == FRAMES_PER_TURN or self.loop.time() > deadline or is_large(answers):
                     self.loop.call_soon(self.work)
                     break
         except (CloseConnection, RemoteWireError) as error:
@@ -273,9 +296,13 @@ class Connection:
             logger.exception("request failed peer=%s:%s", *self.stream.peer)
             self.refuse(answers, "internal error")
             return
+        self.send(answers)
+        self.pause_or_resume()
+
+    def send(self, answers: list[Part]) -> None:
         if answers and not self.stream.send(answers):
             self.is_draining = True
-        self.pause_or_resume()
+            self.memory.add_unsent(self, size_in_memory(answers))
 
     def next_frame(self) -> memoryview | None:
         start = self.start
@@ -401,11 +428,12 @@ class Connection:
         self.active_at = self.loop.time()
         if answer and self.promised:
             self.hold(answer)
-        elif answer and not self.stream.send(answer):
-            self.is_draining = True
+        elif answer:
+            self.send(answer)
+        if self.is_draining:
             self.pause_or_resume()
-            return
-        self.work()
+        else:
+            self.work()
 
     def promise(self, promise: Promise) -> None:
         promise.future = asyncio.ensure_future(promise.waiting)
@@ -464,8 +492,7 @@ class Connection:
             self.refuse(answers, "internal error")
             return
         self.active_at = self.loop.time()
-        if answers and not self.stream.send(answers):
-            self.is_draining = True
+        self.send(answers)
         if self.refusal is not None and not promised:
             self.refuse([], self.refusal)
         elif not self.is_draining:
@@ -481,8 +508,10 @@ class Connection:
             self.refusal = why
             self.stream.pause()
             return
-        host, port = self.stream.peer
-        logger.warning("closing connection peer=%s:%s reason=%s", host, port, why)
+        self.close(why)
+
+    def close(self, why: str) -> None:
+        logger.warning("closing connection peer=%s:%s reason=%s", *self.stream.peer, why)
         self.stream.close(why)
 
     def pause_or_resume(self) -> None:
@@ -496,6 +525,12 @@ class Connection:
             self.stream.pause()
         else:
             self.stream.resume()
+
+
+def is_large(answers: list[Part]) -> bool:
+    """Whether the last response is to be sent before the next one is made."""
+    last = answers[-1] if answers else b""
+    return not isinstance(last, FileSlice) and len(last) > LARGE_RESPONSE_BYTES
 
 
 def size_in_memory(answer: list[Part]) -> int:

@@ -22,6 +22,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTABLE_AFTER_SECONDS = 120.0
+PARTITIONS_MAX = 200_000
+"""In all sessions of consumers together: some 60 MB."""
 
 Key = tuple[str | UUID, int]
 
@@ -184,11 +186,14 @@ class FetchSessions:
         self.sessions: dict[int, FetchSession] = {}
 
     def open(
-        self, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
+        self, partitions: int, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
     ) -> FetchSession | None:
-        """A new session, or None when all slots are in use: the client then fetches without one."""
-        if len(self.sessions) >= self.slots and not self.evict(now, is_of_replica):
-            return None
+        """A new session, or None if there is no room for it: the client then fetches without one."""
+        while len(self.sessions) >= self.slots or not (
+            is_of_replica or self.has_room_for(partitions)
+        ):
+            if not self.evict(now, is_of_replica):
+                return None
         session_id = self.random.randint(1, 0x7FFFFFFF)
         while session_id in self.sessions:
             session_id = self.random.randint(1, 0x7FFFFFFF)
@@ -197,6 +202,13 @@ class FetchSessions:
         )
         self.sessions[session_id] = session
         return session
+
+    def has_room_for(self, more: int) -> bool:
+        """Whether consumers may keep that many more partitions in their sessions."""
+        kept = sum(
+            len(each.partitions) for each in self.sessions.values() if not each.is_of_replica
+        )
+        return kept + more <= PARTITIONS_MAX
 
     def evict(self, now: float, for_replica: bool) -> bool:
         """Drop the session that was silent longest, if that is long enough. Followers come before consumers: without a

@@ -13,17 +13,22 @@ from collections.abc import Awaitable, Mapping
 
 from msgspec import Struct
 
-from barnabas.broker.connection import Answer, Connection, MemoryBudget, Promise, Serve
+from barnabas.broker.connection import (
+    BETWEEN_BROKERS,
+    Answer,
+    Connection,
+    MemoryBudget,
+    Promise,
+    Serve,
+)
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
 logger = logging.getLogger("barnabas.network")
 
 KEY = struct.Struct(">h")
-BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56})
-"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition."""
 SWEEP_SECONDS = 5.0
 SWEEP_SECONDS_MIN = 0.1
-UNLIMITED_MEANS_BYTES = 1 << 30  # queued.max.request.bytes=-1 still ends somewhere
+DEFAULT_BUFFERED_BYTES_MAX = 128 << 20  # queued.max.request.bytes=-1
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
@@ -49,7 +54,7 @@ class Listeners:
         self.serve = serve
         self.opened = asyncio.Event()
         budget = limits.buffered_bytes_max
-        self.memory = MemoryBudget(UNLIMITED_MEANS_BYTES if budget < 0 else budget)
+        self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
         self.listening: list[Listener] = []
         # Insertion-ordered: a set would be walked in address order.
         self.connections: dict[Connection, None] = {}

@@ -2,9 +2,12 @@
 
     frame ─► header ─► ROUTES[api key] ─► decode ─► handler ─► encode ─► size | header | body
 
-A handler takes (parts, request, header, connection) and returns the response, or something to await for it, or None
-where nothing is sent back. It raises ApiError for nothing that concerns one item of a request only: that goes into the
-answer. What it does not expect closes the connection, in connection.py.
+A handler takes (parts, request, header, connection) and returns the response, an awaitable of it, a generator that
+works in bounded turns (bounded_work.py), or None if nothing is sent back. An error that concerns one item of a request
+goes into the response. An unexpected exception closes the connection, in connection.py.
+
+Large requests are decoded, and large responses encoded, in a thread. A response beyond RESPONSE_BYTES_MAX is not sent:
+the connection is closed with one log line.
 
 What every broker needs to serve its first record is imported here; the rest with its first request (`on_demand`), so
 that a start does not wait for what it may never use.
@@ -18,10 +21,17 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from struct import Struct
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
-from barnabas.broker.connection import Answer, CloseConnection, Connection, Promise
+from barnabas.broker.bounded_work import NOT_STARTED, Background, Turn, Work
+from barnabas.broker.connection import (
+    BETWEEN_BROKERS,
+    Answer,
+    CloseConnection,
+    Connection,
+    Promise,
+)
 from barnabas.broker.handlers import (
     api_versions,
     control,
@@ -35,11 +45,14 @@ from barnabas.broker.handlers.fetch import FetchAnswer
 from barnabas.broker.handlers.produce import ProduceAnswer, handle_repeated, may_be_repeated
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError
+from barnabas.storage.acceptance import LargeBatch
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, api_name
 from barnabas.wire.fast import (
+    ManyPartitions,
     decode_fetch,
     decode_produce,
+    decode_small_produce,
     encode_fetch_response,
     encode_produce_response,
 )
@@ -50,8 +63,12 @@ from barnabas.world.ports import Part
 SIZE = Struct(">i")
 STOP_SECONDS = 2.0
 PRODUCE, FETCH = 0, 1
-CARRY_BATCHES = (PRODUCE, FETCH)
-SMALL_BYTES = 64 * 1024
+SMALL_BYTES = 16 * 1024
+"""A larger frame is decoded in a thread, unless it is a Produce, whose bytes are mostly batches."""
+SMALL_ELEMENTS = 1000
+"""A response with more array elements is encoded in a thread."""
+RESPONSE_BYTES_MAX = 32 << 20
+"""Does not apply to the records of a fetch: those are sent from their files."""
 
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
@@ -60,12 +77,15 @@ Encode = Callable[[int, Any], tuple[list[Part], int]]
 
 class Route(NamedTuple):
     decode: Decode
+    """Raises ManyPartitions for a request that is better decoded in a thread."""
     handle: Handle
     encode: Encode
+    decode_in_thread: Decode | None = None
+    """Set if it differs."""
 
 
 def encode_message(version: int, response: Any) -> tuple[list[Part], int]:
-    body = codec.encode(response, version)
+    body = codec.encode(response, version, bytes_max=RESPONSE_BYTES_MAX)
     return [body], len(body)
 
 
@@ -118,7 +138,7 @@ def on_demand(key: int, family: str, name: str) -> Route:
 
 
 ROUTES: dict[int, Route] = {
-    0: Route(decode_produce, produce.handle, encode_produce),
+    0: Route(decode_small_produce, produce.handle, encode_produce, decode_produce),
     1: Route(decode_fetch, fetch.handle, encode_fetch),
     2: on_demand(2, "offsets", "list_offsets"),
     3: compiled(3, metadata.handle, already_encoded),
@@ -157,6 +177,7 @@ class Router:
 
     def __init__(self, parts: BrokerParts) -> None:
         self.parts = parts
+        self.background = Background()
         # Insertion-ordered: a set would be walked in address order.
         self.running: dict[asyncio.Task[Any], None] = {}
 
@@ -170,8 +191,8 @@ class Router:
                 number: int = SIZE.unpack_from(frame, 4)[0]
                 try:
                     answer = handle_repeated(self.parts, repeated, batch, number, connection)
-                except ApiError:
-                    pass  # answered below, where every error is
+                except (ApiError, LargeBatch):
+                    pass  # the ordinary path below answers both
                 else:
                     if answer is None or isinstance(answer, list):
                         return answer
@@ -182,54 +203,90 @@ class Router:
             parts = fetch.handle_repeated(self.parts, fetch_again, frame)
             if parts is not None:
                 return parts
+        return self.serve_any(frame, connection, is_repeated_fetch=fetch_again is not None)
+
+    def serve_any(
+        self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
+    ) -> Answer | Awaitable[Answer] | Promise:
         header, at = decode_request_header(frame)
         if not header.known:
             return self.unknown(header)
         route = ROUTES[header.api_key]
-        if len(frame) > SMALL_BYTES and header.api_key not in CARRY_BATCHES:
-            return self.later(
-                route, header, self.handle_large(route, header, frame, at, connection)
-            )
-        request = route.decode(header.api_version, frame, at)
+        if len(frame) > SMALL_BYTES and header.api_key != PRODUCE:
+            return self.answer_large(route, header, frame, at, connection)
+        try:
+            request = route.decode(header.api_version, frame, at)
+        except ManyPartitions:
+            return self.answer_large(route, header, frame, at, connection)
         if header.api_key == PRODUCE and may_be_repeated(request):
             connection.produces.learn(frame, header, request)
-        elif header.api_key == FETCH and fetch_again is None:
+        elif header.api_key == FETCH and not is_repeated_fetch:
             connection.fetches.learn(frame, at, header, request)
         response = route.handle(self.parts, request, header, connection)
+        if isinstance(response, GeneratorType):
+            turn = self.background.start(response)
+            if not turn.is_done:
+                return self.answer_in_turns(route, header, response, turn)
+            response = turn.value
+        return self.respond(route, header, response)
+
+    def respond(
+        self, route: Route, header: RequestHeader, response: Any
+    ) -> Answer | Awaitable[Answer] | Promise:
         if isinstance(response, (asyncio.Future, CoroutineType)):
             if header.api_key == PRODUCE:
                 # Its batches are in their logs: what is left is to wait.
                 return Promise(response, partial(framed, route, header))
-            return self.later(route, header, response)
+            if isinstance(response, CoroutineType):
+                response = asyncio.shield(self.run(response))
+            return self.answer(route, header, response)
+        if codec.has_more_elements(response, SMALL_ELEMENTS):
+            return self.encode_aside(route, header, response)
         return framed(route, header, response)
 
-    async def handle_large(
+    async def answer_large(
         self,
         route: Route,
         header: RequestHeader,
         frame: memoryview,
         at: int,
         connection: Connection,
-    ) -> Any:
-        """What a controller says of fifty thousand partitions takes long to read, and others want to be served."""
-        request = await asyncio.to_thread(route.decode, header.api_version, frame, at)
-        response = route.handle(self.parts, request, header, connection)
-        if isinstance(response, (asyncio.Future, CoroutineType)):
-            return await response
-        return response
+    ) -> Answer:
+        """Decode in a thread. A few large requests at a time, except those of the controller, which nobody holds up."""
+        decode = route.decode_in_thread or route.decode
+        if header.api_key in BETWEEN_BROKERS:
+            request = await asyncio.to_thread(decode, header.api_version, frame, at)
+            response = route.handle(self.parts, request, header, connection)
+        else:
+            async with self.background.large:
+                request = await asyncio.to_thread(decode, header.api_version, frame, at)
+                response = route.handle(self.parts, request, header, connection)
+                if isinstance(response, GeneratorType):
+                    response = await self.background.finish(response, NOT_STARTED)
+        return await self.answer(route, header, response)
 
-    def later(
-        self, route: Route, header: RequestHeader, response: Awaitable[Any]
-    ) -> Awaitable[Answer]:
-        if isinstance(response, CoroutineType):
-            response = asyncio.shield(self.run(response))
-        return self.answer(route, header, response)
+    async def answer_in_turns(
+        self, route: Route, header: RequestHeader, work: Work[Any], turn: Turn
+    ) -> Answer:
+        """Cancelled, between two turns, when the client disconnects."""
+        response = await self.background.finish(work, turn)
+        return await self.answer(route, header, response)
 
-    async def answer(self, route: Route, header: RequestHeader, response: Awaitable[Any]) -> Answer:
-        return framed(route, header, await response)
+    async def answer(self, route: Route, header: RequestHeader, response: Any) -> Answer:
+        if isinstance(response, asyncio.Future) or header.api_key == PRODUCE:
+            response = await response if isinstance(response, Awaitable) else response
+        elif isinstance(response, CoroutineType):
+            response = await asyncio.shield(self.run(response))
+        if codec.has_more_elements(response, SMALL_ELEMENTS):
+            return await self.encode_aside(route, header, response)
+        return framed(route, header, response)
+
+    async def encode_aside(self, route: Route, header: RequestHeader, response: Any) -> Answer:
+        async with self.background.large:
+            return await asyncio.to_thread(framed, route, header, response)
 
     def run(self, work: CoroutineType[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Work goes on when its client hangs up: half a topic would be left otherwise."""
+        """Run to the end even if the client disconnects: it could leave half a topic otherwise."""
         task = asyncio.get_running_loop().create_task(work)
         self.running[task] = None
         task.add_done_callback(self.finished)
@@ -263,7 +320,12 @@ def framed(route: Route, header: RequestHeader, response: Any) -> Answer:
     if response is None:
         return None
     key, version, correlation_id, _ = header
-    parts, size = route.encode(version, response)
+    try:
+        parts, size = route.encode(version, response)
+    except codec.MessageTooLarge as error:
+        raise CloseConnection(
+            f"{api_name(key)} response of {error}; request less at a time"
+        ) from None
     head = encode_response_header(key, version, correlation_id)
     prefix = SIZE.pack(len(head) + size) + head
     first = parts[0]

@@ -27,6 +27,7 @@ from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVers
 from barnabas.replication import isr as in_sync
 from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
 from barnabas.storage import acceptance
+from barnabas.storage.acceptance import LargeBatch, Validation
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
@@ -45,6 +46,7 @@ CODECS = {
     "zstd": Compression.ZSTD,
 }
 PLAIN_BYTES_MAX = 32 << 20
+RECOMPRESSED_ON_LOOP_BYTES = 16 << 10
 """A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
 PROMISES_LOOKED_THROUGH = 1024
 
@@ -402,10 +404,27 @@ class Partition:
 
     # ---- appending
 
+    def prepare(
+        self, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> tuple[memoryview, BatchHeader]:
+        """Recompress and validate a batch for `append` with Validation.DONE. Safe to call in a thread."""
+        log = self.log
+        if not log.keeps_codec:
+            batch, header = in_codec_of_topic(batch, header, log.config)
+        log.validate(batch, header, now_ms)
+        return batch, header
+
     def append(
-        self, batch: memoryview, header: BatchHeader, *, acks: int, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        acks: int,
+        now_ms: int,
+        validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Append one validated batch from a producer. While the partition `is_held`, the caller must flush it."""
+        """Append one batch of a producer, whose header is valid. While the partition `is_held`, the caller must flush
+        it. LargeBatch, with nothing done, if `prepare` has to be called in a thread first."""
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
         if acks == -1 and not self.has_enough_replicas():
@@ -414,11 +433,17 @@ class Partition:
                 f"{len(self.isr)} in sync, min.insync.replicas={self.log.config.min_insync_replicas}",
             )
         log = self.log
-        if not log.keeps_codec:
+        if not log.keeps_codec and validation is not Validation.DONE:
+            if validation is Validation.IF_SMALL:
+                require_small_to_recompress(batch, header, log.config)
             batch, header = in_codec_of_topic(batch, header, log.config)
         try:
             info = log.append_as_leader(
-                batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms
+                batch,
+                header,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                validation=validation,
             )
         except ApiError as error:
             is_missing_one = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -546,6 +571,16 @@ class Partition:
         watchers, self.start_watchers = self.start_watchers, {}
         for watcher in watchers:
             watcher()
+
+
+def require_small_to_recompress(
+    batch: memoryview, header: BatchHeader, config: TopicConfig
+) -> None:
+    """Raise LargeBatch if recompression takes long, or may: a small batch can decompress to megabytes."""
+    if header.compression != CODECS[config.compression_type] and (
+        header.compression or len(batch) > RECOMPRESSED_ON_LOOP_BYTES
+    ):
+        raise LargeBatch
 
 
 def in_codec_of_topic(

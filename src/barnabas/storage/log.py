@@ -39,6 +39,7 @@ from barnabas.storage import (
     truncation,
 )
 from barnabas.storage import epochs as leader_epochs
+from barnabas.storage.acceptance import Validation
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
@@ -283,12 +284,27 @@ class Log:
 
     # ---- append -------------------------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
-    ) -> AppendInfo:
-        """Give one validated batch its offsets and write it. `batch` is stamped in place.
+    def validate(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool = False
+    ) -> None:
+        """Check the records of a batch; ApiError if a leader must not append it. Safe to call in a thread."""
+        if self.looks_into_records or header[8] - now_ms > self.timestamp_after_max_ms:
+            acceptance.check_records(batch, header, self.config, now_ms, if_small=if_small)
+        else:
+            acceptance.check_contents(batch, header, if_small=if_small)
 
-        A batch this producer sent before is not written again: the answer carries the offsets it has.
+    def append_as_leader(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        validation: Validation = Validation.FULL,
+    ) -> AppendInfo:
+        """Assign offsets to one batch whose header is valid, and write it. `batch` is stamped in place.
+
+        A batch that this producer sent before is not written again: the answer carries the offsets it has.
         """
         size = header[1] + 12
         if size > self.max_batch_bytes or size > self.segment_bytes:
@@ -296,10 +312,8 @@ class Log:
         if header[5] & LOG_APPEND_TIME:
             header = acceptance.in_producers_time(batch, header, self.config)
         timestamp = header[8]
-        if self.looks_into_records or timestamp - now_ms > self.timestamp_after_max_ms:
-            acceptance.check_records(batch, header, self.config, now_ms)
-        else:
-            acceptance.check_contents(batch, header)
+        if validation is not Validation.DONE:
+            self.validate(batch, header, now_ms, if_small=validation is Validation.IF_SMALL)
         producer_id = header[9]
         if producer_id >= 0:
             written = self.producers.check(header)

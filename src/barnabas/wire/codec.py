@@ -124,26 +124,72 @@ M = TypeVar("M", bound=Message)
 # ---- the four doors -------------------------------------------------------------------------------------------
 
 
-def encode(message: Message, version: int) -> bytes:
-    return b"".join(encode_parts(message, version))
+class MessageTooLarge(Exception):
+    """An encoded message would be larger than allowed."""
 
 
-def encode_parts(message: Message, version: int) -> list[bytes]:
+def encode(message: Message, version: int, *, bytes_max: int | None = None) -> bytes:
+    """Raises MessageTooLarge beyond `bytes_max`, before that much memory is used."""
+    return b"".join(encode_parts(message, version, bytes_max))
+
+
+def encode_parts(message: Message, version: int, bytes_max: int | None = None) -> list[bytes]:
     """The same bytes in pieces."""
     cls = type(message)
     if version not in cls.VERSIONS:
         raise LocalWireError(f"{cls.__name__} has no version {version}")
-    return encode_struct(message, version, version >= cls.FLEXIBLE_SINCE)
+    return encode_struct(message, version, version >= cls.FLEXIBLE_SINCE, bytes_max)
 
 
-def encode_struct(value: Any, version: int, flexible: bool) -> list[bytes]:
+def encode_struct(
+    value: Any, version: int, flexible: bool, bytes_max: int | None = None
+) -> list[bytes]:
     """A part of a message by itself, for those who join messages from prepared pieces."""
     parts: list[bytes] = []
+    append = parts.append if bytes_max is None else bounded_append(parts, bytes_max)
     try:
-        compiled(value.__class__, version, flexible).write(value, parts.append)
+        compiled(value.__class__, version, flexible).write(value, append)
     except (struct.error, UnicodeEncodeError, AttributeError, TypeError) as error:
         raise LocalWireError(f"{type(value).__name__} v{version}: {error}") from error
     return parts
+
+
+def bounded_append(parts: list[bytes], bytes_max: int) -> Append:
+    size = 0
+
+    def append(part: bytes) -> None:
+        nonlocal size
+        size += len(part)
+        if size > bytes_max:
+            raise MessageTooLarge(f"more than {bytes_max} bytes")
+        parts.append(part)
+
+    return append
+
+
+def has_more_elements(value: Any, most: int) -> bool:
+    """Whether the arrays of a message hold more than `most` elements in all. Takes no longer than counting those."""
+    return count_elements(value, most) > most
+
+
+def count_elements(value: Any, most: int) -> int:
+    fields = value if isinstance(value, tuple) else map(value.__getattribute__, names_of(value))
+    count = 0
+    for field in fields:
+        if type(field) is tuple or type(field) is list:
+            count += len(field)
+            if count > most:
+                return count
+            if field and isinstance(field[0], tuple):
+                for element in field:
+                    count += count_elements(element, most - count)
+                    if count > most:
+                        return count
+    return count
+
+
+def names_of(value: Any) -> tuple[str, ...]:
+    return getattr(value, "__struct_fields__", ())
 
 
 def decode(cls: type[M], version: int, data: memoryview | bytes, at: int = 0) -> M:

@@ -30,7 +30,7 @@ def sessions(slots: int = 10) -> FetchSessions:
 
 
 def test_a_sleeping_partition_wakes_when_it_changes() -> None:
-    session = sessions().open(uses_topic_ids=False, now=0)
+    session = sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
     partitions = [partition(index) for index in range(3)]
@@ -46,7 +46,7 @@ def test_a_sleeping_partition_wakes_when_it_changes() -> None:
 
 
 def test_a_waiting_fetch_is_told_of_the_wake_up() -> None:
-    session = sessions().open(uses_topic_ids=False, now=0)
+    session = sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     told: list[str] = []
     session.waiting_fetch = lambda: told.append("woken")
@@ -59,7 +59,7 @@ def test_a_waiting_fetch_is_told_of_the_wake_up() -> None:
 
 def test_nothing_is_left_behind_by_what_is_forgotten_or_closed() -> None:
     many = sessions()
-    session = many.open(uses_topic_ids=False, now=0)
+    session = many.open(1, uses_topic_ids=False, now=0)
     assert session is not None
     held = [partition(index) for index in range(2)]
     for index in range(2):
@@ -73,7 +73,7 @@ def test_nothing_is_left_behind_by_what_is_forgotten_or_closed() -> None:
 
 
 def test_who_got_data_goes_to_the_back() -> None:
-    session = sessions().open(uses_topic_ids=False, now=0)
+    session = sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
     for entry in entries:
@@ -94,7 +94,7 @@ def test_a_session_is_resumed_only_by_who_knows_it(
     session_id: int, epoch: int, uses_topic_ids: bool, code: ErrorCode
 ) -> None:
     many = sessions()
-    session = many.open(uses_topic_ids=False, now=0)
+    session = many.open(1, uses_topic_ids=False, now=0)
     assert session is not None
     with pytest.raises(ApiError) as refused:
         many.resume(session_id or session.id, epoch, uses_topic_ids=uses_topic_ids, now=1)
@@ -102,7 +102,7 @@ def test_a_session_is_resumed_only_by_who_knows_it(
 
 
 def test_the_epoch_wraps_around_to_one() -> None:
-    session = sessions().open(uses_topic_ids=False, now=0)
+    session = sessions().open(1, uses_topic_ids=False, now=0)
     assert session is not None
     session.epoch = 2**31 - 1
     session.next_epoch()
@@ -111,11 +111,11 @@ def test_the_epoch_wraps_around_to_one() -> None:
 
 def test_full_slots_give_way_only_to_old_age() -> None:
     many = sessions(slots=2)
-    first = many.open(uses_topic_ids=False, now=0)
-    second = many.open(uses_topic_ids=False, now=50)
+    first = many.open(1, uses_topic_ids=False, now=0)
+    second = many.open(1, uses_topic_ids=False, now=50)
     assert first is not None
     assert second is not None
-    assert many.open(uses_topic_ids=False, now=60) is None
-    third = many.open(uses_topic_ids=False, now=EVICTABLE_AFTER_SECONDS + 1)
+    assert many.open(1, uses_topic_ids=False, now=60) is None
+    third = many.open(1, uses_topic_ids=False, now=EVICTABLE_AFTER_SECONDS + 1)
     assert third is not None
     assert set(many.sessions) == {second.id, third.id}

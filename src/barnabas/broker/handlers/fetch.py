@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from barnabas.broker.bounded_work import Work, run_in_turns, run_to_end
 from barnabas.broker.connection import Connection
 from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.fetch_sessions import (
@@ -43,6 +44,10 @@ TOPIC_IDS_SINCE = 13
 LEADER_TOLD_SINCE = 16
 ZSTD_SINCE = 10
 CHECK_SECONDS_MAX = 10.0
+PARTITIONS_PER_TURN = 64
+FEW = 8
+"""Partitions that a waiting fetch looks at again whenever one of them changes."""
+LOOKED_AT_ONCE_MAX = 1000
 STORAGE_ERROR_SINCE = 6  # older clients would take it for an error that does not pass
 ANY_REPLICA_SINCE = 11  # a consumer may read what a follower has below its high watermark
 
@@ -81,20 +86,27 @@ class Look(NamedTuple):
 
 def handle(
     parts: BrokerParts, request: FetchRequest, header: RequestHeader, connection: Connection
-) -> FetchAnswer | Awaitable[FetchAnswer]:
+) -> Work[FetchAnswer | Awaitable[FetchAnswer]]:
+    fetch = Fetch(parts, request, header.api_version, connection.listener_name)
     try:
-        fetch = Fetch(parts, request, header.api_version, connection.listener_name)
+        yield from fetch.find_session()
     except ApiError as error:
         return FetchAnswer(error_code=error.code, session_id=NO_SESSION, topics=())
     if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return FetchAnswer(error_code=code, session_id=NO_SESSION, topics=())
-    looks = fetch.look()
-    fetch.has_arrived = True
-    is_to_wait = request.max_wait_ms > 0 and not fetch.is_enough(looks) and fetch.has_partitions()
-    if not is_to_wait and not fetch.is_held_for_check(looks):
-        return fetch.answer(looks)
-    return fetch.wait(max(request.max_wait_ms, 0) / 1000)
+    fetch.is_long = len(fetch.entries_to_look_at()) > PARTITIONS_PER_TURN
+    if fetch.is_long:
+        fetch.watch_all()
+    try:
+        looks = yield from fetch.look()
+        fetch.has_arrived = True
+        if fetch.is_to_wait(looks):
+            return fetch.wait(looks)
+    finally:
+        if fetch.is_long and fetch.future is None:
+            fetch.stop_watching()
+    return (yield from fetch.answer(looks))
 
 
 def handle_repeated(
@@ -156,55 +168,90 @@ class Fetch:
         self.bytes_max = min(request.max_bytes, parts.config.fetch_max_bytes)
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
-        self.session = self.find_session()
+        self.session: FetchSession | None = None
         self.future: asyncio.Future[FetchAnswer] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
         self.is_over = False
         """Its time is, and it waits for a look at the disk alone."""
         self.has_unchecked = False
+        self.is_long = False
+        """It looks at its partitions in several turns of the loop."""
+        self.is_changed_early = False
+        """A partition changed after this fetch had looked at it, and before it began to wait."""
+        self.finishing: asyncio.Task[None] | None = None
+        self.sizes: dict[FetchEntry, int] = {}
+        """Bytes found while it waits; not kept for an incremental session."""
+        self.changed: dict[FetchEntry, None] = {}
+        """Entries whose partition changed since the last look."""
 
     # ---- which partitions
 
-    def find_session(self) -> FetchSession | None:
-        """The session this request opens or continues; `entries` if it has none."""
+    def find_session(self) -> Work[None]:
+        """Set the session that this request opens or continues; `entries` if it has none."""
+        request, sessions = self.request, self.parts.sessions
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            yield from self.continue_session()
+            return
+        if request.session_id != NO_SESSION:
+            sessions.close(request.session_id)
+        named: dict[Key, FetchEntry] = {}  # a partition named twice counts once, as in Kafka
+        for number, (key, entry) in enumerate(self.named_entries(), 1):
+            named[key] = entry
+            if number % PARTITIONS_PER_TURN == 0:
+                yield None
+        session = None
+        if request.session_epoch == INITIAL_EPOCH:
+            session = sessions.open(
+                len(named),
+                uses_topic_ids=self.version >= TOPIC_IDS_SINCE,
+                now=self.loop.time(),
+                is_of_replica=self.replica_id >= 0,
+            )
+        if session is None:
+            self.entries = list(named.values())
+            return
+        session.is_hasty = (
+            self.replica_id >= 0 and self.parts.config.replica_selector_class is not None
+        )
+        for key, entry in named.items():
+            session.put(key, entry)
+        self.session = session
+
+    def continue_session(self) -> Work[None]:
         request, sessions = self.request, self.parts.sessions
         uses_topic_ids = self.version >= TOPIC_IDS_SINCE
-        now = self.loop.time()
-        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if request.session_id != NO_SESSION:
-                sessions.close(request.session_id)
-            named = list(self.named_entries())
-            session = None
-            if request.session_epoch == INITIAL_EPOCH:
-                session = sessions.open(
-                    uses_topic_ids=uses_topic_ids, now=now, is_of_replica=self.replica_id >= 0
-                )
-                if session is not None and self.replica_id >= 0:
-                    session.is_hasty = self.parts.config.replica_selector_class is not None
-            if session is None:
-                self.entries = [entry for _, entry in named]
-            else:
-                for key, entry in named:
-                    session.put(key, entry)
-            return session
         session = sessions.resume(
-            request.session_id, request.session_epoch, uses_topic_ids=uses_topic_ids, now=now
+            request.session_id,
+            request.session_epoch,
+            uses_topic_ids=uses_topic_ids,
+            now=self.loop.time(),
         )
         self.is_incremental = True
         session.next_epoch()
         session.wake_knocking()
-        for key, entry in self.named_entries(session):
+        size_before = len(session.partitions)
+        for number, (key, entry) in enumerate(self.named_entries(session), 1):
             session.put(key, entry)
+            if number % PARTITIONS_PER_TURN == 0:
+                yield None
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if uses_topic_ids else topic.topic
             for index in topic.partitions:
                 self.forget_follower(session.partitions.get((name, index)))
                 session.remove((name, index))
+                yield None
         if not session.partitions:
             sessions.close(session.id)
-            return None
-        return session
+        elif (
+            len(session.partitions) > size_before
+            and not session.is_of_replica
+            and not sessions.has_room_for(0)
+        ):
+            sessions.close(session.id)
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        else:
+            self.session = session
 
     def named_entries(
         self, session: FetchSession | None = None
@@ -244,21 +291,23 @@ class Fetch:
 
     # ---- looking
 
-    def look(self) -> list[Look]:
-        """Look at every partition that may have something. In a session, those that have nothing fall asleep."""
+    def entries_to_look_at(self) -> list[FetchEntry]:
         session = self.session
         if session is None:
-            entries = self.entries
-        elif self.is_incremental:
-            entries = list(session.awake)
-        else:
-            # The first answer of a session names every partition: clients check that it does.
-            entries = list(session.partitions.values())
+            return self.entries
+        if self.is_incremental:
+            return list(session.awake)
+        # The first answer of a session names every partition: clients check that it does.
+        return list(session.partitions.values())
+
+    def look(self) -> Work[list[Look]]:
+        """Look at every partition that may have something. In a session, those that have nothing fall asleep."""
+        session = self.session
         self.has_unchecked = False
         looks: list[Look] = []
         left = self.bytes_max
         is_first = True
-        for entry in entries:
+        for entry in self.entries_to_look_at():
             found = self.look_at(entry, left, is_first and self.version >= ONE_BATCH_SINCE)
             looks.append(found)
             size = found.data.size
@@ -268,6 +317,8 @@ class Fetch:
             elif session is not None and self.is_incremental and not is_news(found):
                 # What is news stays awake until it has been told.
                 self.fall_asleep(session, found)
+            if len(looks) % PARTITIONS_PER_TURN == 0:
+                yield None
         return looks
 
     def fall_asleep(self, session: FetchSession, look: Look) -> None:
@@ -433,15 +484,23 @@ class Fetch:
         return NO_DIVERGENCE
 
     def is_enough(self, looks: list[Look]) -> bool:
-        size = 0
-        for look in looks:
-            data = look.data
-            if data.error_code or look.is_older or data.diverging_epoch is not NO_DIVERGENCE:
-                return True
-            if data.preferred_read_replica >= 0 or self.is_to_be_hastened(look):
-                return True
-            size += data.size
-        return size >= min(self.request.min_bytes, self.bytes_max)
+        if any(map(self.is_urgent, looks)):
+            return True
+        return sum(look.data.size for look in looks) >= self.bytes_wanted()
+
+    def is_urgent(self, look: Look) -> bool:
+        """The client learns of it at once, however few bytes there are."""
+        data = look.data
+        return bool(
+            data.error_code
+            or look.is_older
+            or data.diverging_epoch is not NO_DIVERGENCE
+            or data.preferred_read_replica >= 0
+            or self.is_to_be_hastened(look)
+        )
+
+    def bytes_wanted(self) -> int:
+        return min(self.request.min_bytes, self.bytes_max)
 
     def is_held_for_check(self, looks: list[Look]) -> bool:
         """There is something, nothing else, and it is just being looked through. An empty answer would be taken for the
@@ -460,29 +519,44 @@ class Fetch:
 
     # ---- waiting
 
-    def wait(self, seconds: float) -> asyncio.Future[FetchAnswer]:
+    def is_to_wait(self, looks: list[Look]) -> bool:
+        if self.request.max_wait_ms > 0 and not self.is_enough(looks) and self.has_partitions():
+            return True
+        return self.is_held_for_check(looks)
+
+    def wait(self, looks: list[Look]) -> asyncio.Future[FetchAnswer]:
         future: asyncio.Future[FetchAnswer] = self.loop.create_future()
         future.add_done_callback(self.stop_waiting)
         self.future = future
+        seconds = max(self.request.max_wait_ms, 0) / 1000
         self.timer = self.loop.call_later(seconds, self.look_again, True)
-        self.watch()
+        if not self.is_incremental:
+            self.sizes = {look.entry: look.data.size for look in looks}
+        self.watch_all()
+        if self.is_changed_early:
+            self.schedule_look()
         return future
 
-    def watch(self) -> None:
-        """Be told of changes: by the session's sleeping partitions, or by all of ours."""
-        if self.session is not None:
-            self.session.waiting_fetch = self.woken
-            # What is awake and gave less than was asked for must be watched as well.
-            watched: Iterable[FetchEntry] = self.session.awake
+    def watch_all(self) -> None:
+        """All entries of a fetch without a session. In a session the sleeping ones are watched already."""
+        if self.session is None:
+            self.watch(self.entries)
         else:
-            watched = self.entries
-        for entry in watched:
+            self.session.waiting_fetch = self.schedule_look
+            self.watch(list(self.session.awake))
+
+    def watch(self, entries: Iterable[FetchEntry]) -> None:
+        for entry in entries:
             partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
                 entry.forget()  # an earlier fetch of the session may still be told instead
-                entry.sleep(partition, lambda _: self.woken())
+                entry.sleep(partition, self.entry_changed)
 
-    def woken(self) -> None:
+    def entry_changed(self, entry: FetchEntry) -> None:
+        self.changed[entry] = None
+        self.schedule_look()
+
+    def schedule_look(self) -> None:
         if not self.is_scheduled:
             self.is_scheduled = True
             self.loop.call_soon(self.look_again, False)
@@ -490,24 +564,57 @@ class Fetch:
     def look_again(self, is_last: bool) -> None:
         self.is_scheduled = False
         future = self.future
-        if future is None or future.done():
+        if future is None:
+            self.is_changed_early = True
             return
-        looks = self.look()
+        if future.done() or self.finishing is not None:
+            return
+        is_last = is_last or self.is_over
+        if not is_last and len(self.sizes) > FEW and not self.may_be_enough():
+            return
+        if len(self.sizes) > LOOKED_AT_ONCE_MAX:
+            self.finishing = self.loop.create_task(self.finish_in_turns(future))
+            return
+        self.changed = {}
+        looks = run_to_end(self.look())
         if self.is_held_for_check(looks) and not (is_last and self.is_over):
             if is_last:
                 self.is_over = True
                 self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.look_again, True)
-            self.watch()
-        elif is_last or self.is_over or self.is_enough(looks):
-            future.set_result(self.answer(looks))
+            self.watch_all()
+        elif is_last or self.is_enough(looks):
+            future.set_result(run_to_end(self.answer(looks)))
         else:
-            self.watch()
+            self.watch_all()
+
+    def may_be_enough(self) -> bool:
+        """Look at the changed partitions only: one produce must not cost a look at thousands of others."""
+        changed, self.changed = self.changed, {}
+        self.has_unchecked = False
+        for entry in changed:
+            look = self.look_at(entry, self.bytes_max, True)
+            if self.is_urgent(look) or self.has_unchecked:
+                return True
+            self.sizes[entry] = look.data.size
+        self.watch(changed)
+        return sum(self.sizes.values()) >= self.bytes_wanted()
+
+    async def finish_in_turns(self, future: asyncio.Future[FetchAnswer]) -> None:
+        looks = await run_in_turns(self.look())
+        answer = await run_in_turns(self.answer(looks))
+        if not future.done():
+            future.set_result(answer)
 
     def stop_waiting(self, _: asyncio.Future[FetchAnswer]) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        if self.session is not None and self.session.waiting_fetch == self.woken:
-            # Else the session goes on elsewhere, and whoever waits there is the one to be told.
+        if self.finishing is not None:
+            self.finishing.cancel()
+        self.stop_watching()
+
+    def stop_watching(self) -> None:
+        if self.session is not None and self.session.waiting_fetch == self.schedule_look:
+            # Otherwise the session was continued on another connection, and the fetch there is to be woken.
             self.session.waiting_fetch = None
             for entry in self.session.awake:
                 entry.forget()
@@ -516,29 +623,32 @@ class Fetch:
 
     # ---- answering
 
-    def answer(self, looks: list[Look]) -> FetchAnswer:
+    def answer(self, looks: list[Look]) -> Work[FetchAnswer]:
         session = self.session
+        quota = self.parts.replicas.leader_quota if self.replica_id >= 0 else None
         if session is not None:
             session.served([entry for entry, data, *_ in looks if data.size])
             if self.is_incremental:
                 looks = [look for look in looks if is_news(look)]
-            for look in looks:
-                look.entry.sent_high_watermark = look.data.high_watermark
-                look.entry.sent_log_start_offset = look.data.log_start_offset
-                self.fall_asleep(session, look)
-        quota = self.parts.replicas.leader_quota
-        if quota is not None and self.replica_id >= 0:
-            for look in looks:
-                if look.data.size and look.partition and is_throttled_here(look.partition):
-                    quota.record(look.data.size)
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
         leaders = []
-        for entry, data, *_ in looks:
+        for look in looks:
+            entry, data, partition, *_ = look
+            if session is not None:
+                entry.sent_high_watermark = data.high_watermark
+                entry.sent_log_start_offset = data.log_start_offset
+                if not self.is_long:
+                    # In another turn the partition may have changed since the look: it has to stay awake.
+                    self.fall_asleep(session, look)
+            if quota is not None and data.size and partition and is_throttled_here(partition):
+                quota.record(data.size)
             if data.error_code in LEADER_TOLD and self.version >= LEADER_TOLD_SINCE:
                 leader = leader_of(self.parts, entry.topic, entry.index)
                 leaders.append(leader)
                 data = data._replace(current_leader=leader)
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
+            if self.is_long:
+                yield None
         return FetchAnswer(
             error_code=0,
             session_id=session.id if session is not None else NO_SESSION,

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
+from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
@@ -20,6 +22,7 @@ from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import NOT_PRODUCED_TO
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
+from barnabas.storage.acceptance import LargeBatch, Validation
 from barnabas.storage.log import AppendInfo
 from barnabas.wire.codec import Records
 from barnabas.wire.fast import RepeatedProduce
@@ -38,7 +41,7 @@ from barnabas.wire.records import (
     holds_nothing_whole,
     validate_produced,
 )
-from barnabas.world.ports import Part
+from barnabas.world.ports import Clock, Part
 
 # These say nothing about the log, so the response does not tell where it starts.
 WITHOUT_LOG_START = frozenset(
@@ -74,11 +77,10 @@ class Asker(NamedTuple):
 
 def handle(
     parts: BrokerParts, request: ProduceRequest, header: RequestHeader, connection: Connection
-) -> ProduceAnswer | Awaitable[ProduceAnswer] | None:
+) -> Work[ProduceAnswer | Awaitable[ProduceAnswer] | None]:
     acks = request.acks
     version = header.api_version
     require_records(request)
-    now_ms = parts.clock.now_ms()
     partitions = parts.replicas.partitions
     waits: Waits = []
     topics: list[list[PartitionProduceResponse]] = []
@@ -90,13 +92,14 @@ def handle(
             try:
                 if partition is None:
                     raise parts.replicas.missing(name, index)
-                info = append(partition, records, version, request, now_ms)
+                info = yield from append(partition, records, version, request, parts.clock)
             except (ApiError, StorageError) as error:
                 failed = True
                 answers.append(refusal(parts, index, error, partition))
-                continue
-            waits += waits_of(parts, partition, info, acks, len(topics), len(answers))
-            answers.append(accepted(index, info))
+            else:
+                waits += waits_of(parts, partition, info, acks, len(topics), len(answers))
+                answers.append(accepted(index, info))
+            yield None
         topics.append(answers)
     names = [topic.name for topic in request.topic_data]
     asker = Asker(version, connection.listener_name)
@@ -122,8 +125,8 @@ def append(
     records: Records | None,
     version: int,
     request: ProduceRequest,
-    now_ms: int,
-) -> AppendInfo:
+    clock: Clock,
+) -> Work[AppendInfo]:
     acks = request.acks
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
@@ -139,7 +142,15 @@ def append(
         raise BadRequest(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without its id"
         )
-    return partition.append(batch, header, acks=acks, now_ms=now_ms)
+    now_ms = clock.now_ms()
+    validation = Validation.IF_SMALL
+    try:
+        return partition.append(batch, header, acks=acks, now_ms=now_ms, validation=validation)
+    except LargeBatch:
+        batch, header = yield partial(partition.prepare, batch, header, now_ms)
+        validation = Validation.DONE
+        now_ms = clock.now_ms()
+    return partition.append(batch, header, acks=acks, now_ms=now_ms, validation=validation)
 
 
 def may_be_repeated(request: ProduceRequest) -> bool:
@@ -158,7 +169,7 @@ def handle_repeated(
 ) -> list[Part] | Coroutine[Any, Any, ProduceAnswer] | None:
     """The same for a request whose shape is known from an earlier one: one batch for one partition.
 
-    ApiError goes to the caller, with nothing done: `handle` will find it again and answer it.
+    Raises ApiError or LargeBatch, with nothing done: `handle` then serves the request.
     """
     partition = parts.replicas.partitions.get(repeated.key)
     acks = repeated.acks
@@ -169,7 +180,13 @@ def handle_repeated(
         raise ApiError(ErrorCode.INVALID_REQUEST)
     topic, index = repeated.key
     try:
-        info = partition.append(batch, header, acks=acks, now_ms=parts.clock.now_ms())
+        info = partition.append(
+            batch,
+            header,
+            acks=acks,
+            now_ms=parts.clock.now_ms(),
+            validation=Validation.IF_SMALL,
+        )
     except StorageError as error:
         # The batch was stamped already, so it cannot go through `handle` again.
         if acks == 0:

@@ -8,13 +8,19 @@ the compiler rather than written out twice.
 from barnabas.wire.fast.fetch_request import decode_fetch
 from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, encode_fetch_response
 from barnabas.wire.fast.metadata import encode_metadata_response, encode_metadata_topic
-from barnabas.wire.fast.produce import decode_produce, encode_produce_response
+from barnabas.wire.fast.produce import (
+    ManyPartitions,
+    decode_produce,
+    decode_small_produce,
+    encode_produce_response,
+)
 from barnabas.wire.fast.repeated import RepeatedProduce, RepeatedProduces
 from barnabas.wire.fast.repeated_fetch import RepeatedFetch, RepeatedFetches, Told
 
 __all__ = [
     "FetchedPartition",
     "FetchedTopic",
+    "ManyPartitions",
     "RepeatedFetch",
     "RepeatedFetches",
     "RepeatedProduce",
@@ -22,6 +28,7 @@ __all__ = [
     "Told",
     "decode_fetch",
     "decode_produce",
+    "decode_small_produce",
     "encode_fetch_response",
     "encode_metadata_response",
     "encode_metadata_topic",

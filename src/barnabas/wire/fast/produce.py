@@ -42,28 +42,56 @@ ACKS_TIMEOUT = struct.Struct(">hi")
 INDEX_SIZE = struct.Struct(">ii")
 
 
-def decode_produce(version: int, data: memoryview, at: int = 0) -> ProduceRequest:
+FEW_PARTITIONS = 1000
+PARTITIONS_MAX = 50_000
+
+
+class ManyPartitions(Exception):
+    """The request has more partitions than are decoded on the event loop."""
+
+
+def decode_small_produce(version: int, data: memoryview, at: int = 0) -> ProduceRequest:
+    """Raises ManyPartitions after FEW_PARTITIONS."""
+    return decode_produce(version, data, at, FEW_PARTITIONS)
+
+
+def decode_produce(
+    version: int, data: memoryview, at: int = 0, few: int = PARTITIONS_MAX
+) -> ProduceRequest:
     """Records are views into `data`."""
     if version not in ProduceRequest.VERSIONS:
         raise RemoteWireError(f"ProduceRequest has no version {version}")
     try:
-        return read_flexible_produce(data, at) if version >= 9 else read_produce(version, data, at)
+        if version >= 9:
+            return read_flexible_produce(data, at, few)
+        return read_produce(version, data, at, few)
     except (struct.error, IndexError) as error:
         raise RemoteWireError(f"ProduceRequest v{version} ends too early") from error
     except UnicodeDecodeError as error:
         raise RemoteWireError(f"ProduceRequest v{version}: not UTF-8") from error
 
 
-def read_produce(version: int, data: memoryview, at: int) -> ProduceRequest:
+def require_few(count: int, few: int) -> None:
+    if count > PARTITIONS_MAX:
+        raise RemoteWireError(f"ProduceRequest with {count} partitions; at most {PARTITIONS_MAX}")
+    if count > few:
+        raise ManyPartitions
+
+
+def read_produce(version: int, data: memoryview, at: int, few: int) -> ProduceRequest:
     transactional_id = None
     if version >= 3:
         transactional_id, at = read_plain_nullable(data, at)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(data, at)
     topic_count, at = read_count(data, at + 6, False, 6)
+    count = topic_count
     topics = []
     for _ in range(topic_count):
         name, at = read_plain_string(data, at)
         partition_count, at = read_count(data, at, False, 8)
+        count += partition_count
+        if count > few:
+            require_few(count, few)
         partitions = []
         for _ in range(partition_count):
             index, size = INDEX_SIZE.unpack_from(data, at)
@@ -84,14 +112,18 @@ def read_produce(version: int, data: memoryview, at: int) -> ProduceRequest:
     )
 
 
-def read_flexible_produce(data: memoryview, at: int) -> ProduceRequest:
+def read_flexible_produce(data: memoryview, at: int, few: int) -> ProduceRequest:
     transactional_id, at = read_compact_nullable(data, at) if data[at] else (None, at + 1)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(data, at)
     topic_count, at = read_count(data, at + 6, True, 3)
+    count = topic_count
     topics = []
     for _ in range(topic_count):
         name, at = read_compact_string(data, at)
         partition_count, at = read_count(data, at, True, 6)
+        count += partition_count
+        if count > few:
+            require_few(count, few)
         partitions = []
         for _ in range(partition_count):
             (index,) = INT32.unpack_from(data, at)

@@ -178,6 +178,10 @@ def may_be_repeated(header: RequestHeader, request: FetchRequest) -> bool:
         and all(topic.partitions for topic in request.topics)
         and len({(topic.topic, topic.topic_id) for topic in request.topics}) == len(request.topics)
         and all(
+            len({each.partition for each in topic.partitions}) == len(topic.partitions)
+            for topic in request.topics
+        )
+        and all(
             each.last_fetched_epoch < 0 for topic in request.topics for each in topic.partitions
         )
     )

@@ -1,0 +1,115 @@
+"""Run handlers in bounded turns of the event loop.
+
+A handler whose work grows with its request is a generator:
+
+    yield None              after each item: other clients may be served now
+    value = yield call      run `call` in the worker thread; its result or exception comes back here
+    return response         the response, or an awaitable of it
+
+A small request finishes in its first turn, without a task. The rest of a larger one runs in the background, where all
+such requests together get one turn per pass of the loop. So a flood of large requests slows down large requests only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from barnabas.tasks import in_thread
+
+T = TypeVar("T")
+
+TURN_SECONDS = 0.005
+BUSY_FIRST_TURN_SECONDS = 0.0005
+"""Of a new request while others run in the background."""
+LARGE_AT_ONCE = 4
+"""Large requests that are decoded or encoded at the same time: decoding may take 50 times their bytes."""
+
+Call = Callable[[], Any]
+Work = Generator[Call | None, Any, T]
+Resume = Callable[[], Call | None]
+
+
+class Turn(NamedTuple):
+    """The state of a generator after a turn."""
+
+    is_done: bool
+    value: Any
+    """The result if it is done; otherwise the call to make in the worker thread, or None."""
+
+
+NOT_STARTED = Turn(False, None)
+
+
+def run_turn(work: Work[Any], resume: Resume, seconds: float, now: Callable[[], float]) -> Turn:
+    deadline = now() + seconds
+    try:
+        call = resume()
+        while call is None and now() < deadline:
+            call = next(work)
+    except StopIteration as end:
+        return Turn(True, end.value)
+    return Turn(False, call)
+
+
+def run_to_end(work: Work[T]) -> T:
+    """The result of work that is known to be small and makes no calls."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def run_in_turns(work: Work[T]) -> T:
+    """The result of work that makes no calls, for a caller that has a task of its own."""
+    turn = NOT_STARTED
+    while not turn.is_done:
+        await asyncio.sleep(0)
+        turn = run_turn(work, partial(next, work), TURN_SECONDS, asyncio.get_running_loop().time)
+    result: T = turn.value
+    return result
+
+
+class Background:
+    """What all unfinished requests of a broker share: turns of the loop, and one worker thread."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+        self.unfinished = 0
+        self.turn = asyncio.Lock()
+        self.thread = asyncio.Lock()
+        self.large = asyncio.Semaphore(LARGE_AT_ONCE)
+
+    def start(self, work: Work[Any]) -> Turn:
+        """Run the first turn of a handler at once."""
+        seconds = BUSY_FIRST_TURN_SECONDS if self.unfinished else TURN_SECONDS
+        return run_turn(work, partial(next, work), seconds, self.now)
+
+    async def finish(self, work: Work[Any], turn: Turn) -> Any:
+        """Run the remaining turns. Cancellation ends the work after the turn it is in."""
+        self.unfinished += 1
+        try:
+            while not turn.is_done:
+                resume: Resume = partial(next, work)
+                if turn.value is not None:
+                    resume = await self.call(work, turn.value)
+                async with self.turn:
+                    await asyncio.sleep(0)
+                    turn = run_turn(work, resume, TURN_SECONDS, self.now)
+        finally:
+            self.unfinished -= 1
+            work.close()
+        return turn.value
+
+    async def call(self, work: Work[Any], call: Call) -> Resume:
+        """Make a call in the worker thread; returns how the generator resumes."""
+        try:
+            async with self.thread:
+                result = await in_thread(call)
+        except Exception as error:  # noqa: BLE001 (the generator handles it)
+            return partial(work.throw, error)
+        return partial(work.send, result)
