@@ -21,32 +21,20 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from barnabas.config import TopicConfig
-from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication import isr as in_sync
+from barnabas.replication import topic_codec
 from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
-from barnabas.storage import acceptance
-from barnabas.storage.acceptance import LargeBatch, Validation
+from barnabas.storage.acceptance import Validation
 from barnabas.storage.log import AppendInfo, Log
-from barnabas.wire.compression import Compression
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
-from barnabas.wire.recompress import recompress
 from barnabas.wire.records import BatchHeader
 
 logger = logging.getLogger("barnabas.isr")
 
 Watcher = Callable[[], None]
 
-CODECS = {
-    "uncompressed": Compression.NONE,
-    "gzip": Compression.GZIP,
-    "snappy": Compression.SNAPPY,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
-}
-PLAIN_BYTES_MAX = 32 << 20
-RECOMPRESSED_ON_LOOP_BYTES = 16 << 10
 """A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
 PROMISES_LOOKED_THROUGH = 1024
 
@@ -410,7 +398,7 @@ class Partition:
         """Recompress and validate a batch for `append` with Validation.DONE. Safe to call in a thread."""
         log = self.log
         if not log.keeps_codec:
-            batch, header = in_codec_of_topic(batch, header, log.config)
+            batch, header = topic_codec.recompressed(batch, header, log.config)
         log.validate(batch, header, now_ms)
         return batch, header
 
@@ -435,8 +423,8 @@ class Partition:
         log = self.log
         if not log.keeps_codec and validation is not Validation.DONE:
             if validation is Validation.IF_SMALL:
-                require_small_to_recompress(batch, header, log.config)
-            batch, header = in_codec_of_topic(batch, header, log.config)
+                topic_codec.require_small(batch, header, log.config)
+            batch, header = topic_codec.recompressed(batch, header, log.config)
         try:
             info = log.append_as_leader(
                 batch,
@@ -571,33 +559,3 @@ class Partition:
         watchers, self.start_watchers = self.start_watchers, {}
         for watcher in watchers:
             watcher()
-
-
-def require_small_to_recompress(
-    batch: memoryview, header: BatchHeader, config: TopicConfig
-) -> None:
-    """Raise LargeBatch if recompression takes long, or may: a small batch can decompress to megabytes."""
-    if header.compression != CODECS[config.compression_type] and (
-        header.compression or len(batch) > RECOMPRESSED_ON_LOOP_BYTES
-    ):
-        raise LargeBatch
-
-
-def in_codec_of_topic(
-    batch: memoryview, header: BatchHeader, config: TopicConfig
-) -> tuple[memoryview, BatchHeader]:
-    """The batch as the topic's compression.type wants it; most already are."""
-    target, level = CODECS[config.compression_type], None
-    if header.compression == target:
-        return batch, header
-    if target is Compression.GZIP:
-        level = config.compression_gzip_level
-    elif target is Compression.LZ4:
-        level = config.compression_lz4_level
-    elif target is Compression.ZSTD:
-        level = config.compression_zstd_level
-    try:
-        return recompress(batch, header, target, level=level, limit=PLAIN_BYTES_MAX)
-    except RemoteWireError as error:
-        code = acceptance.code_of(error, is_packed=header.compression != 0)
-        raise ApiError(code, str(error)) from error

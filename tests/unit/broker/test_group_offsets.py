@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from barnabas.broker.bounded_work import run_to_end
 from barnabas.broker.handlers.group_offsets import offset_commit, offset_fetch
 from barnabas.errors import ErrorCode
 from barnabas.groups.records import CommittedOffset
@@ -67,7 +68,7 @@ class Coordinator:
             topics=(OffsetCommitRequestTopic(TOPIC, (partition,)),),
         )
         header = RequestHeader(8, 9, 0, None)
-        return offset_commit(self.node.parts, request, header, NO_CONNECTION)
+        return run_to_end(offset_commit(self.node.parts, request, header, NO_CONNECTION))
 
     def sent(self, offset: int) -> asyncio.Future[OffsetCommitResponse]:
         """It is in the log, and its connection waits for the answer."""
@@ -83,7 +84,7 @@ class Coordinator:
             groups=(OffsetFetchRequestGroup(GROUP, topics=topics),), require_stable=require_stable
         )
         header = RequestHeader(9, 9, 0, None)
-        return offset_fetch(self.node.parts, request, header, NO_CONNECTION)
+        return run_to_end(offset_fetch(self.node.parts, request, header, NO_CONNECTION))
 
     async def committed(self, *, require_stable: bool = True) -> int:
         answer = self.fetch(require_stable=require_stable)

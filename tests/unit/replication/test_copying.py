@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
+from barnabas.broker.bounded_work import run_to_end
 from barnabas.broker.handlers import delete_records
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
@@ -373,7 +374,7 @@ def delete_before(offset: int, timeout_ms: int) -> DeleteRecordsRequest:
 
 async def deleted(node: Node, request: DeleteRecordsRequest) -> DeleteRecordsPartitionResult:
     header = RequestHeader(21, 2, 0)
-    answer = delete_records.handle(node.parts, request, header, NO_CONNECTION)
+    answer = run_to_end(delete_records.handle(node.parts, request, header, NO_CONNECTION))
     response = answer if isinstance(answer, DeleteRecordsResponse) else await answer
     return response.topics[0].partitions[0]
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from barnabas.broker.bounded_work import run_to_end
 from barnabas.broker.handlers.offsets import list_offsets
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -43,7 +44,8 @@ def asked(
         topics=(ListOffsetsTopic(TOPIC, (ListOffsetsPartition(0, timestamp=timestamp),)),),
     )
     header = RequestHeader(ListOffsetsRequest.API_KEY, version, 0, None)
-    return list_offsets(nodes[1].parts, request, header, NO_CONNECTION).topics[0].partitions[0]
+    answer = run_to_end(list_offsets(nodes[1].parts, request, header, NO_CONNECTION))
+    return answer.topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIMESTAMP, MAX_TIMESTAMP, NOW_MS])

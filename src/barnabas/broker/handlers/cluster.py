@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ErrorCode
@@ -58,10 +59,13 @@ def describe_cluster(
 
 def describe_log_dirs(
     parts: BrokerParts, request: DescribeLogDirsRequest, header: RequestHeader, _: Connection
-) -> DescribeLogDirsResponse:
-    wanted = None
+) -> Work[DescribeLogDirsResponse]:
+    wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        for topic in request.topics:
+            wanted.update((topic.topic, index) for index in topic.partitions)
+            yield None
     results = []
     for directory in parts.replicas.logs.describe():
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -70,6 +74,7 @@ def describe_log_dirs(
                 topics.setdefault(tp.topic, []).append(
                     DescribeLogDirsPartition(partition_index=tp.partition, partition_size=size)
                 )
+            yield None
         failed = directory.error is not None
         results.append(
             DescribeLogDirsResult(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 
 from barnabas.broker.auto_creation import create_automatically
+from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.provenance import asker_of
@@ -44,30 +45,34 @@ def find_coordinator(
     request: FindCoordinatorRequest,
     header: RequestHeader,
     connection: Connection,
-) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+) -> Work[FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]]:
     version, key_type = header.api_version, request.key_type
     keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
     topic = TOPICS.get(key_type)
-    if topic is not None:
-        if topic not in parts.metadata.topics:
-            return create_topic(parts, topic, keys, header, connection)
-        return answer(version, [coordinator_of(parts, topic, key, connection) for key in keys])
+    if topic is not None and topic not in parts.metadata.topics:
+        return create_topic(parts, topic, keys, header, connection)
+    error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
     if key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
         error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups")
-    else:
-        error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
-    return answer(version, [refused(key, error) for key in keys])
+    found = []
+    for key in keys:
+        found.append(
+            refused(key, error)
+            if topic is None
+            else coordinator_of(parts, topic, key, connection.listener_name)
+        )
+        yield None
+    return answer(version, found)
 
 
-def coordinator_of(parts: BrokerParts, topic: str, key: str, connection: Connection) -> Coordinator:
-    partitions = parts.metadata.topics[topic].partitions
+def coordinator_of(parts: BrokerParts, topic: str, key: str, listener: str) -> Coordinator:
+    known = parts.metadata.topics.get(topic)
+    if known is None:
+        return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is deleted"))
+    partitions = known.partitions
     index = partition_of(key, len(partitions))
     state = partitions.get(index)
-    endpoint = (
-        parts.metadata.endpoint_of(state.leader, connection.listener_name)
-        if state is not None
-        else None
-    )
+    endpoint = parts.metadata.endpoint_of(state.leader, listener) if state is not None else None
     if state is None or endpoint is None:
         why = f"{topic}-{index} has no leader now; ask again"
         return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))

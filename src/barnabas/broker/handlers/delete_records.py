@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import NamedTuple
 
+from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -35,13 +36,14 @@ class Wait(NamedTuple):
 
 def handle(
     parts: BrokerParts, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
-) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+) -> Work[DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]]:
     waits: list[Wait] = []
     results: Results = []
     for topic in request.topics:
         done: list[DeleteRecordsPartitionResult] = []
         results.append(done)
         for wanted in topic.partitions:
+            yield None
             index = wanted.partition_index
             try:
                 partition = parts.replicas.find(topic.name, index)

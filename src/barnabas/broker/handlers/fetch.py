@@ -1,10 +1,13 @@
 """Fetch: batches from the logs, at once if there are enough, else when there are or when the wait is over.
 
-A look at the logs costs no copying: it yields slices of files, which the network door sends from the page cache. A
-fetch that has to wait leaves a watcher with each partition and looks again when one of them changes.
+A look at the logs copies nothing: it yields slices of files, which are sent from the page cache. A fetch that has to
+wait leaves a watcher with each partition and looks again when one of them changes.
 
-A fetch of a follower reads up to the end of the log, and tells by where it begins what the follower holds. A consumer
-that says which rack it stands in may be sent to a follower there (replication/read_replica.py).
+A fetch of many partitions looks at them in several turns of the loop. It sets its watchers before it looks, so that it
+does not miss a change in between.
+
+The fetch of a follower reads up to the end of the log, and its offset shows which records the follower holds. A
+consumer that names its rack may be sent to a follower in that rack (replication/read_replica.py).
 """
 
 from __future__ import annotations
@@ -17,6 +20,13 @@ from uuid import UUID
 from barnabas.broker.bounded_work import Work, run_in_turns, run_to_end
 from barnabas.broker.connection import Connection
 from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.fetch_reader import (
+    ONE_BATCH_SINCE,
+    TOPIC_IDS_SINCE,
+    Look,
+    PartitionReader,
+    is_throttled_here,
+)
 from barnabas.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -27,40 +37,23 @@ from barnabas.broker.fetch_sessions import (
 )
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
-from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
-from barnabas.model import ZERO_ID, BrokerId
-from barnabas.replication.partition import Partition
-from barnabas.replication.quota import is_throttled
-from barnabas.replication.read_replica import Candidate, rack_aware
+from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import ZERO_ID
 from barnabas.wire.fast import FetchedPartition, FetchedTopic, RepeatedFetch, Told
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.current_leader import NodeEndpoint
-from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
-from barnabas.world.ports import FileSlice, Part
+from barnabas.wire.messages.fetch import NO_DIVERGENCE, FetchRequest
+from barnabas.world.ports import Part
 
-ONE_BATCH_SINCE = 3  # the first batch comes whole even if it is larger than the limits
-MAGIC_2_SINCE = 4  # older versions would need batches converted down
-TOPIC_IDS_SINCE = 13
 LEADER_TOLD_SINCE = 16
-ZSTD_SINCE = 10
 CHECK_SECONDS_MAX = 10.0
 PARTITIONS_PER_TURN = 64
 FEW = 8
 """Partitions that a waiting fetch looks at again whenever one of them changes."""
 LOOKED_AT_ONCE_MAX = 1000
-STORAGE_ERROR_SINCE = 6  # older clients would take it for an error that does not pass
-ANY_REPLICA_SINCE = 11  # a consumer may read what a follower has below its high watermark
 
-# Who is refused with these is told where to go instead.
+# The response to these errors names the leader.
 LEADER_TOLD = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-
-# Answered without a log in sight, and Kafka's answers then have an empty list where others have none.
-ABOUT_NO_LOG = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-    ErrorCode.INVALID_TOPIC_EXCEPTION,
-)
 
 
 class FetchAnswer(NamedTuple):
@@ -70,18 +63,6 @@ class FetchAnswer(NamedTuple):
     session_id: int
     topics: tuple[FetchedTopic, ...]
     node_endpoints: tuple[NodeEndpoint, ...] = ()
-
-
-class Look(NamedTuple):
-    """What one partition has for this fetch."""
-
-    entry: FetchEntry
-    data: FetchedPartition
-    partition: Partition | None
-    is_held_back: bool = False
-    """There is a batch, but what is left of the limits does not hold it."""
-    is_older: bool = False
-    """The batches come from a closed segment."""
 
 
 def handle(
@@ -100,7 +81,7 @@ def handle(
         fetch.watch_all()
     try:
         looks = yield from fetch.look()
-        fetch.has_arrived = True
+        fetch.reader.has_arrived = True
         if fetch.is_to_wait(looks):
             return fetch.wait(looks)
     finally:
@@ -156,15 +137,8 @@ class Fetch:
         self.version = version
         self.listener = listener
         self.loop = asyncio.get_running_loop()
-        self.replica_id = BrokerId(
-            request.replica_id if version < 15 else request.replica_state.replica_id
-        )
-        self.rack = ""
-        """Of a consumer that may be sent elsewhere."""
-        if self.replica_id < 0 and version >= ANY_REPLICA_SINCE:
-            self.rack = request.rack_id if parts.config.replica_selector_class else ""
-        self.has_arrived = False
-        """What a follower holds is taken from its fetch once, on arrival."""
+        self.reader = PartitionReader(parts, request, version, listener)
+        self.replica_id = self.reader.replica_id
         self.bytes_max = min(request.max_bytes, parts.config.fetch_max_bytes)
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
@@ -174,7 +148,6 @@ class Fetch:
         self.is_scheduled = False
         self.is_over = False
         """Its time is, and it waits for a look at the disk alone."""
-        self.has_unchecked = False
         self.is_long = False
         """It looks at its partitions in several turns of the loop."""
         self.is_changed_early = False
@@ -216,7 +189,7 @@ class Fetch:
         )
         for key, entry in named.items():
             session.put(key, entry)
-        self.session = session
+        self.session = self.reader.session = session
 
     def continue_session(self) -> Work[None]:
         request, sessions = self.request, self.parts.sessions
@@ -251,7 +224,7 @@ class Fetch:
             sessions.close(session.id)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         else:
-            self.session = session
+            self.session = self.reader.session = session
 
     def named_entries(
         self, session: FetchSession | None = None
@@ -263,7 +236,7 @@ class Fetch:
                 key = (name, wanted.partition)
                 entry = session.partitions.get(key) if session is not None else None
                 if entry is None:
-                    known = self.name_of(topic_id) if uses_topic_ids else topic
+                    known = self.reader.name_of(topic_id) if uses_topic_ids else topic
                     entry = FetchEntry(known, topic_id, wanted.partition)
                 else:
                     entry.forget()
@@ -303,12 +276,12 @@ class Fetch:
     def look(self) -> Work[list[Look]]:
         """Look at every partition that may have something. In a session, those that have nothing fall asleep."""
         session = self.session
-        self.has_unchecked = False
+        self.reader.has_unchecked = False
         looks: list[Look] = []
         left = self.bytes_max
         is_first = True
         for entry in self.entries_to_look_at():
-            found = self.look_at(entry, left, is_first and self.version >= ONE_BATCH_SINCE)
+            found = self.reader.look_at(entry, left, is_first and self.version >= ONE_BATCH_SINCE)
             looks.append(found)
             size = found.data.size
             if size:
@@ -335,154 +308,6 @@ class Fetch:
             if self.replica_id >= 0 and self.replica_id not in partition.isr:
                 session.knocking.append(look.entry)
 
-    def look_at(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
-        try:
-            return self.read(entry, bytes_left, at_least_one)
-        except ApiError as error:
-            code = error.code
-        except StorageError as error:
-            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
-            if partition is not None:
-                self.parts.replicas.fail(partition, error)
-            code = storage_code(error, partition)
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_SINCE:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        aborted = () if code in ABOUT_NO_LOG else None
-        return Look(entry, FetchedPartition(entry.index, code, aborted_transactions=aborted), None)
-
-    def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
-        partition = self.find(entry)
-        from_follower = self.replica_id >= 0
-        if from_follower or self.version < ANY_REPLICA_SINCE:
-            partition.require_leader(entry.current_leader_epoch)
-        else:
-            partition.require_replica(entry.current_leader_epoch)
-        log = partition.log
-        nearer = self.nearer_replica(entry, partition) if self.rack else None
-        if nearer is not None:
-            high_watermark = log.watermark
-            told = (entry.index, 0, high_watermark, high_watermark, log.log_start_offset)
-            return Look(entry, FetchedPartition(*told, preferred_read_replica=nearer), partition)
-        if from_follower and self.replica_id not in partition.followers:
-            # With our epoch, it knows of an assignment we have not heard of; without one, who can tell.
-            raise ApiError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH
-                if entry.current_leader_epoch >= 0
-                else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )
-        if from_follower and self.is_of_a_former_life(partition):
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        diverging = self.divergence(entry, partition)
-        slices: tuple[FileSlice, ...] = ()
-        size = 0
-        is_held_back = is_older = False
-        if diverging is NO_DIVERGENCE:
-            bound = log.log_end_offset if from_follower else log.watermark
-            limit = min(entry.partition_max_bytes, bytes_left)
-            if from_follower and self.must_wait(partition):
-                limit, at_least_one = 0, False
-            found = log.read(
-                entry.fetch_offset, limit, upper_bound=bound, at_least_one=at_least_one
-            )
-            slices, size = found.slices, found.size
-            is_held_back = limit <= 0 and entry.fetch_offset < bound
-            # The rest of a closed segment is all that one read gives: waiting would not add to it.
-            is_older = size > 0 and slices[0].file is not log.active.log
-            if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
-                # Part of a batch is of no use to a client that is promised a whole one in some later answer.
-                slices, size, is_held_back = (), 0, True
-            if found.unchecked is not None:
-                # Not before it is known to be right; whoever waits for the partition is told.
-                self.has_unchecked = True
-                integrity = self.parts.replicas.integrity
-                integrity.look_through(partition, found.unchecked, found.slices[0].position)
-                slices, size, is_held_back, is_older = (), 0, True, False
-            if size and self.version < MAGIC_2_SINCE:
-                raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
-            if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
-                raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            if from_follower and not self.has_arrived:
-                partition.fetched_by(
-                    self.replica_id,
-                    entry.fetch_offset,
-                    entry.log_start_offset,
-                    leader_end=log.log_end_offset,
-                    contact=self.session,
-                    broker_epoch=self.request.replica_state.replica_epoch,
-                )
-        high_watermark = log.watermark
-        data = FetchedPartition(
-            entry.index,
-            0,
-            high_watermark,
-            high_watermark,
-            log.log_start_offset,
-            slices,
-            size,
-            () if self.request.isolation_level == 1 else None,
-            diverging_epoch=diverging,
-        )
-        return Look(entry, data, partition, is_held_back, is_older)
-
-    def nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
-        """Who in the consumer's rack has what it asks for; None if it had better stay with us."""
-        if partition.leader != partition.broker_id:
-            return None
-        metadata, offset = self.parts.metadata, entry.fetch_offset
-        followers = [
-            Candidate(broker, known.rack, follower.log_end_offset, follower.last_caught_up_ms)
-            for broker, follower in partition.followers.items()
-            if broker in partition.isr
-            and follower.log_start_offset <= offset <= follower.log_end_offset
-            and (known := metadata.brokers.get(broker)) is not None
-            and metadata.endpoint(known, self.listener) is not None
-        ]
-        return rack_aware(self.rack, self.parts.config.broker_rack, followers)
-
-    def is_of_a_former_life(self, partition: Partition) -> bool:
-        """What a process that was replaced holds says nothing about what the broker of that id holds now."""
-        epoch = self.request.replica_state.replica_epoch
-        return 0 <= epoch < partition.followers[self.replica_id].broker_epoch
-
-    def must_wait(self, partition: Partition) -> bool:
-        """Whether this follower gets nothing for now, lest replication take more than it may. One in sync is spared."""
-        quota = self.parts.replicas.leader_quota
-        return (
-            quota is not None
-            and self.replica_id not in partition.isr
-            and is_throttled_here(partition)
-            and quota.is_exceeded()
-        )
-
-    def find(self, entry: FetchEntry) -> Partition:
-        if self.version >= TOPIC_IDS_SINCE:
-            # The name may have become known, or the topic may have been deleted, since the session was opened.
-            entry.topic = self.name_of(entry.topic_id)
-            if not entry.topic:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = self.parts.replicas.find(entry.topic, entry.index)
-        if entry.topic_id != ZERO_ID and partition.topic_id != entry.topic_id:
-            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        return partition
-
-    def name_of(self, topic_id: UUID) -> str:
-        """LeaderAndIsr comes before UpdateMetadata: a follower may ask for a topic that only its replicas know yet."""
-        name = self.parts.metadata.names.get(topic_id)
-        if name is None and self.replica_id >= 0:
-            name = self.parts.replicas.names.get(topic_id)
-        return name or ""
-
-    def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:
-        """Where the reader's history leaves ours, if it says which epoch it read last."""
-        if entry.last_fetched_epoch < 0:
-            return NO_DIVERGENCE
-        epoch, end = partition.end_offset_for(entry.last_fetched_epoch)
-        if epoch < 0 or end < 0 or entry.fetch_offset < partition.log.log_start_offset:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < entry.last_fetched_epoch or end < entry.fetch_offset:
-            return EpochEndOffset(epoch=epoch, end_offset=end)
-        return NO_DIVERGENCE
-
     def is_enough(self, looks: list[Look]) -> bool:
         if any(map(self.is_urgent, looks)):
             return True
@@ -505,7 +330,7 @@ class Fetch:
     def is_held_for_check(self, looks: list[Look]) -> bool:
         """There is something, nothing else, and it is just being looked through. An empty answer would be taken for the
         end of the log, even by who is not willing to wait for more."""
-        return self.has_unchecked and not any(
+        return self.reader.has_unchecked and not any(
             look.data.size or look.data.error_code for look in looks
         )
 
@@ -590,10 +415,10 @@ class Fetch:
     def may_be_enough(self) -> bool:
         """Look at the changed partitions only: one produce must not cost a look at thousands of others."""
         changed, self.changed = self.changed, {}
-        self.has_unchecked = False
+        self.reader.has_unchecked = False
         for entry in changed:
-            look = self.look_at(entry, self.bytes_max, True)
-            if self.is_urgent(look) or self.has_unchecked:
+            look = self.reader.look_at(entry, self.bytes_max, True)
+            if self.is_urgent(look) or self.reader.has_unchecked:
                 return True
             self.sizes[entry] = look.data.size
         self.watch(changed)
@@ -655,18 +480,6 @@ class Fetch:
             topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
             node_endpoints=endpoints_of(self.parts, leaders, self.listener) if leaders else (),
         )
-
-
-def storage_code(error: StorageError, partition: Partition | None) -> ErrorCode:
-    """A damaged batch that another replica has will be there again: clients retry one code and not the other."""
-    if isinstance(error, CorruptBatch) and (partition is None or len(partition.replicas) <= 1):
-        return ErrorCode.CORRUPT_MESSAGE
-    return ErrorCode.KAFKA_STORAGE_ERROR
-
-
-def is_throttled_here(partition: Partition) -> bool:
-    listed = partition.log.config.leader_replication_throttled_replicas
-    return is_throttled(listed, partition.index, partition.broker_id)
 
 
 def is_news(look: Look) -> bool:

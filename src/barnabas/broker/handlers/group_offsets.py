@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from barnabas.broker.bounded_work import Work, run_in_turns
 from barnabas.broker.connection import Connection
 from barnabas.broker.handlers import registry_offsets
 from barnabas.broker.parts import BrokerParts
@@ -48,7 +49,7 @@ FOR_EVER = 2**63 - 1
 
 Codes = dict[TopicPartition, ErrorCode]
 Commits = dict[TopicPartition, CommittedOffset]
-Topics = Sequence[OffsetFetchRequestTopic]
+Topics = tuple[OffsetFetchRequestTopic, ...]
 AskedFor = tuple[str, Topics | None]
 
 
@@ -57,10 +58,10 @@ AskedFor = tuple[str, Topics | None]
 
 def offset_commit(
     parts: BrokerParts, request: OffsetCommitRequest, header: RequestHeader, _: Connection
-) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
         return registry_offsets.commit(parts, request)
-    commits, oversized, unknown = wished(parts, request)
+    commits, oversized, unknown = yield from wished(parts, request)
     if not commits and not oversized:
         return committed(request, unknown)
     try:
@@ -71,7 +72,7 @@ def offset_commit(
     if not commits:
         return committed(request, codes)
     try:
-        records = records_of(request.group_id, commits)
+        records = yield from records_of(request.group_id, commits)
         group.offsets.begin(commits)
         try:
             appended = parts.group_store.begin_append(request.group_id, records)
@@ -87,8 +88,8 @@ def offset_commit(
     return committed(request, codes)
 
 
-def wished(parts: BrokerParts, request: OffsetCommitRequest) -> tuple[Commits, Codes, Codes]:
-    """What can be committed; what has too long a note, which is told to members only; what nobody knows."""
+def wished(parts: BrokerParts, request: OffsetCommitRequest) -> Work[tuple[Commits, Codes, Codes]]:
+    """The offsets to commit, and the codes of the others: metadata too long (reported to members only), unknown."""
     commits: Commits = {}
     oversized: Codes = {}
     unknown: Codes = {}
@@ -110,6 +111,7 @@ def wished(parts: BrokerParts, request: OffsetCommitRequest) -> tuple[Commits, C
                 commits[TopicPartition(topic.name, index)] = CommittedOffset(
                     offset, leader_epoch, note or "", at, expires
                 )
+            yield None
     return commits, oversized, unknown
 
 
@@ -136,11 +138,15 @@ def group_to_commit_to(parts: BrokerParts, request: OffsetCommitRequest) -> Grou
     return group
 
 
-def records_of(group_id: str, commits: Commits) -> list[KeyValue]:
+def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
+    records = []
     try:
-        return [offset_record(group_id, *each, value) for each, value in commits.items()]
+        for each, value in commits.items():
+            records.append(offset_record(group_id, *each, value))
+            yield None
     except LocalWireError as error:
         raise ApiError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error)) from error
+    return records
 
 
 async def finish_commit(
@@ -171,15 +177,16 @@ def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitRespons
 
 def offset_fetch(
     parts: BrokerParts, request: OffsetFetchRequest, header: RequestHeader, _: Connection
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+) -> Work[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
     version = header.api_version
     if version == 0:
         return registry_offsets.fetch(parts, request)
-    if request.require_stable and any(
-        unsettled(parts, *each) for each in asked_for(request, version)
-    ):
-        return fetched_when_settled(parts, request, version)
-    return fetched(parts, request, version)
+    if request.require_stable:
+        for each in asked_for(request, version):
+            if unsettled(parts, *each):
+                return fetched_when_settled(parts, request, version)
+            yield None
+    return (yield from fetched(parts, request, version))
 
 
 def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
@@ -199,7 +206,7 @@ async def fetched_when_settled(
             await parts.groups.commits.settled(
                 group.offsets, partial(unsettled, parts, group_id, topics)
             )
-    return fetched(parts, request, version)
+    return await run_in_turns(fetched(parts, request, version))
 
 
 def unsettled(parts: BrokerParts, group_id: str, topics: Topics | None) -> bool:
@@ -215,14 +222,20 @@ def unsettled(parts: BrokerParts, group_id: str, topics: Topics | None) -> bool:
     )
 
 
-def fetched(parts: BrokerParts, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-    is_stable = request.require_stable
-    found = tuple(
-        fetched_of_group(parts, *each, is_stable=is_stable) for each in asked_for(request, version)
-    )
+def fetched(
+    parts: BrokerParts, request: OffsetFetchRequest, version: int
+) -> Work[OffsetFetchResponse]:
+    found: dict[AskedFor, OffsetFetchResponseGroup] = {}
+    asked = tuple(asked_for(request, version))
+    for each in asked:
+        if each not in found:
+            found[each] = yield from fetched_of_group(
+                parts, *each, is_stable=request.require_stable
+            )
+        yield None
     if version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=found)
-    (only,) = found
+        return OffsetFetchResponse(groups=tuple(found[each] for each in asked))
+    only = found[asked[0]]
     if only.error_code and version < ERROR_OF_GROUP_SINCE:
         error = ErrorCode(only.error_code)
         return OffsetFetchResponse(topics=without_offsets(request.topics or (), error))
@@ -231,8 +244,8 @@ def fetched(parts: BrokerParts, request: OffsetFetchRequest, version: int) -> Of
 
 def fetched_of_group(
     parts: BrokerParts, group_id: str, topics: Topics | None, *, is_stable: bool
-) -> OffsetFetchResponseGroup:
-    """No topics named: all that the group has. `is_stable`: only what is not being committed anew."""
+) -> Work[OffsetFetchResponseGroup]:
+    """`topics` of None: all committed offsets of the group. `is_stable`: only those without a pending commit."""
     try:
         group = parts.groups.find(group_id, may_be_empty=True)
     except ApiError as error:
@@ -242,16 +255,18 @@ def fetched_of_group(
     offsets = group.offsets
     if topics is None:
         by_topic: dict[str, list[int]] = {}
-        for name, index in offsets.committed:
+        for name, index in list(offsets.committed):
             by_topic.setdefault(name, []).append(index)
-        topics = [
+            yield None
+        topics = tuple(
             OffsetFetchRequestTopic(name, tuple(indexes)) for name, indexes in by_topic.items()
-        ]
+        )
     find = find_stable if is_stable and offsets.pending else find_all
-    return OffsetFetchResponseGroup(
-        group_id,
-        tuple(OffsetFetchResponseTopic(name, find(offsets, name, each)) for name, each in topics),
-    )
+    answers = []
+    for name, indexes in topics:
+        answers.append(OffsetFetchResponseTopic(name, find(offsets, name, indexes)))
+        yield None
+    return OffsetFetchResponseGroup(group_id, tuple(answers))
 
 
 def find_all(
@@ -303,9 +318,9 @@ def without_offsets(
 
 def offset_delete(
     parts: BrokerParts, request: OffsetDeleteRequest, _: RequestHeader, __: Connection
-) -> OffsetDeleteResponse:
+) -> Work[OffsetDeleteResponse]:
     try:
-        codes = delete_offsets(parts, request)
+        codes = yield from delete_offsets(parts, request)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     return OffsetDeleteResponse(
@@ -322,8 +337,8 @@ def offset_delete(
     )
 
 
-def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Codes:
-    """ApiError if the group as a whole lets nobody do that."""
+def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Codes]:
+    """Raises ApiError if the group as a whole does not allow it."""
     group = parts.groups.find(request.group_id)
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -339,6 +354,7 @@ def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Codes:
             elif not is_empty and group.is_subscribed_to(name):
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             codes[TopicPartition(name, index)] = code
+            yield None
     allowed = [each for each, code in codes.items() if code is ErrorCode.NONE]
     if allowed:
         found = group.offsets.among(allowed)

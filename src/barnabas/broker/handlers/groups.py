@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode
@@ -45,6 +46,9 @@ MEMBERS_LEAVE_TOGETHER_SINCE = 3
 PROTOCOL_MAY_BE_NULL_SINCE = 7
 PROTOCOL_MUST_BE_NAMED_SINCE = 5
 ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
+LEAVING_PER_TURN = 500
+PROTOCOLS_MAX = 1000
+"""Of one member. Clients have a handful."""
 
 JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
 
@@ -55,8 +59,12 @@ JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
 def join(
     parts: BrokerParts, request: JoinGroupRequest, header: RequestHeader, connection: Connection
 ) -> object:
-    """A response, or something to await for it."""
+    """A response, or an awaitable of it."""
     version = header.api_version
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return JoinGroupResponse(
+            error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id
+        )
     wish = Join(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -119,11 +127,15 @@ def heartbeat(
 
 def leave(
     parts: BrokerParts, request: LeaveGroupRequest, header: RequestHeader, _: Connection
-) -> LeaveGroupResponse:
+) -> Work[LeaveGroupResponse]:
     together = header.api_version >= MEMBERS_LEAVE_TOGETHER_SINCE
     members = request.members if together else (MemberIdentity(request.member_id),)
+    codes: list[ErrorCode] = []
     try:
-        codes = parts.groups.leave(request.group_id, members)
+        for start in range(0, len(members), LEAVING_PER_TURN):
+            leaving = members[start : start + LEAVING_PER_TURN]
+            codes += parts.groups.leave(request.group_id, leaving)
+            yield None
     except ApiError as error:
         return LeaveGroupResponse(error_code=error.code)
     if not together:
@@ -141,11 +153,13 @@ def leave(
 
 def describe(
     parts: BrokerParts, request: DescribeGroupsRequest, _: RequestHeader, __: Connection
-) -> DescribeGroupsResponse:
+) -> Work[DescribeGroupsResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
-    return DescribeGroupsResponse(
-        groups=tuple(described(parts, group_id, operations) for group_id in request.groups)
-    )
+    found: dict[str, DescribedGroup] = {}
+    for group_id in dict.fromkeys(request.groups):
+        found[group_id] = described(parts, group_id, operations)
+        yield None
+    return DescribeGroupsResponse(groups=tuple(found[group_id] for group_id in request.groups))
 
 
 def described(parts: BrokerParts, group_id: str, operations: int) -> DescribedGroup:
@@ -186,26 +200,29 @@ def described_members(group: Group) -> tuple[DescribedGroupMember, ...]:
 
 def list_all(
     parts: BrokerParts, request: ListGroupsRequest, _: RequestHeader, __: Connection
-) -> ListGroupsResponse:
-    """Those that this broker coordinates. While some are still being read, those that are known."""
+) -> Work[ListGroupsResponse]:
+    """The groups that this broker coordinates. While some are being loaded, the others."""
     if parts.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     is_loading = parts.groups.store.loading
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
+    listed = []
+    for group in list(parts.groups.groups.values()):
+        if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
+            listed.append(
+                ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
+            )
+        yield None
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
-        groups=tuple(
-            ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
-            for group in parts.groups.groups.values()
-            if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
-        ),
+        groups=tuple(listed),
     )
 
 
 def delete(
     parts: BrokerParts, request: DeleteGroupsRequest, _: RequestHeader, __: Connection
-) -> DeleteGroupsResponse:
+) -> Work[DeleteGroupsResponse]:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         try:
@@ -214,4 +231,5 @@ def delete(
             results.append(DeletableGroupResult(group_id, error.code))
         else:
             results.append(DeletableGroupResult(group_id))
+        yield None
     return DeleteGroupsResponse(results=tuple(results))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -34,7 +35,7 @@ DEBUGGING = -2
 
 def list_offsets(
     parts: BrokerParts, request: ListOffsetsRequest, header: RequestHeader, _: Connection
-) -> ListOffsetsResponse:
+) -> Work[ListOffsetsResponse]:
     version = header.api_version
     now_ms = parts.clock.now_ms()
     counts: dict[tuple[str, int], int] = {}
@@ -42,6 +43,7 @@ def list_offsets(
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
             counts[key] = counts.get(key, 0) + 1
+            yield None
 
     def one(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         index = wanted.partition_index
@@ -64,15 +66,15 @@ def list_offsets(
                 partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
             )
 
-    return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(one(topic.name, wanted) for wanted in topic.partitions),
-            )
-            for topic in request.topics
-        )
-    )
+    topics = []
+    for topic in request.topics:
+        found = []
+        for wanted in topic.partitions:
+            found.append(one(topic.name, wanted))
+            yield None
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
+        yield None
+    return ListOffsetsResponse(topics=tuple(topics))
 
 
 def find_offset(
@@ -161,7 +163,7 @@ def list_segments(
 
 def offset_for_leader_epoch(
     parts: BrokerParts, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
-) -> OffsetForLeaderEpochResponse:
+) -> Work[OffsetForLeaderEpochResponse]:
     def one(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         index = wanted.partition
         try:
@@ -172,12 +174,12 @@ def offset_for_leader_epoch(
             return EpochEndOffset(partition=index, error_code=error.code)
         return EpochEndOffset(error_code=0, partition=index, leader_epoch=epoch, end_offset=end)
 
-    return OffsetForLeaderEpochResponse(
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(one(topic.topic, wanted) for wanted in topic.partitions),
-            )
-            for topic in request.topics
-        )
-    )
+    topics = []
+    for topic in request.topics:
+        found = []
+        for wanted in topic.partitions:
+            found.append(one(topic.topic, wanted))
+            yield None
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(found)))
+        yield None
+    return OffsetForLeaderEpochResponse(topics=tuple(topics))

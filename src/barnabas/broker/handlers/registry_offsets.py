@@ -2,7 +2,8 @@
 
     /consumers/<group>/offsets/<topic>/<partition>      the offset, as a decimal number
 
-There is no group behind them and no coordinator: any broker answers, and nothing expires.
+They have no group and no coordinator: any broker answers, and nothing expires. A group is one znode, so its name must
+not contain a slash.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetComm
             note = each.committed_metadata or ""
             if not parts.metadata.knows(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not is_valid_group(request.group_id):
+                code = ErrorCode.INVALID_GROUP_ID
             elif len(note) > parts.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
@@ -57,7 +60,9 @@ async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchR
             answer = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            if parts.metadata.knows(name, index):
+            if not is_valid_group(request.group_id):
+                answer = OffsetFetchResponsePartition(index, error_code=ErrorCode.INVALID_GROUP_ID)
+            elif parts.metadata.knows(name, index):
                 try:
                     path = path_of(request.group_id, name, index)
                     offset = read((await parts.registry.get(path))[0])
@@ -92,6 +97,10 @@ async def write(registry: RegistryClient, path: str, offset: int) -> ErrorCode:
     except RegistryError:  # also of a group whose name can be no znode's
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
+
+
+def is_valid_group(group_id: str) -> bool:
+    return bool(group_id) and "/" not in group_id
 
 
 def path_of(group_id: str, topic: str, partition: int) -> str:
