@@ -21,7 +21,7 @@ from barnabas.cluster import ClusterBroker
 from barnabas.world.watchdog import STUCK_EXIT_CODE, LoopWatchdog
 from tests.broker_process import COMMAND, STOP_SECONDS, eventually
 from tests.child_process import ENVIRONMENT
-from tests.cluster_process import ClusterProcesses
+from tests.cluster_process import ClusterProcesses, MemberProcess
 
 TOPIC = "letters"
 SESSION_S = 5.0
@@ -87,6 +87,12 @@ def test_stuck_broker_logs_its_stack_and_ends_and_its_partitions_move(
     assert broker.stop() == 0
 
 
+def cpu_seconds(broker: MemberProcess) -> float:
+    assert broker.process is not None
+    spent: float = psutil.Process(broker.process.pid).cpu_times().user
+    return spent
+
+
 def test_stopped_process_goes_on_after_sigcont_even_if_its_loop_was_stalled(
     cluster: ClusterProcesses, release: Path
 ) -> None:
@@ -96,7 +102,9 @@ def test_stopped_process_goes_on_after_sigcont_even_if_its_loop_was_stalled(
     eventually(lambda: "event loop stalled" in broker.log(), "stalled")
     broker.pause()
     eventually(lambda: is_led_by_another(cluster, victim), "its session is over")
+    before = cpu_seconds(broker)
     broker.resume()
+    eventually(lambda: cpu_seconds(broker) > before + 0.7, "stalled for another tick")
     release.touch()
     eventually(lambda: "event loop turns again" in broker.log(), "turns again")
     cluster.wait_until_ready()
