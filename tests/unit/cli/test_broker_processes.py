@@ -1,15 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+import sys
 from pathlib import Path
 
+import pytest
+
+from barnabas.cli import broker_processes
 from barnabas.cli.broker_processes import (
     RESTARTS_MAX,
     RESTARTS_PERIOD_SECONDS,
+    BrokerProcesses,
     Restarts,
     ending,
     reason,
     stuck,
 )
+from barnabas.world.watchdog import STUCK_EXIT_CODE
 
 
 def test_the_reason_of_a_death_is_its_error_without_the_word_and_the_hint() -> None:
@@ -47,3 +54,27 @@ def test_message_says_whether_a_stuck_broker_is_restarted() -> None:
         "(exit code 75, stack in broker-2.log); restarting it in 4 s"
     )
     assert stuck(2, None, log).endswith("not restarting it: it was restarted 5 times in 10 min")
+
+
+class AlwaysStuck(BrokerProcesses):
+    """Its brokers end at once with exit code 75."""
+
+    async def start_one(self, broker_id: int) -> None:
+        code = f"raise SystemExit({STUCK_EXIT_CODE})"
+        self.running[broker_id] = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+
+
+async def test_broker_that_is_always_stuck_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(broker_processes, "FIRST_BACK_OFF_SECONDS", 0.001)
+    cluster = AlwaysStuck(tmp_path, "127.0.0.1:1", brokers=1)
+    await cluster.start_one(1)
+    await cluster.watch(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [" restarting it in " in line for line in lines] == [
+        *[True] * RESTARTS_MAX,
+        *[False] * 3,
+    ]
+    assert "not restarting it: it was restarted 5 times in 10 min" in lines[RESTARTS_MAX]
+    assert "starts it again" in lines[-1]
