@@ -33,6 +33,7 @@ from barnabas.world.loop_thread import LoopThread
 from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import Registry, World
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
+from barnabas.world.watchdog import LoopWatchdog
 
 FIRST_BROKER_ID = 1
 READY_SECONDS = 30.0
@@ -53,9 +54,15 @@ class Cluster:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         registry_in_memory: bool = False,
+        ends_process: bool = False,
     ) -> None:
-        """The brokers listen on `port` and those that follow it; 0 lets the system choose each."""
+        """The brokers listen on `port` and those that follow it; 0 lets the system choose each.
+
+        With `ends_process` a broker whose event loop is stuck ends this process (see world/watchdog.py). It is for
+        programs that are nothing but a cluster.
+        """
         check_shared(brokers, settings or {})
+        self.ends_process = ends_process
         self.data = data
         self.registry_path = None if registry_in_memory else str(data / "registry")
         self.warnings: list[str] = []
@@ -270,6 +277,7 @@ class ClusterBroker:
                 return
             registry, keeper = self.cluster.open_registry()
             sessions = self.life.door.sessions
+            self.life.watchdog.suspend()
             self.life.thread.halt()
             keeper.call(lambda: for_each(registry.count_down, sessions))
 
@@ -282,6 +290,7 @@ class ClusterBroker:
             sessions = self.life.door.sessions
             keeper.call(lambda: for_each(registry.revive, sessions))
             self.life.thread.go_on()
+            self.life.watchdog.resume()
 
     # ---- for the cluster
 
@@ -289,7 +298,12 @@ class ClusterBroker:
         with self.lock:
             assert self.life is None
             registry, _ = self.cluster.open_registry()
-            life = self.life = Life(registry, self.config, brokers=len(self.cluster.brokers))
+            life = self.life = Life(
+                registry,
+                self.config,
+                brokers=len(self.cluster.brokers),
+                ends_process=self.cluster.ends_process,
+            )
             return life.thread.submit(self.bring_up(life))
 
     async def bring_up(self, life: Life) -> None:
@@ -311,11 +325,15 @@ class ClusterBroker:
 class Life:
     """A broker from its start to its end, with the thread and the doors that it had."""
 
-    def __init__(self, registry: EmbeddedRegistry, config: BrokerConfig, *, brokers: int) -> None:
+    def __init__(
+        self, registry: EmbeddedRegistry, config: BrokerConfig, *, brokers: int, ends_process: bool
+    ) -> None:
         self.door = OwnSessions(registry)
-        self.world = real_world(self.door, config, brokers=brokers)
+        self.world = real_world(self.door, config, brokers=brokers, ends_process=ends_process)
         assert isinstance(self.world.network, SocketNetwork)
         self.network = self.world.network
+        assert isinstance(self.world.watchdog, LoopWatchdog)
+        self.watchdog = self.world.watchdog
         self.broker = Broker(config, self.world)
         self.thread = LoopThread(f"barnabas-broker-{config.broker_id}")
 
@@ -385,9 +403,11 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def real_world(registry: Registry, config: BrokerConfig, *, brokers: int = 1) -> World:
+def real_world(
+    registry: Registry, config: BrokerConfig, *, brokers: int = 1, ends_process: bool = False
+) -> World:
     """All real doors. Socket buffers are the kernel's choice, which adapts, unless the operator wrote a size down.
-    Brokers of one process share its descriptors."""
+    Brokers of one process share its descriptors. With `ends_process` a stuck event loop ends this process."""
     written = config.properties
     network = SocketNetwork(
         config.socket_send_buffer_bytes if "socket.send.buffer.bytes" in written else -1,
@@ -397,7 +417,16 @@ def real_world(registry: Registry, config: BrokerConfig, *, brokers: int = 1) ->
     disk = RealDisk()
     disk.descriptors = max(disk.descriptors // brokers, 16)
     return World(
-        clock=SystemClock(), network=network, disk=disk, registry=registry, random=SystemRandom()
+        clock=SystemClock(),
+        network=network,
+        disk=disk,
+        registry=registry,
+        random=SystemRandom(),
+        watchdog=LoopWatchdog(
+            config.broker_id,
+            stuck_s=config.zookeeper_session_timeout_ms / 1000,
+            ends_process=ends_process and config.barnabas_watchdog_exit_enable,
+        ),
     )
 
 

@@ -127,8 +127,15 @@ class Links:
         for wire in self.wires.values():
             wire.end()
 
-    def wired_world(self, registry: Registry, config: BrokerConfig, *, brokers: int = 1) -> World:
-        world = self.real_world(registry, config, brokers=brokers)
+    def wired_world(
+        self,
+        registry: Registry,
+        config: BrokerConfig,
+        *,
+        brokers: int = 1,
+        ends_process: bool = False,
+    ) -> World:
+        world = self.real_world(registry, config, brokers=brokers, ends_process=ends_process)
         return replace(world, network=WiredNetwork(self, config.broker_id))
 
     async def port_of(self, source: int, host: str, port: int) -> int:

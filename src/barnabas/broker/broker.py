@@ -166,6 +166,7 @@ class Broker:
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
             group_parts=groups,
+            watchdog=world.watchdog,
         )
         self.router = Router(parts)
         listeners = self.listeners = Listeners(
@@ -189,6 +190,8 @@ class Broker:
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", state_log.publish())
         maintenance.start(self.tasks, config, replicas, world.clock)
+        # Only now: loading logs may hold the loop for minutes, and a broker that ends itself then never gets through.
+        world.watchdog.start()
         logger.info(
             "broker started id=%d cluster=%s listeners=%s partitions=%d",
             self.broker_id,
@@ -281,6 +284,7 @@ class Broker:
     async def stop(self, *, clean: bool = True) -> None:
         """Hand over what others can lead, let go of clients, then of the data. Not `clean`: as if the process had died,
         for tests and failed starts."""
+        self.world.watchdog.stop()  # flushing all logs may hold the loop for long
         if clean and self.router is not None and self.config.controlled_shutdown_enable:
             await leave_in_peace(self.router.parts, self.broker_id)
         if self.listeners is not None:
@@ -318,7 +322,18 @@ class Broker:
                 logger.error("cannot say goodbye to the registry error=%s", error)
             self.registry = None
         if clean:
-            logger.info("broker stopped id=%d", self.broker_id)
+            self.log_stop()
+
+    def log_stop(self) -> None:
+        watchdog = self.world.watchdog
+        if watchdog.stalls:
+            logger.warning(
+                "event loop stalls broker=%d count=%d longest_s=%.1f",
+                self.broker_id,
+                watchdog.stalls,
+                watchdog.longest_stall_s,
+            )
+        logger.info("broker stopped id=%d", self.broker_id)
 
 
 def controller_settings(config: BrokerConfig) -> ControllerSettings:

@@ -16,7 +16,7 @@ from barnabas.controller.controller import Controller
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.replication.replica_manager import ReplicaManager
-from barnabas.world.ports import Clock, Network
+from barnabas.world.ports import Clock, Network, Watchdog
 
 if TYPE_CHECKING:
     from barnabas.groups.coordinator import GroupCoordinator
@@ -38,6 +38,7 @@ class BrokerParts(Struct, frozen=True, kw_only=True):
     producer_ids: ProducerIds
     topics: Topics
     group_parts: GroupParts
+    watchdog: Watchdog
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -37,7 +37,16 @@ logger = logging.getLogger("barnabas.broker")
     help="A setting that wins over the file; may be given several times.",
 )
 def broker(config: Path, overrides: tuple[str, ...]) -> None:
-    """Run one broker with the settings of a server.properties file."""
+    """Run one broker with the settings of a server.properties file.
+
+    \b
+    Exit codes:
+      0   clean shutdown after SIGINT or SIGTERM
+      1   the broker could not start or failed
+      2   wrong usage or a wrong setting
+      75  the event loop was stuck for longer than zookeeper.session.timeout.ms.
+          The log has the stack. Restart the broker (systemd: Restart=on-failure).
+    """
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
     look_less_often()
@@ -53,7 +62,7 @@ async def run(settings: BrokerConfig) -> None:
     stopping = Stopping()
     registry = await open_registry(settings)
     try:
-        running = Broker(settings, real_world(registry, settings))
+        running = Broker(settings, real_world(registry, settings, ends_process=True))
         await stopping.unless_asked(running.start())
         try:
             await stopping.asked.wait()

@@ -3,7 +3,8 @@
     <data>/broker-<id>.properties    what it was told            <data>/broker-<id>.log    what it says
     <data>/broker-<id>/              its logs                    <data>/zookeeper/         the server, if it is ours
 
-They die with their parent, even if that is killed. One that dies alone is told of, and the others go on.
+They end with their parent, even if that is killed. A broker that ended because its event loop was stuck is restarted.
+If another one ends by itself, a line reports it, and the others go on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared, group_set
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.world.held_port import HeldPort
+from barnabas.world.watchdog import STUCK_EXIT_CODE
 from barnabas.zookeeper_server import ZooKeeperServers
 
 READY_SECONDS = 60.0
@@ -30,6 +32,9 @@ LOOK_SECONDS = 0.05
 TELL_SECONDS = 1.0
 ZOOKEEPER_LOOK_SECONDS = 0.5
 STOP_SECONDS = 60.0
+RESTARTS_MAX = 5
+RESTARTS_PERIOD_SECONDS = 600.0
+FIRST_BACK_OFF_SECONDS = 1.0
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -100,8 +105,8 @@ class BrokerProcesses:
         except BaseException:
             await self.stop()
             raise
-        for broker_id, process in self.running.items():
-            self.watching.append(asyncio.create_task(self.watch(broker_id, process)))
+        for broker_id in self.running:
+            self.watching.append(asyncio.create_task(self.watch(broker_id)))
         if self.servers is not None:
             self.watching.append(asyncio.create_task(self.watch_zookeeper(self.servers)))
 
@@ -179,8 +184,21 @@ class BrokerProcesses:
         lines = path.read_text(errors="backslashreplace").splitlines()
         return f"{lines[-1] if lines else 'it said nothing'} (see {path})"
 
-    async def watch(self, broker_id: int, process: Process) -> None:
-        code = await process.wait()
+    async def watch(self, broker_id: int) -> None:
+        code = await self.running[broker_id].wait()
+        restarts = Restarts()
+        while code == STUCK_EXIT_CODE:
+            delay_s = restarts.next_delay(asyncio.get_running_loop().time())
+            click.echo(stuck(broker_id, delay_s, self.file(broker_id, "log")), err=True)
+            if delay_s is None:
+                break
+            await asyncio.sleep(delay_s)
+            try:
+                await self.start_one(broker_id)
+            except OSError as error:
+                click.echo(f"cannot restart broker {broker_id}: {error}", err=True)
+                break
+            code = await self.running[broker_id].wait()
         config = self.file(broker_id, "properties")
         again = f"`barnabas broker {config}` starts it again"
         # One that ends in order takes its leave; of one that is killed only its silence tells.
@@ -209,6 +227,9 @@ class BrokerProcesses:
         """The controller last: it has work with each of the others that leaves."""
         for task in self.watching:
             task.cancel()
+        await asyncio.gather(
+            *self.watching, return_exceptions=True
+        )  # one may be restarting a broker
         last = await asyncio.to_thread(self.controller)
         await end([process for broker, process in self.running.items() if broker != last])
         await end([process for broker, process in self.running.items() if broker == last])
@@ -218,6 +239,33 @@ class BrokerProcesses:
         self.ports.clear()
         if self.servers is not None:
             await asyncio.to_thread(self.servers.stop)
+
+
+class Restarts:
+    """Restarts of one broker: each waits twice as long as the one before, and their number in a period is bounded."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def next_delay(self, now: float) -> float | None:
+        """Seconds to wait before a restart, which is counted; None: do not restart."""
+        self.times = [at for at in self.times if now - at < RESTARTS_PERIOD_SECONDS]
+        if len(self.times) >= RESTARTS_MAX:
+            return None
+        self.times.append(now)
+        return FIRST_BACK_OFF_SECONDS * 2.0 ** (len(self.times) - 1)
+
+
+def stuck(broker_id: int, delay_s: float | None, log: Path) -> str:
+    """
+    >>> stuck(2, 1.0, Path("broker-2.log"))
+    'broker 2 was stuck and ended itself (exit code 75, stack in broker-2.log); restarting it in 1 s'
+    """
+    what = f"broker {broker_id} was stuck and ended itself (exit code {STUCK_EXIT_CODE}, stack in {log})"
+    if delay_s is not None:
+        return f"{what}; restarting it in {delay_s:g} s"
+    minutes = RESTARTS_PERIOD_SECONDS / 60
+    return f"{what}; not restarting it: it was restarted {RESTARTS_MAX} times in {minutes:g} min"
 
 
 async def started(servers: ZooKeeperServers) -> None:

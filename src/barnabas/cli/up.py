@@ -102,7 +102,9 @@ def up(
 
         cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
     else:
-        cluster = InThisProcess(Cluster(where, brokers=brokers, port=port, settings=settings))
+        cluster = InThisProcess(
+            Cluster(where, brokers=brokers, port=port, settings=settings, ends_process=True)
+        )
     # Before anything in there is touched: it may be in use.
     with locked(where, "this data directory"):
         asyncio.run(run(cluster, wanted))

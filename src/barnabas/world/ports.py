@@ -337,6 +337,43 @@ class Registry(Protocol):
     def connect(self, session_timeout_ms: int) -> Awaitable[RegistrySession]: ...
 
 
+# ---- watchdog -------------------------------------------------------------------------------------------------
+
+
+class Watchdog(Protocol):
+    """Watches the event loop of one broker and counts its stalls."""
+
+    @property
+    def stalls(self) -> int:
+        """How often the loop has not turned for a second or longer."""
+        ...
+
+    @property
+    def longest_stall_s(self) -> float: ...
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        ...
+
+    def stop(self) -> None:
+        """Idempotent. The counts stay."""
+        ...
+
+
+class NoWatchdog:
+    """For a loop on virtual time, which never stalls."""
+
+    stalls = 0
+    longest_stall_s = 0.0
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+# ---- all of them ----------------------------------------------------------------------------------------------
+
+
 class World(Struct, frozen=True, kw_only=True):
     """All doors of one broker."""
 
@@ -345,3 +382,4 @@ class World(Struct, frozen=True, kw_only=True):
     disk: Disk
     registry: Registry
     random: Random
+    watchdog: Watchdog = NoWatchdog()

@@ -53,6 +53,7 @@ from barnabas.wire.messages.update_metadata import (
 from barnabas.wire.records import read_header
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketNetwork
+from barnabas.world.ports import NoWatchdog
 from tests.unit.storage.builders import batch
 
 NOW_MS = 1_700_000_000_000
@@ -175,6 +176,7 @@ class Node:
                 clock=StandingClock(),
                 random=Random(self.id),
             ),
+            watchdog=NoWatchdog(),
         )
         self.router = Router(self.parts)
         self.listeners = Listeners(self.network, connection_limits(self.config), self.router.serve)

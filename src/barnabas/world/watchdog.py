@@ -1,0 +1,202 @@
+"""Watchdog of an event loop: a thread that reports when the loop does not turn, and ends the process if it stays stuck.
+
+A broker whose loop is stuck serves nobody, but keeps its partitions: the thread of the ZooKeeper client sends
+heartbeats on. Only the end of the process ends the session, so that other brokers take the partitions over.
+
+The thread posts a heartbeat to the loop at every tick, unless the last one is still unanswered. It counts only time
+during which it ran itself. SIGSTOP, a suspended machine and a starved container stop both threads, and a tick that
+comes late counts as nothing.
+
+Limit: a C call that keeps the interpreter lock stops this thread, too, and looks like SIGSTOP to it. The timer of
+`faulthandler` needs no interpreter lock, but it also counts the time of a SIGSTOP: it would end a resumed process at
+once. Its exit code is always 1, and a process has only one. So it is not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from enum import Enum, auto
+
+logger = logging.getLogger("barnabas.watchdog")
+
+TICK_SECONDS = 0.5
+STALL_SECONDS = 1.0
+LATE_TICK_SECONDS = 1.0
+STUCK_SECONDS_MIN = 2 * STALL_SECONDS
+LAST_LOG_SECONDS = 1.0
+STUCK_EXIT_CODE = 75
+"""EX_TEMPFAIL of sysexits.h: a temporary failure, the supervisor should restart the process. Nothing else here exits
+with it."""
+
+
+class Verdict(Enum):
+    """What a tick found."""
+
+    TURNING = auto()
+    STALLED = auto()
+    RECOVERED = auto()
+    STUCK = auto()
+
+
+class StallMeter:
+    """Measures stalls from the times of ticks and of answered heartbeats. Times are seconds of a monotonic clock."""
+
+    def __init__(self, stuck_s: float, now: float) -> None:
+        self.stuck_s = max(stuck_s, STUCK_SECONDS_MIN)
+        self.last_tick = now
+        self.silent_s = 0.0
+        """How long the heartbeat has been unanswered."""
+        self.is_stalled = False
+        self.is_stuck = False
+        self.stalls = 0
+        """Number of heartbeats that took STALL_SECONDS or longer."""
+        self.last_stall_s = 0.0
+        self.longest_stall_s = 0.0
+        """Longest time that a heartbeat took, also if it was shorter than a stall."""
+
+    def tick(self, now: float, answered_at: float | None) -> Verdict:
+        """Return each verdict once per stall. `answered_at` is None while the heartbeat is unanswered."""
+        until = now if answered_at is None else answered_at
+        # This thread did not run either if its tick is late.
+        if now - self.last_tick <= LATE_TICK_SECONDS:
+            self.silent_s += max(until - self.last_tick, 0.0)
+        self.last_tick = now
+        self.longest_stall_s = max(self.longest_stall_s, self.silent_s)
+        verdict = Verdict.TURNING
+        if self.silent_s >= STALL_SECONDS and not self.is_stalled:
+            self.is_stalled = True
+            self.stalls += 1
+            verdict = Verdict.STALLED
+        elif self.silent_s >= self.stuck_s and not self.is_stuck:
+            self.is_stuck = True
+            verdict = Verdict.STUCK
+        if answered_at is not None:
+            if self.is_stalled:
+                self.last_stall_s = self.silent_s
+                verdict = Verdict.RECOVERED
+            self.forget(now)
+        return verdict
+
+    def forget(self, now: float) -> None:
+        """Measure anew from now on."""
+        self.last_tick = now
+        self.silent_s = 0.0
+        self.is_stalled = self.is_stuck = False
+
+
+class LoopWatchdog:
+    """Watches the loop it is started on, until `stop()`. It may be started again; the counts go on.
+
+    With `ends_process` it ends this process with STUCK_EXIT_CODE when a heartbeat has been unanswered for `stuck_s`.
+    Without, it only logs and counts.
+    """
+
+    def __init__(self, broker_id: int, *, stuck_s: float, ends_process: bool) -> None:
+        self.broker_id = broker_id
+        self.ends_process = ends_process
+        self.meter = StallMeter(stuck_s, time.monotonic())
+        self.answered_at: float | None = None
+        self.is_suspended = False
+        self.thread: threading.Thread | None = None
+        self.stopping = threading.Event()
+
+    @property
+    def stalls(self) -> int:
+        return self.meter.stalls
+
+    @property
+    def longest_stall_s(self) -> float:
+        return self.meter.longest_stall_s
+
+    def start(self) -> None:
+        """Call it on the loop."""
+        assert self.thread is None
+        self.stopping.clear()
+        self.answered_at = time.monotonic()
+        self.meter.forget(self.answered_at)
+        arguments = (asyncio.get_running_loop(), threading.get_ident())
+        self.thread = threading.Thread(
+            target=self.run,
+            args=arguments,
+            name=f"barnabas-watchdog-{self.broker_id}",
+            daemon=True,
+        )
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Idempotent."""
+        thread, self.thread = self.thread, None
+        if thread is not None:
+            self.stopping.set()
+            thread.join()
+
+    def suspend(self) -> None:
+        """Ignore the loop until `resume()`: it is halted on purpose."""
+        self.is_suspended = True
+
+    def resume(self) -> None:
+        self.is_suspended = False
+
+    # ---- on the loop
+
+    def answer(self) -> None:
+        self.answered_at = time.monotonic()
+
+    # ---- on the watchdog's thread
+
+    def run(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
+        while not self.stopping.wait(TICK_SECONDS):
+            now = time.monotonic()
+            answered_at = self.answered_at
+            if self.is_suspended or not loop.is_running():
+                self.meter.forget(now)
+            else:
+                self.act_on(self.meter.tick(now, answered_at), loop_thread)
+            if answered_at is not None:
+                self.answered_at = None
+                try:
+                    loop.call_soon_threadsafe(self.answer)
+                except RuntimeError:  # the loop is closed
+                    return
+
+    def act_on(self, verdict: Verdict, loop_thread: int) -> None:
+        if verdict is Verdict.STALLED:
+            log(
+                logging.WARNING,
+                f"event loop stalled broker={self.broker_id} seconds={self.meter.silent_s:.1f} stack:\n"
+                f"{stack_of(loop_thread)}",
+            )
+        elif verdict is Verdict.RECOVERED:
+            log(
+                logging.WARNING,
+                f"event loop turns again broker={self.broker_id} seconds={self.meter.last_stall_s:.1f} "
+                f"stalls={self.stalls} longest_s={self.longest_stall_s:.1f}",
+            )
+        elif verdict is Verdict.STUCK and self.ends_process:
+            last = log(
+                logging.CRITICAL,
+                f"event loop stuck broker={self.broker_id} seconds={self.meter.silent_s:.1f} "
+                f"limit_s={self.meter.stuck_s:g} exit_code={STUCK_EXIT_CODE}: ending this process, so that other "
+                f"brokers take over its partitions; stack:\n{stack_of(loop_thread)}",
+            )
+            last.join(LAST_LOG_SECONDS)
+            os._exit(STUCK_EXIT_CODE)
+
+
+def stack_of(thread: int) -> str:
+    """The Python stack of a running thread, innermost call last."""
+    frame = sys._current_frames().get(thread)
+    return "" if frame is None else "".join(traceback.format_stack(frame)).rstrip()
+
+
+def log(level: int, message: str) -> threading.Thread:
+    """Log from a thread of its own: the stuck loop may hold the lock of a log handler whose pipe is full."""
+    thread = threading.Thread(target=logger.log, args=(level, "%s", message), daemon=True)
+    thread.start()
+    return thread
