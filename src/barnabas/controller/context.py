@@ -175,6 +175,9 @@ class ControllerContext:
                 self.held_by.setdefault(broker, {})[partition] = state
         of_topic[partition] = assignment
 
+    def has_partition(self, partition: TopicPartition) -> bool:
+        return partition in self.assignments.get(partition.topic, ())
+
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         return self.assignments.get(partition.topic, {}).get(partition, NOBODY)
 
