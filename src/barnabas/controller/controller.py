@@ -336,6 +336,7 @@ class Controller:
         execution.registered = await store.read_brokers(self.on_watch)
         found = await store.read_topics(topics, self.on_watch)
         self.unreadable.update(name for name in topics if name not in found)
+        znode_requests.warn_of_reassignments(found)
         written_at: dict[TopicPartition, int] = {}
         states = await store.read_states(
             [
@@ -457,6 +458,7 @@ class Controller:
         new = [n for n in names if n not in context.all_topics and n not in self.unreadable]
         found = await self.store.read_topics(new, self.on_watch)
         self.unreadable.update(name for name in new if name not in found)
+        znode_requests.warn_of_reassignments(found)
         added: list[TopicPartition] = []
         for name, topic in found.items():
             try:

@@ -12,10 +12,11 @@ decoded are logged and handled like empty ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, assert_never
 
 from barnabas.controller import events
+from barnabas.controller.assignment import is_being_reassigned
 from barnabas.controller.decision import FailureReason, PartitionFailure, SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.execution import Execution
@@ -107,6 +108,19 @@ async def report_reassignment(execution: Execution, cause: str) -> None:
         shortened(map(str, targets)),
     )
     execution.log.record(execution.history.failed(refusals(execution, targets, cause)))
+
+
+def warn_of_reassignments(topics: Mapping[str, znodes.TopicAssignment]) -> None:
+    """Log each topic whose znode carries a reassignment that nobody continues."""
+    for name, topic in topics.items():
+        moving = [n for n, held in topic.partitions.items() if is_being_reassigned(held)]
+        if moving:
+            logger.warning(
+                "unfinished reassignment, which this version does not continue topic=%s partitions=%s;"
+                " all replicas stay assigned",
+                name,
+                shortened(map(str, moving)),
+            )
 
 
 def refusals(
