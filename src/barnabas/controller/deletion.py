@@ -7,7 +7,7 @@
     complete   every replica is DeletionSuccessful: the znodes go, the marker last
 
 A topic also waits (is ineligible) while one of its replicas is on a dead broker or a broken disk, and while one of its
-partitions is reassigned. What ends the wait is the start of a broker that has a replica of it, or the end of the
+partitions is reassigned by this controller. What ends the wait is the start of a broker that has a replica of it, or the end of the
 reassignment; there is no timer. A crash at any point leaves the marker, and the next controller begins again: brokers
 that hold nothing any more say so, and what is gone from the registry is no error.
 
