@@ -67,6 +67,7 @@ DRIVEN = (
     "controller/queue.py",
     "controller/requests.py",
     "controller/store.py",
+    "controller/znode_requests.py",
     "groups/commits.py",
     "groups/coordinator.py",
     "groups/coordinator_timers.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import pytest
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
+from barnabas.model import BrokerId
 from barnabas.wire.apis import APIS
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -290,28 +291,39 @@ def test_what_stands_below_a_topic_is_no_topic(controller: Raw, topic: str) -> N
 # ---- what needs more than clients can do, or a cluster of its own
 
 
-def test_a_topic_of_which_a_partition_is_reassigned_does_not_grow(
+def test_topic_with_unfinished_reassignment_grows_and_keeps_it(
     three: LocalCluster, controller: Raw, topic: str
 ) -> None:
+    """Kafka answers REASSIGNMENT_IN_PROGRESS. Here it would be the answer for ever: nobody continues it."""
     registry, keeper = three.cluster.open_registry()
+    path = znodes.topic_path(topic)
 
-    async def begin_a_reassignment() -> None:
+    async def edit(change: Callable[[bytes], bytes]) -> bytes:
         session = await registry.connect(30_000)
-        path = znodes.topic_path(topic)
         data, _ = await session.get(path)
-        await session.set(path, with_adding(data))
+        await session.set(path, change(data))
         await session.close()
+        return data
 
-    keeper.run(begin_a_reassignment())
-    refused = grow(controller, topic, 1)
-    assert refused.error_code == ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert "reassigned" in (refused.error_message or "")
+    keeper.run(edit(with_adding))
+    assert grow(controller, topic, 3).error_code == ErrorCode.NONE
+    found = znodes.decode_topic(topic, keeper.run(edit(bytes))).partitions
+    assert found[1] == znodes.ReplicaAssignment(
+        replicas=ids(1, 3, 2), adding=ids(1), removing=ids(2)
+    )
+    assert len(found[2].replicas) == 2
 
 
 def with_adding(data: bytes) -> bytes:
     content = json.loads(data)
+    content["partitions"]["1"] = [1, 3, 2]
     content["adding_replicas"] = {"1": [1]}
+    content["removing_replicas"] = {"1": [2]}
     return json.dumps(content).encode()
+
+
+def ids(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
 
 
 def test_a_topic_that_waits_for_its_deletion_does_not_grow() -> None:

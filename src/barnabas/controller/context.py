@@ -56,6 +56,7 @@ class ControllerContext:
         self.assignments: dict[str, dict[TopicPartition, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
+        """Those this controller moves. A reassignment that it finds in a znode and does not continue is none."""
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
@@ -174,6 +175,9 @@ class ControllerContext:
                 )
                 self.held_by.setdefault(broker, {})[partition] = state
         of_topic[partition] = assignment
+
+    def has_partition(self, partition: TopicPartition) -> bool:
+        return partition in self.assignments.get(partition.topic, ())
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         return self.assignments.get(partition.topic, {}).get(partition, NOBODY)

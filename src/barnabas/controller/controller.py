@@ -18,7 +18,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from barnabas.controller import deletion, events, plans
+from barnabas.controller import deletion, events, plans, znode_requests
 from barnabas.controller.balance import unbalanced
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import ControllerContext
@@ -30,8 +30,8 @@ from barnabas.controller.history import History, Response, Sent, StateChangeLog
 from barnabas.controller.queue import EventQueue, preempt
 from barnabas.controller.request_batch import RequestBatch, RequestsLeftOver
 from barnabas.controller.requests import alter_partition, controlled_shutdown, elect_leaders
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
-from barnabas.controller.steps import MovePartitions, MoveReplicas, Plan, StartSenders
+from barnabas.controller.states import PartitionState, Replica
+from barnabas.controller.steps import MovePartitions, Plan, StartSenders
 from barnabas.controller.store import ControllerStore, Won
 from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, SessionExpired
 from barnabas.metadata import znodes
@@ -152,6 +152,12 @@ class Controller:
             self.queue.put(events.TopicsMarked())
         elif path == znodes.LOG_DIR_EVENTS:
             self.queue.put(events.LogDirFailed())
+        elif path == znodes.ISR_CHANGES:
+            self.queue.put(events.IsrsChanged())
+        elif path == znodes.PREFERRED_REPLICA_ELECTION:
+            self.queue.put(events.PreferredElectionRequested())
+        elif path == znodes.REASSIGN_PARTITIONS:
+            self.queue.put(events.ReassignmentRequested())
         elif event.kind is not WatchKind.CHANGED:
             return  # what goes is told by its parent
         elif parent == znodes.BROKER_IDS and name.isdecimal():
@@ -243,8 +249,13 @@ class Controller:
                 await self.partitions_modified(execution, topic, cause)
             case events.TopicsMarked():
                 await self.topics_marked(execution, cause)
-            case events.LogDirFailed():
-                await self.log_dir_failed(execution, cause)
+            case (
+                events.LogDirFailed()
+                | events.IsrsChanged()
+                | events.PreferredElectionRequested()
+                | events.ReassignmentRequested()
+            ):
+                await znode_requests.handle(execution, event, cause)
             case events.RequestAnswered():
                 await execution.follow(self.answered(event), cause)
             case events.AlterPartitionReceived():
@@ -319,12 +330,13 @@ class Controller:
         self.log.record(history.elected(cause=cause))
         topics = await self.registry.children(znodes.TOPICS, self.on_watch)
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
-        await self.registry.children(znodes.LOG_DIR_EVENTS, self.on_watch)
         for notifications in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
-            await store.delete_children(notifications)
+            await self.registry.children(notifications, self.on_watch)
+            await store.delete_children(notifications)  # all states are read below
         execution.registered = await store.read_brokers(self.on_watch)
         found = await store.read_topics(topics, self.on_watch)
         self.unreadable.update(name for name in topics if name not in found)
+        znode_requests.warn_of_reassignments(found)
         written_at: dict[TopicPartition, int] = {}
         states = await store.read_states(
             [
@@ -353,6 +365,8 @@ class Controller:
         else:
             await self.remove_markers(marked)
         await execution.follow(plans.failover(context), cause)
+        await znode_requests.report_reassignment(execution, cause)
+        await znode_requests.elect_preferred_leaders(execution, cause)
         for broker in sorted(execution.registered):
             await store.read_broker(broker, self.on_watch)
         self.has_taken_over = True
@@ -388,25 +402,6 @@ class Controller:
         execution.registered = {**execution.registered, broker: found}
         await self.channels.move(found.broker)
         await execution.do(SendUpdateMetadata(), cause)
-
-    async def log_dir_failed(self, execution: Execution, cause: str) -> None:
-        """Ask the broker about all its replicas: its answers say which are on the broken disk."""
-        names = await self.registry.children(znodes.LOG_DIR_EVENTS, self.on_watch)
-        brokers: dict[BrokerId, None] = {}
-        for name in names:
-            path = f"{znodes.LOG_DIR_EVENTS}/{name}"
-            try:
-                data, _ = await self.registry.get(path)
-                brokers[znodes.decode_log_dir_event(path, data)] = None
-            except SessionExpired:
-                raise
-            except RegistryError as error:
-                logger.error("cannot understand a notification error=%s", error)
-        held = self.context.replicas_on_brokers(sorted(brokers))
-        if held:
-            await execution.do(MoveReplicas(replicas=held, target=ReplicaState.ONLINE), cause)
-        for name in names:
-            await self.store.delete_if_there(f"{znodes.LOG_DIR_EVENTS}/{name}")
 
     def answered(self, event: events.RequestAnswered) -> Plan:
         request, response = event.request, event.response
@@ -463,6 +458,7 @@ class Controller:
         new = [n for n in names if n not in context.all_topics and n not in self.unreadable]
         found = await self.store.read_topics(new, self.on_watch)
         self.unreadable.update(name for name in new if name not in found)
+        znode_requests.warn_of_reassignments(found)
         added: list[TopicPartition] = []
         for name, topic in found.items():
             try:

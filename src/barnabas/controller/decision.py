@@ -122,6 +122,7 @@ class FailureReason(StrEnum):
     STATE_UNREADABLE = "the partition's state cannot be understood"
     CONTROLLER_MOVED = "a newer controller has written the state"
     WRITE_FAILED = "the registry refused the write"
+    REASSIGNMENT_UNSUPPORTED = "reassignments are not supported"
 
 
 class Failure(Struct, Generic[Item, State], frozen=True, kw_only=True):

@@ -7,9 +7,9 @@
     complete   every replica is DeletionSuccessful: the znodes go, the marker last
 
 A topic also waits (is ineligible) while one of its replicas is on a dead broker or a broken disk, and while one of its
-partitions is reassigned. What ends the wait is the start of a broker that has a replica of it, or the end of the
-reassignment; there is no timer. A crash at any point leaves the marker, and the next controller begins again: brokers
-that hold nothing any more say so, and what is gone from the registry is no error.
+partitions is reassigned by this controller. The wait ends when a broker that has a replica of it starts, or when the
+reassignment ends; there is no timer. A crash at any point leaves the marker, and the next controller begins again:
+brokers that hold nothing any more say so, and what is gone from the registry is no error.
 
 In one point this keeps to what Kafka says and not to what it does: a topic that is marked while it is reassigned waits.
 Kafka marks the topics that wait before it queues them, and so starts at once.

@@ -71,6 +71,18 @@ class LogDirFailed(Struct, frozen=True):
     """A broker told of a broken log directory."""
 
 
+class IsrsChanged(Struct, frozen=True):
+    """A broker wrote ISRs to the registry and left a notification."""
+
+
+class PreferredElectionRequested(Struct, frozen=True):
+    """The znode that requests an election of preferred leaders was created, written or deleted."""
+
+
+class ReassignmentRequested(Struct, frozen=True):
+    """The znode that requests a reassignment was created, written or deleted."""
+
+
 class RequestAnswered(Struct, frozen=True):
     """A broker answered a request of ours, and something follows from it."""
 
@@ -106,6 +118,7 @@ class LeadersUnbalanced(Struct, frozen=True):
     """It is time to look whether preferred replicas should lead again."""
 
 
+ZnodeRequest = LogDirFailed | IsrsChanged | PreferredElectionRequested | ReassignmentRequested
 Event = (
     Startup
     | ControllerChanged
@@ -117,7 +130,7 @@ Event = (
     | TopicsChanged
     | PartitionsModified
     | TopicsMarked
-    | LogDirFailed
+    | ZnodeRequest
     | RequestAnswered
     | AlterPartitionReceived
     | ControlledShutdownReceived

@@ -93,6 +93,8 @@ class Execution:
         self.unclean_by_default = unclean_by_default
         self.registered: Mapping[BrokerId, Registration] = {}
         """As last read: a sender is started before its broker is in the context."""
+        self.reported_reassignment: int | None = None
+        """mzxid of the last request for a reassignment that was logged."""
 
     async def follow(self, plan: Plan, cause: str) -> None:
         elected: int | None = None

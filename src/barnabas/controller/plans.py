@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import NamedTuple
 
-from barnabas.controller.assignment import is_being_reassigned, target_replicas
+from barnabas.controller.assignment import target_replicas
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
@@ -51,6 +51,9 @@ def load(
 ) -> tuple[RegistryError, ...]:
     """Fill a fresh context with what the registry says. Who was shutting down is not in it, and is forgotten.
 
+    Reassignments that the topics carry are not continued: `replicas` counts as the assignment, with the brokers that
+    were being added and removed.
+
     Returns what was wrong with the topics it had to leave out.
     """
     wrong: list[RegistryError] = []
@@ -65,8 +68,6 @@ def load(
         for index, replicas in sorted(assignment.partitions.items()):
             partition = TopicPartition(topic, index)
             context.set_assignment(partition, replicas)
-            if is_being_reassigned(replicas):
-                context.partitions_being_reassigned[partition] = None
             state = states.get(partition)
             if state is not None:
                 context.set_leadership(partition, state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from barnabas.controller import isr_changes
@@ -81,11 +82,19 @@ async def alter_partition(execution: Execution, event: AlterPartitionReceived, c
     event.answer(isr_changes.answer(answers, version))
 
 
-async def refresh(execution: Execution, partitions: list[TopicPartition]) -> None:
-    """What was refused shows that the context is not what the registry is."""
-    for partition, state in (await execution.store.read_states(partitions)).items():
-        if isinstance(state, LeaderAndIsr):
-            execution.context.set_leadership(partition, state)
+async def refresh(
+    execution: Execution, partitions: list[TopicPartition]
+) -> list[tuple[TopicPartition, LeaderAndIsr]]:
+    """Read these partitions from the registry into the context. Returns those that differed."""
+    known = execution.context.leadership
+    changed = [
+        (partition, state)
+        for partition, state in (await execution.store.read_states(partitions)).items()
+        if isinstance(state, LeaderAndIsr) and state != known.get(partition)
+    ]
+    for partition, state in changed:
+        execution.context.set_leadership(partition, state)
+    return changed
 
 
 async def controlled_shutdown(
@@ -131,27 +140,36 @@ async def controlled_shutdown(
 
 
 async def elect_leaders(execution: Execution, event: ElectLeadersReceived, cause: str) -> None:
-    """Elect where it may and needs to be done. Who got a leader shows by its epoch, which every election raises."""
+    event.answer(await elect(execution, event.partitions, event.strategy, cause))
+
+
+async def elect(
+    execution: Execution, partitions: Iterable[TopicPartition], strategy: Strategy, cause: str
+) -> dict[TopicPartition, BrokerId | ApiError]:
+    """Elect leaders where it is allowed and necessary.
+
+    Returns the new leader of each partition, or why it has none. Every election raises the leader epoch.
+    """
     context = execution.context
     outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
     electable: dict[TopicPartition, int] = {}
-    for partition in event.partitions:
-        refused = why_no_election(context, partition, event.strategy)
+    for partition in partitions:
+        refused = why_no_election(context, partition, strategy)
         if refused is not None:
             outcomes[partition] = refused
         else:
             electable[partition] = epoch_of(context, partition)
     if electable:
         step = MovePartitions(
-            partitions=tuple(electable), target=PartitionState.ONLINE, strategy=event.strategy
+            partitions=tuple(electable), target=PartitionState.ONLINE, strategy=strategy
         )
         await execution.do(step, cause)
     for partition, before in electable.items():
         if epoch_of(context, partition) > before:
             outcomes[partition] = context.leadership[partition].leader
         else:
-            outcomes[partition] = nobody_elected(context, partition, event.strategy)
-    event.answer(outcomes)
+            outcomes[partition] = nobody_elected(context, partition, strategy)
+    return outcomes
 
 
 def nobody_elected(
@@ -169,7 +187,7 @@ def why_no_election(
     context: ControllerContext, partition: TopicPartition, strategy: Strategy
 ) -> ApiError | None:
     """Before anybody tries; None if it is worth trying."""
-    if partition not in context.assignments.get(partition.topic, {}):
+    if not context.has_partition(partition):
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if context.is_topic_queued_for_deletion(partition.topic):
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")

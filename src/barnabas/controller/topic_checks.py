@@ -20,7 +20,7 @@ from barnabas.controller.assignment import (
     Replicas,
     assign_at_random,
     continue_assignment,
-    is_being_reassigned,
+    target_replicas,
 )
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.metadata.topic_names import TakenNames, check_topic_name
@@ -184,10 +184,6 @@ def check_added_partitions(
     """
     if not current:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-    if any(is_being_reassigned(assignment) for assignment in current.values()):
-        raise ApiError(
-            ErrorCode.REASSIGNMENT_IN_PROGRESS, "a partition of the topic is being reassigned"
-        )
     size = len(current)
     if count < size:
         raise ApiError(
@@ -199,7 +195,8 @@ def check_added_partitions(
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic has {size} partitions already")
     if 0 not in current:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing in the assignment")
-    first = current[0].replicas
+    # Without the brokers that an unfinished reassignment removes, or new partitions would get too many replicas.
+    first = target_replicas(current[0]) or current[0].replicas
     if assignments is None:
         check_counts(count, len(first), broker_count=len(brokers))
         return continue_assignment(brokers, first_replicas=first, current=size, total=count)

@@ -68,6 +68,45 @@ async def test_a_partition_that_is_taken_out_of_the_znode_stays() -> None:
         assert P1 in controller.context.leadership
 
 
+def moving(*replicas: tuple[int, ...]) -> znodes.TopicAssignment:
+    """Partition 0 moves from broker 1 to a broker that is away; more partitions may follow."""
+    first = held(AWAY, 1, adding=(AWAY,), removing=(1,))
+    partitions = {0: first, **{index: held(*each) for index, each in enumerate(replicas, 1)}}
+    return znodes.TopicAssignment(topic_id=ID, partitions=partitions)
+
+
+@pytest.mark.parametrize("at_failover", [True, False])
+async def test_unfinished_reassignment_is_logged_once_and_kept(
+    at_failover: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running() as (controller, registry, _):
+        if not at_failover:
+            controller.start()
+            await eventually(lambda: controller.has_taken_over)
+        await registry.create(PATH, znodes.encode_topic(moving()))
+        if at_failover:
+            controller.start()
+        await eventually(lambda: P0 in controller.context.leadership)
+        grown = moving((1,), (1,))
+        await registry.set(PATH, znodes.encode_topic(grown))
+        await eventually(lambda: {P1, P2} <= controller.context.leadership.keys())
+        assert await settled(controller, registry) == grown
+        lines = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert [line for line in lines if "reassignment" in line] == [
+            "unfinished reassignment, which this version does not continue topic=t partitions=0;"
+            " all replicas stay assigned"
+        ]
+
+
+async def test_topic_to_be_deleted_goes_back_to_its_unfinished_reassignment() -> None:
+    async with running() as (controller, registry, _):
+        await with_topic(controller, registry, znodes.encode_topic(moving()))
+        await registry.create(znodes.delete_topic_path("t"))
+        await eventually(lambda: controller.context.is_topic_queued_for_deletion("t"))
+        await registry.set(PATH, written((1,), (1,)))
+        assert await settled(controller, registry) == moving()
+
+
 @pytest.mark.parametrize("version", [1, 2])
 async def test_an_old_tool_that_lets_a_topic_grow_does_not_cost_it_its_id(version: int) -> None:
     async with running() as (controller, registry, _):

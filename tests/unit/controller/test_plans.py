@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.controller import plans
+from barnabas.controller.balance import unbalanced
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
@@ -330,18 +331,73 @@ def test_an_interrupted_creation_is_finished_by_the_next_controller() -> None:
     assert cluster.failures == []
 
 
-def test_partitions_under_reassignment_are_recognised() -> None:
+def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
     context = ControllerContext()
+    moving = held(3, 1, 2, adding=(3,), removing=(1,))
     plans.load(
         context,
         brokers={},
-        topics={
-            "t": TopicAssignment(topic_id=None, partitions={0: held(1, 2, adding=(2,)), 1: held(1)})
-        },
+        topics={"t": TopicAssignment(topic_id=None, partitions={0: moving, 1: held(1)})},
         states={},
     )
-    assert context.partitions_being_reassigned == {TP: None}
+    assert context.assignment(TP) == moving
+    assert context.partitions_being_reassigned == {}
     assert context.all_topics == {"t": None}
+
+
+def unfinished_reassignment() -> Cluster:
+    """Partition 0 of t moves from brokers 1,2 to 3,2 when its controller fails."""
+    cluster = Cluster(1, 2, 3)
+    cluster.create("t", (1, 2))
+    cluster.topics["t"][0] = held(3, 2, 1, adding=(3,), removing=(1,))
+    quiet(cluster).fail_over(BrokerId(2))
+    return cluster
+
+
+def test_unfinished_reassignment_is_sent_to_all_replicas() -> None:
+    cluster = unfinished_reassignment()
+    assert [line for line in brief(cluster.sent) if line.startswith("LAI")] == [
+        f"LAI {broker} t-0 leader=1 epoch=0 isr=1,2" for broker in (1, 2, 3)
+    ]
+    assert not any(isinstance(step, ResumeReassignments) for step in cluster.steps)
+
+
+def test_unfinished_reassignment_does_not_hinder_elections() -> None:
+    cluster = unfinished_reassignment()
+    cluster.kill(1)
+    assert cluster.znodes.states[TP].leader == 2
+    cluster.catch_up(TP, 2, 3)
+    assert unbalanced(cluster.context, percentage=10) == (TP,)
+    cluster.prefer(TP)
+    assert cluster.znodes.states[TP].leader == 3
+
+
+def test_topic_with_unfinished_reassignment_is_deleted_from_all_replicas() -> None:
+    cluster = unfinished_reassignment()
+    cluster.delete("t")
+    assert list(cluster.to_delete) == [replica(TP, each) for each in (1, 2, 3)]
+    cluster.answer_deletes()
+    assert "t" not in cluster.topics
+    assert cluster.marked_for_deletion == []
+
+
+def test_deletion_of_topic_with_unfinished_reassignment_resumes_at_failover() -> None:
+    cluster = unfinished_reassignment()
+    cluster.marked_for_deletion.append("t")
+    cluster.fail_over(BrokerId(3))
+    cluster.answer_deletes()
+    assert "t" not in cluster.topics
+
+
+def test_deletion_of_topic_with_unfinished_reassignment_waits_for_every_replica() -> None:
+    cluster = unfinished_reassignment()
+    cluster.kill(3)
+    cluster.delete("t")
+    cluster.answer_deletes()
+    assert "t" in cluster.topics
+    cluster.start(3)
+    cluster.answer_deletes()
+    assert "t" not in cluster.topics
 
 
 def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:

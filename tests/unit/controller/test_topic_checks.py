@@ -160,13 +160,14 @@ def test_an_assignment_is_taken_as_it_is() -> None:
 
 
 CURRENT = {0: held(2, 3), 1: held(3, 1)}
+MOVING = {0: held(3, 2, 1, adding=(3,), removing=(1,))}
 
 
 @pytest.mark.parametrize(
     ("current", "count", "assignments", "code", "part_of_message"),
     [
         ({}, 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"),
-        ({0: held(1, adding=(1,))}, 0, None, ErrorCode.REASSIGNMENT_IN_PROGRESS, "reassigned"),
+        (MOVING, 2, [[3, 1, 2]], BAD_ASSIGNMENT, "2 replicas"),
         (CURRENT, 1, None, ErrorCode.INVALID_PARTITIONS, "higher"),
         (CURRENT, -1, None, ErrorCode.INVALID_PARTITIONS, "higher"),
         (CURRENT, 2, [[9]], ErrorCode.INVALID_PARTITIONS, "already"),
@@ -200,6 +201,20 @@ def test_a_topic_grows_by_itself_or_as_it_is_told() -> None:
     assert grown == (ids(1, 3), ids(2, 3))
     told = check_added_partitions(CURRENT, count=3, assignments=[[1, 2]], brokers=THREE)
     assert told == (ids(1, 2),)
+
+
+def test_topic_with_unfinished_reassignment_grows_by_partitions_of_its_target_size() -> None:
+    (grown,) = check_added_partitions(MOVING, count=2, assignments=None, brokers=THREE)
+    assert len(grown) == 2
+    told = check_added_partitions(MOVING, count=2, assignments=[[1, 2]], brokers=THREE)
+    assert told == (ids(1, 2),)
+
+
+def test_topic_that_removes_all_its_replicas_grows_by_their_number() -> None:
+    (grown,) = check_added_partitions(
+        {0: held(1, 2, removing=(1, 2))}, count=2, assignments=None, brokers=THREE
+    )
+    assert len(grown) == 2
 
 
 def test_a_topic_does_not_grow_over_brokers_of_which_some_have_racks() -> None:
