@@ -100,7 +100,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     connections_max_idle_ms: int = setting("connections.max.idle.ms", LONG, 600_000, ANY,
         "a connection silent for this long is closed; negative: never")
     queued_max_request_bytes: int = setting("queued.max.request.bytes", LONG, -1, ANY,
-        "bytes of requests in work before reading pauses; -1: no limit")
+        "bytes of large requests in work before reading pauses; -1: 128 MiB")
     request_timeout_ms: int = setting("request.timeout.ms", INT, 30_000, ANY,
         "how long this broker waits for another one's answer")
 

@@ -48,13 +48,32 @@ TOPIC = """
 A topic's own setting wins; without one, the broker's setting in the last column holds.
 """
 
+MEMORY = """
+## Memory of connections and sessions
+
+Every connection, request and session has a bound, so that one client cannot exhaust the memory of a broker.
+
+| What | Bound |
+| --- | --- |
+| buffer of an idle connection | 16 KiB |
+| buffer of a busy connection | 256 KiB |
+| a larger request, while it arrives and is served | `socket.request.max.bytes`; 1 MiB unless it is a Produce |
+| larger requests of all connections | `queued.max.request.bytes`; -1 means 128 MiB |
+| large requests decoded or encoded at a time | 4 |
+| a response, without records | 32 MiB |
+| responses that clients have not read yet | 64 MiB on all connections |
+| decompressed records of a batch, while it is validated | 32 MiB, one large batch at a time |
+| produce requests that wait for replicas | 64 on a connection, 10,000 on all |
+| partitions in the fetch sessions of consumers | 200,000 in `max.incremental.fetch.session.cache.slots` sessions |
+"""
+
 WITHOUT = """
 ## Accepted without effect
 """
 
 
 def page() -> str:
-    return "".join((HEAD, BROKER, broker_table(), TOPIC, topic_table(), WITHOUT, without_table()))
+    return "".join((HEAD, BROKER, broker_table(), TOPIC, topic_table(), MEMORY, WITHOUT, without_table()))
 
 
 def broker_table() -> str:

@@ -39,13 +39,13 @@ async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetComm
             note = each.committed_metadata or ""
             if not parts.metadata.knows(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif not is_valid_group(request.group_id):
-                code = ErrorCode.INVALID_GROUP_ID
             elif len(note) > parts.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 path = path_of(request.group_id, name, each.partition_index)
-                code = await write(parts.registry, path, each.committed_offset)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+                if is_valid_group(request.group_id):
+                    code = await write(parts.registry, path, each.committed_offset)
             answers.append(OffsetCommitResponsePartition(each.partition_index, code))
         topics.append(OffsetCommitResponseTopic(name, tuple(answers)))
     return OffsetCommitResponse(topics=tuple(topics))
@@ -60,9 +60,7 @@ async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchR
             answer = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            if not is_valid_group(request.group_id):
-                answer = OffsetFetchResponsePartition(index, error_code=ErrorCode.INVALID_GROUP_ID)
-            elif parts.metadata.knows(name, index):
+            if parts.metadata.knows(name, index):
                 try:
                     path = path_of(request.group_id, name, index)
                     offset = read((await parts.registry.get(path))[0])
@@ -100,7 +98,8 @@ async def write(registry: RegistryClient, path: str, offset: int) -> ErrorCode:
 
 
 def is_valid_group(group_id: str) -> bool:
-    return bool(group_id) and "/" not in group_id
+    """A slash would create a znode for each part of the name, and none of them expires."""
+    return "/" not in group_id
 
 
 def path_of(group_id: str, topic: str, partition: int) -> str:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.broker.bounded_work import (
+    NOT_STARTED,
+    TURN_SECONDS,
+    Background,
+    Work,
+    run_in_turns,
+    run_to_end,
+    run_turn,
+)
+
+
+def count_to(number: int, steps: list[int]) -> Work[str]:
+    for step in range(number):
+        steps.append(step)
+        yield None
+    return "done"
+
+
+def slow_clock() -> Callable[[], float]:
+    """Advances by a tenth of a turn at each reading."""
+    ticks = iter(range(1_000_000))
+    return lambda: next(ticks) * TURN_SECONDS / 10
+
+
+def test_turn_ends_when_its_time_is_over() -> None:
+    steps: list[int] = []
+    work = count_to(100, steps)
+    turn = run_turn(work, lambda: next(work), TURN_SECONDS, slow_clock())
+    assert not turn.is_done
+    assert 5 < len(steps) < 15
+
+
+async def test_small_work_finishes_in_its_first_turn() -> None:
+    turn = Background().start(count_to(3, []))
+    assert turn == (True, "done")
+
+
+async def test_loop_serves_others_between_turns() -> None:
+    background = Background()
+    background.now = slow_clock()
+    steps: list[int] = []
+    seen: list[int] = []
+
+    def watch() -> None:
+        seen.append(len(steps))
+        asyncio.get_running_loop().call_soon(watch)
+
+    watch()
+    work = count_to(100, steps)
+    assert await background.finish(work, NOT_STARTED) == "done"
+    longest = max(after - before for before, after in zip(seen, seen[1:], strict=False))
+    assert longest < 20
+
+
+async def test_background_work_gets_one_turn_per_pass_however_many_requests_there_are() -> None:
+    background = Background()
+    background.now = slow_clock()
+    steps: list[int] = []
+    seen: list[int] = []
+
+    def watch() -> None:
+        seen.append(len(steps))
+        asyncio.get_running_loop().call_soon(watch)
+
+    watch()
+    works = [background.finish(count_to(30, steps), NOT_STARTED) for _ in range(50)]
+    await asyncio.gather(*works)
+    longest = max(after - before for before, after in zip(seen, seen[1:], strict=False))
+    assert longest < 20
+    assert background.unfinished == 0
+
+
+async def test_call_runs_in_a_thread_and_its_result_comes_back() -> None:
+    def work() -> Work[Any]:
+        return (yield threading.current_thread)
+
+    background = Background()
+    handler = work()
+    turn = background.start(handler)
+    assert not turn.is_done
+    thread = await background.finish(handler, turn)
+    assert thread is not threading.current_thread()
+
+
+async def test_exception_of_a_call_is_raised_in_the_handler() -> None:
+    def fail() -> None:
+        raise KeyError("broken")
+
+    def work() -> Work[str]:
+        try:
+            yield fail
+        except KeyError:
+            return "handled"
+        return "not raised"
+
+    assert await Background().finish(work(), NOT_STARTED) == "handled"
+
+
+async def test_cancellation_closes_the_handler() -> None:
+    closed: list[bool] = []
+
+    def endless() -> Work[None]:
+        try:
+            while True:
+                yield None
+        finally:
+            closed.append(True)
+
+    background = Background()
+    task = asyncio.ensure_future(background.finish(endless(), NOT_STARTED))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed == [True]
+    assert background.unfinished == 0
+
+
+async def test_both_ways_to_run_without_calls_return_the_result() -> None:
+    assert run_to_end(count_to(5, [])) == "done"
+    assert await run_in_turns(count_to(5, [])) == "done"
