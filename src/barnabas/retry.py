@@ -52,9 +52,14 @@ class Backoff:
         """Start again with the first delay. Call it after a success."""
         self.failures = 0
 
+    @property
+    def delay_s(self) -> float:
+        """The next delay, without jitter."""
+        return delay_after(self.failures, self.first_s, self.max_s, self.factor)
+
     def next_s(self) -> float:
         """Count one failure and return the seconds to wait before the next attempt."""
-        delay_s = delay_after(self.failures, self.first_s, self.max_s, self.factor)
+        delay_s = self.delay_s
         self.failures += 1
         return max(delay_s * (1 - JITTER * self.random.random()), DELAY_S_MIN)
 
