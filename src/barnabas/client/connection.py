@@ -92,7 +92,7 @@ class BrokerConnection:
         self.waiting[outgoing.correlation_id] = future
         self.stream.send([outgoing.data])
         # A tenth of what asyncio.timeout costs, and a follower asks a thousand times a second.
-        timer = loop.call_later(timeout_s, time_out, future)
+        timer = loop.call_later(timeout_s, time_out, future, timeout_s)
         try:
             answer = await future
         except BaseException:
@@ -176,6 +176,6 @@ class BrokerConnection:
                 future.exception()  # its owner may be gone
 
 
-def time_out(future: asyncio.Future[Message]) -> None:
+def time_out(future: asyncio.Future[Message], timeout_s: float) -> None:
     if not future.done():
-        future.set_exception(TimeoutError())
+        future.set_exception(TimeoutError(f"no answer within {timeout_s:g} s"))
