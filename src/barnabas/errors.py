@@ -468,3 +468,8 @@ class ConfigError(BarnabasError):
 
 class AddressInUse(BarnabasError):
     """Somebody listens there already."""
+
+
+def reason(error: BaseException) -> str:
+    """The error's message, or the name of its type if it has none: str(TimeoutError()) is empty."""
+    return str(error) or type(error).__name__

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from barnabas.errors import AddressInUse, ConfigError, RegistryError
+from barnabas.retry import Backoff
 from barnabas.spark.java import Java, find_java
 from barnabas.spark.launcher import spark_home
 from barnabas.world.directory_lock import acquire_lock, release_lock
@@ -30,6 +31,7 @@ HOST = "127.0.0.1"
 START_S = 60.0
 POLL_S = 0.02
 ATTEMPTS = 3
+RETRY_S = (0.05, 0.2)
 
 # Outside of what systems give to outgoing connections: while a node is away, nobody else gets its port.
 PORTS = range(20_000, 32_000)
@@ -105,6 +107,7 @@ class ZooKeeperServers:
 
     def start(self) -> None:
         """Returns when every node serves. ConfigError without Java or PySpark, AddressInUse, RegistryError."""
+        backoff = Backoff(*RETRY_S, random=random.Random())
         for attempt in range(ATTEMPTS):
             try:
                 self.launch()
@@ -114,6 +117,7 @@ class ZooKeeperServers:
                 # What was free a moment ago need not be now.
                 if self.wanted_port or attempt == ATTEMPTS - 1:
                     raise
+                time.sleep(backoff.next_s())
 
     def launch(self) -> None:
         """Start all nodes, and wait for none."""

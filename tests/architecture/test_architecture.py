@@ -28,6 +28,7 @@ OPENS_REAL_DOORS = (
 BLOCKING_SOCKET = "client/blocking.py"
 BLOCKING = ("socket", "selectors", "time")
 DRIVEN = (
+    "retry.py",
     "tasks.py",
     "broker/bounded_work.py",
     "broker/broker.py",
@@ -94,7 +95,7 @@ OUTSIDE = {
 }
 HARMLESS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
 
-# package → what it may import of the others; everybody may see model, errors and world/ports
+# package → what it may import of the others; everybody may see model, errors, retry and world/ports
 LAYERS = {
     "wire": set(),
     "config": set(),
@@ -112,7 +113,7 @@ LAYERS = {
     "lifecycle": set(),
     "world": set(),
 }
-FOR_EVERYBODY = {"model", "errors", "world.ports", "__version__"}
+FOR_EVERYBODY = {"model", "errors", "retry", "world.ports", "__version__"}
 
 
 def tree_of(module: str) -> ast.Module:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from asyncio import CancelledError
+
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from barnabas.errors import DESCRIPTIONS, ErrorCode
+from barnabas.errors import DESCRIPTIONS, ApiError, ErrorCode, reason
 
 
 @pytest.mark.parametrize("code", ErrorCode)
@@ -23,3 +25,17 @@ def test_codes_have_the_names_and_numbers_that_others_know() -> None:
     for code in known:
         assert theirs[code].name.upper() == code.name
         assert theirs[code].retriable == code.retriable
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (TimeoutError(), "TimeoutError"),
+        (ConnectionError(), "ConnectionError"),
+        (CancelledError(), "CancelledError"),
+        (ConnectionError("no answer within 5 s"), "no answer within 5 s"),
+        (ApiError(ErrorCode.NOT_CONTROLLER), "NOT_CONTROLLER"),
+    ],
+)
+def test_reason_is_never_empty(error: BaseException, expected: str) -> None:
+    assert reason(error) == expected

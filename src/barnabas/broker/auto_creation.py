@@ -20,7 +20,14 @@ from barnabas.broker.provenance import Asker, client_id_for, take_note_of_new
 from barnabas.client.connection import BrokerConnection
 from barnabas.config import BrokerConfig
 from barnabas.controller.topic_checks import TopicWish
-from barnabas.errors import ApiError, ErrorCode, RegistryError, RemoteWireError, StorageError
+from barnabas.errors import (
+    ApiError,
+    ErrorCode,
+    RegistryError,
+    RemoteWireError,
+    StorageError,
+    reason,
+)
 from barnabas.metadata.topic_names import (
     CONSUMER_OFFSETS,
     STATE_CHANGES,
@@ -155,7 +162,7 @@ async def forward(
             "cannot ask controller=%d to create topics=%s error=%s",
             controller,
             listed(wishes),
-            error,
+            reason(error),
         )
         return nobody
     return {topic.name: ErrorCode(topic.error_code) for topic in answer.topics}

@@ -36,6 +36,7 @@ from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker as BrokerEntry
 from barnabas.model import BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks
 from barnabas.world.ports import SessionState, World
@@ -45,6 +46,7 @@ logger = logging.getLogger("barnabas.broker")
 EVERYWHERE = ("", "0.0.0.0", "::")
 READY_SECONDS = 30.0
 START_ATTEMPTS = 5
+RESTART_SECONDS = (0.1, 1.0)
 LOOK_SECONDS = 0.002
 
 
@@ -70,6 +72,7 @@ class Broker:
         self.state_log: StateLog | None = None
 
     async def start(self) -> None:
+        backoff = Backoff(*RESTART_SECONDS, random=self.world.random)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
                 await self.bring_up()
@@ -80,6 +83,7 @@ class Broker:
                 if attempt == START_ATTEMPTS:
                     raise
                 logger.warning("starting again: the session ended meanwhile error=%s", error)
+                await backoff.wait()
             except BaseException:
                 await self.stop(clean=False)
                 raise
@@ -88,7 +92,7 @@ class Broker:
         config, world = self.config, self.world
         now_ms = world.clock.now_ms()
         registry = self.registry = RegistryClient(
-            world.registry, config.zookeeper_session_timeout_ms
+            world.registry, config.zookeeper_session_timeout_ms, world.random
         )
         await registry.open()
         await registration.prepare(registry)

@@ -8,11 +8,13 @@ Nor has one without the registry: the controller, most likely without it as well
 from __future__ import annotations
 
 import logging
+from random import Random
 
 from barnabas.broker.parts import BrokerParts
 from barnabas.client.connection import BrokerConnection
-from barnabas.errors import ErrorCode, WireError
+from barnabas.errors import ErrorCode, WireError, reason
 from barnabas.model import BrokerId
+from barnabas.retry import Backoff
 from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -32,7 +34,10 @@ FIRST_ATTEMPTS = 3
 async def leave_in_peace(parts: BrokerParts, broker_id: BrokerId) -> None:
     parts.replicas.is_leaving = True
     retries = parts.config.controlled_shutdown_max_retries
-    backoff_s = parts.config.controlled_shutdown_retry_backoff_ms / 1000
+    configured_s = parts.config.controlled_shutdown_retry_backoff_ms / 1000
+    random = Random(broker_id)
+    quick = Backoff(BETWEEN_SECONDS, BETWEEN_SECONDS, random=random)
+    configured = Backoff(configured_s, configured_s, random=random)
     for attempt in range(FIRST_ATTEMPTS + retries):
         # Looked at each time: where all leave together, the last one learns only now that it is alone.
         if not any(other != broker_id for other in parts.metadata.brokers):
@@ -49,11 +54,11 @@ async def leave_in_peace(parts: BrokerParts, broker_id: BrokerId) -> None:
         except TimeoutError:
             logger.info("the controller does not let us leave within %g s", timeout_s)
         except (OSError, WireError) as error:
-            logger.info("cannot ask the controller to leave error=%s", error)
+            logger.info("cannot ask the controller to leave error=%s", reason(error))
         if parts.registry.state is not SessionState.CONNECTED:
             break
-        pause_s = BETWEEN_SECONDS if attempt < FIRST_ATTEMPTS else backoff_s
-        await somebody_else_left(parts, pause_s)
+        backoff = quick if attempt < FIRST_ATTEMPTS else configured
+        await somebody_else_left(parts, backoff.next_s())
     logger.warning("leaving without having handed over all partitions")
 
 

@@ -32,6 +32,7 @@ from barnabas.errors import (
 )
 from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import aside
 from barnabas.world.ports import Check, SetData
 
@@ -95,6 +96,7 @@ async def write(
         raise missing  # and its path may be that of something else
     check = Check(path=znodes.CONTROLLER, version=controller_version)
     grown: znodes.TopicAssignment | None = None
+    backoff = Backoff(*CONFLICT_S, random=topics.random)
     while True:
         try:
             data, stat = await topics.registry.get(path)
@@ -115,6 +117,7 @@ async def write(
                 raise another_is_in_charge() from failed
             if not isinstance(failed.error, BadVersion | NoNode):
                 raise
+            await backoff.wait()
         else:
             logger.info(
                 "expanded topic=%s partitions=%d before=%d",

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from random import Random
 
 from barnabas.config import BrokerConfig
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.retry import Backoff
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, facts_of, put_in_place
 from barnabas.storage.compaction import Cleanable, cleanable
 from barnabas.storage.log import Log, parent
@@ -30,6 +32,7 @@ from barnabas.world.ports import Clock
 logger = logging.getLogger("barnabas.cleaner")
 
 BACKOFF_SECONDS_MIN = 0.01
+FAILED_SECONDS_MAX = 60.0
 BUFFER_BYTES_MIN = 4096
 REST_SECONDS_MAX = 1.0
 
@@ -57,16 +60,19 @@ class LogCleaner:
                 tasks.start(f"log-cleaner-{number}", self.run())
 
     async def run(self) -> None:
+        rest = max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
+        backoff = Backoff(rest, max(rest, FAILED_SECONDS_MAX), random=Random(0))
         while True:
-            has_cleaned = False
             try:
                 has_cleaned = await self.clean_dirtiest()
                 await self.retain()
             except Exception:
                 logger.exception("cleaning failed")  # and goes on with the next log
-            if not has_cleaned:
-                rest = max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
-                await asyncio.sleep(rest)
+                await backoff.wait()
+            else:
+                backoff.reset()
+                if not has_cleaned:
+                    await asyncio.sleep(rest)
 
     async def clean_dirtiest(self) -> bool:
         """Whether there was anything to clean, and it was."""

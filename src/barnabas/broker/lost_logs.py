@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from random import Random
 from uuid import UUID
 
 from barnabas.errors import RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
+from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger("barnabas.broker")
 
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = (0.05, 0.25)
 
 
 async def find_lost_logs(
@@ -31,13 +33,14 @@ async def find_lost_logs(
         return {}
     missing = await find_missing_logs(registry, logs, broker_id)
     deadline = asyncio.get_running_loop().time() + wait_s
+    backoff = Backoff(*LOOK_SECONDS, random=Random(broker_id))
     while True:
         in_sync = await in_sync_for(registry, missing, broker_id)
         lost = {tp: missing[tp] for tp in in_sync}
         may_be_led = any(len(isr) > 1 for isr in in_sync.values())
         if not may_be_led or asyncio.get_running_loop().time() > deadline:
             return lost
-        await asyncio.sleep(LOOK_SECONDS)
+        await backoff.wait()
 
 
 async def find_missing_logs(

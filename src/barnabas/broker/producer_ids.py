@@ -8,11 +8,13 @@ what stands in the registry is the same.
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 from barnabas.errors import ApiError, BadVersion, ErrorCode, RegistryError, StorageError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId
+from barnabas.retry import CONFLICT_S, Backoff
 
 BLOCK_SIZE = 1000
 
@@ -39,6 +41,7 @@ class ProducerIds:
 
     async def reserve(self) -> None:
         """Claim the block behind the last one. Another broker may be claiming it too: then look again."""
+        backoff = Backoff(*CONFLICT_S, random=Random(self.broker_id))
         while True:
             data, stat = await self.registry.get(znodes.PRODUCER_ID_BLOCK)
             start = znodes.decode_producer_id_block(data).end + 1 if data else 0
@@ -50,6 +53,7 @@ class ProducerIds:
                     znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), stat.version
                 )
             except BadVersion:
+                await backoff.wait()
                 continue
             self.next_id, self.end = start, start + BLOCK_SIZE
             return

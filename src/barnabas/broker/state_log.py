@@ -27,10 +27,11 @@ from barnabas.broker.seldom import Seldom
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.core import error_of, raise_if
 from barnabas.controller.history import OWN, StateChange
-from barnabas.errors import ApiError, ErrorCode, StorageError, WireError
+from barnabas.errors import ApiError, ErrorCode, StorageError, WireError, reason
 from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, Broker, BrokerId
+from barnabas.retry import Backoff
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -123,16 +124,18 @@ class StateLog:
         """For as long as the broker runs."""
         if not self.is_published:
             return
+        backoff = Backoff(*RETRY_S, random=self.world.random)
         while True:
             await self.wake.wait()
             self.wake.clear()
             await asyncio.sleep(LINGER_S)
             try:
                 await self.publish_outbox()
+                backoff.reset()
             except StorageError as error:
                 self.complain("cannot read or mark the state changes", error)
                 self.wake.set()
-                await asyncio.sleep(RETRY_S[1])
+                await backoff.wait()
 
     async def publish_outbox(self) -> None:
         while (chunk := self.outbox.unpublished(BATCH_BYTES)) is not None:
@@ -143,7 +146,7 @@ class StateLog:
 
     async def deliver(self, lines: list[bytes]) -> None:
         """Until it is done: there is nothing better to do with them."""
-        rest_s, rest_s_max = RETRY_S
+        backoff = Backoff(*RETRY_S, random=self.world.random)
         while True:
             if await self.is_there_a_topic():
                 try:
@@ -157,8 +160,7 @@ class StateLog:
                 except (OSError, TimeoutError, WireError) as error:
                     self.complain("cannot publish the state changes", error)
                     self.disconnect()
-            await asyncio.sleep(rest_s)
-            rest_s = min(rest_s * 2, rest_s_max)
+            await backoff.wait()
 
     async def deliver_apart(self, lines: list[bytes], error: ApiError) -> None:
         """Somebody has narrowed the topic's settings: what still fits is published."""
@@ -264,7 +266,7 @@ class StateLog:
 
     def complain(self, what: str, error: Exception) -> None:
         if self.complaint.due(asyncio.get_running_loop().time()):
-            logger.warning("%s error=%s", what, error)
+            logger.warning("%s error=%s", what, reason(error))
 
 
 def record(line: bytes, offset: int) -> Record:

@@ -33,8 +33,9 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.retry import Backoff
 
-PAUSE_S = 0.05
+PAUSE_S = (0.05, 0.25)
 
 LOST_WITH = {
     CONSUMER_OFFSETS: f"with {CONSUMER_OFFSETS} go the offsets of every consumer group: all of them begin anew, where "
@@ -132,13 +133,14 @@ def wait_until_removed(servers: str, doomed: Sequence[TopicView], deadline: Dead
     """Until no broker that is alive holds a replica. Who does then, if the time was not enough."""
     with Cluster(servers, timeout_s=LOOK_TIMEOUT_S) as cluster:
         left = list(doomed)
+        backoff = Backoff(*PAUSE_S, random=cluster.random)
         while held := holders(cluster, left):
             if deadline.passed:
                 return held
-            pause(PAUSE_S)
             with suppress(ApiError):
                 now = cluster.refresh(None).topics
                 left = [topic for topic in left if not is_another(now.get(topic.name), topic)]
+            pause(backoff.next_s())
     return {}
 
 

@@ -18,6 +18,7 @@ from barnabas.client.offsets import FoundOffset, list_offsets
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
+from barnabas.retry import Backoff
 from barnabas.wire.messages.cluster import (
     DescribableLogDirTopic,
     DescribeClusterRequest,
@@ -58,7 +59,7 @@ from barnabas.wire.messages.topics import (
 
 SOURCES = {source.value: source for source in ConfigSource}
 DELETION_PATIENCE_S = 5.0
-PAUSE_S = 0.05
+PAUSE_S = (0.05, 0.2)
 DELETE_BY_NAME = 5
 """The last version of DeleteTopics that takes plain names."""
 
@@ -118,11 +119,12 @@ class Admin:
         that is down to finish it."""
         outcomes = self.create_topics_once(topics, validate_only=validate_only)
         patience = Deadline(min(DELETION_PATIENCE_S, self.cluster.timeout_s))
+        backoff = Backoff(*PAUSE_S, random=self.cluster.random)
         while waiting := unfinished(outcomes):
             if waiting <= being_deleted(outcomes):
                 if patience.passed:
                     break
-                pause(PAUSE_S)
+                pause(backoff.next_s())
             again = [topic for topic in topics if topic.name in waiting]
             later = self.create_topics_once(again, validate_only=validate_only)
             outcomes = with_later_outcomes(outcomes, later)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Self, TypeVar
 
 from barnabas.client.core import HELLO, Conversation, Incoming, Outgoing, frame_size, raise_if
-from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError, reason
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 
@@ -165,5 +165,5 @@ def wait_any(connections: Iterable[Connection], timeout_s: float) -> list[Connec
 
 
 def lost(address: str, error: Exception) -> ApiError:
-    why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    why = getattr(error, "strerror", None) or reason(error)
     return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{address}: {why}")

@@ -21,6 +21,7 @@ from barnabas.client.blocking import (
 from barnabas.client.view import ClusterView, TopicView, view_of
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.retry import Backoff
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -249,7 +250,7 @@ class Cluster:
     ) -> T:
         """Run it until it succeeds, fails for good, or the deadline is near; look at the cluster anew in between."""
         deadline = deadline or Deadline(self.timeout_s)
-        seconds = PAUSE_S_MIN
+        backoff = self.new_backoff()
         stale = False
         unknown: Deadline | None = None
         while True:
@@ -259,15 +260,18 @@ class Cluster:
                 return attempt()
             except ApiError as error:
                 first_contact = isinstance(error, Unreachable) and not self.view.brokers
-                if first_contact or not error.code.retriable or deadline.left_s() < seconds:
+                if first_contact or not error.code.retriable or deadline.left_s() < backoff.delay_s:
                     raise
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     unknown = unknown or Deadline(UNKNOWN_PATIENCE_S)
                     if unknown.passed:
                         raise
                 stale = stale or error.code.refresh_metadata
-            pause(seconds * self.random.uniform(0.8, 1.2))
-            seconds = min(seconds * 2, PAUSE_S_MAX)
+            pause(backoff.next_s())
+
+    def new_backoff(self) -> Backoff:
+        """Delays between the attempts of one call."""
+        return Backoff(PAUSE_S_MIN, PAUSE_S_MAX, random=self.random)
 
 
 def worse(known: ApiError | None, found: ApiError) -> ApiError:

@@ -25,6 +25,13 @@ SIZE_BYTES = 4
 OUR_VERSIONS = {api.key: api.versions for api in SPOKEN.values()}
 
 
+class ExchangeInterrupted(Exception):
+    """Our side gave up waiting for the answer to this exchange (`BrokerConnection.interrupt`).
+
+    Not a ConnectionError: nothing failed, and handlers of failures must not see it.
+    """
+
+
 class BrokerConnection:
     """Our end of the stream; implements `Receiver`."""
 
@@ -85,7 +92,7 @@ class BrokerConnection:
         self.waiting[outgoing.correlation_id] = future
         self.stream.send([outgoing.data])
         # A tenth of what asyncio.timeout costs, and a follower asks a thousand times a second.
-        timer = loop.call_later(timeout_s, time_out, future)
+        timer = loop.call_later(timeout_s, time_out, future, timeout_s)
         try:
             answer = await future
         except BaseException:
@@ -95,6 +102,19 @@ class BrokerConnection:
             timer.cancel()
         assert isinstance(answer, response)
         return answer
+
+    def interrupt(self, reason: str) -> None:
+        """End all exchanges in flight with ExchangeInterrupted, and close the connection.
+
+        Does nothing if no answer is awaited, or if one has begun to arrive.
+        """
+        if not self.waiting or self.is_receiving:
+            return
+        waiting, self.waiting = self.waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ExchangeInterrupted(reason))
+        self.close(reason)
 
     def close(self, reason: str = "closed") -> None:
         if self.stream is not None:
@@ -156,6 +176,6 @@ class BrokerConnection:
                 future.exception()  # its owner may be gone
 
 
-def time_out(future: asyncio.Future[Message]) -> None:
+def time_out(future: asyncio.Future[Message], timeout_s: float) -> None:
     if not future.done():
-        future.set_exception(TimeoutError())
+        future.set_exception(TimeoutError(f"no answer within {timeout_s:g} s"))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from barnabas.client.blocking import Connection, Deadline, pause, wait_any
-from barnabas.client.cluster import PAUSE_S_MAX, PAUSE_S_MIN, Cluster
+from barnabas.client.cluster import PAUSE_S_MAX, Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -150,7 +150,7 @@ class Consumer:
         self.under_way: list[UnderWay] = []
         self.trouble: Deadline | None = None
         self.next_look = Deadline(0)
-        self.pause_s = PAUSE_S_MIN
+        self.backoff = cluster.new_backoff()
 
     @property
     def at_end(self) -> bool:
@@ -187,12 +187,11 @@ class Consumer:
             self.trouble = self.trouble or Deadline(self.cluster.timeout_s)
             if not error.code.retriable or self.trouble.passed:
                 raise
-            pause(min(self.pause_s, timeout_s))
-            self.pause_s = min(self.pause_s * 2, PAUSE_S_MAX)
+            pause(min(self.backoff.next_s(), timeout_s))
             self.look_again()
             return []
         self.trouble = None
-        self.pause_s = PAUSE_S_MIN
+        self.backoff.reset()
         return found
 
     def look_again(self) -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Self
 
 from barnabas.client.blocking import Deadline, pause
-from barnabas.client.cluster import PAUSE_S_MAX, PAUSE_S_MIN, Cluster
+from barnabas.client.cluster import PAUSE_S_MIN, Cluster
 from barnabas.client.consumer import (
     NEW_PARTITIONS_S,
     Beginning,
@@ -131,7 +131,7 @@ class GroupConsumer:
         self.next_count = Deadline(NEW_PARTITIONS_S)
         self.trouble: Deadline | None = None
         self.next_try = Deadline(0)
-        self.pause_s = PAUSE_S_MIN
+        self.backoff = cluster.new_backoff()
         self.is_closed = False
 
     def __enter__(self) -> Self:
@@ -205,11 +205,10 @@ class GroupConsumer:
             if not error.code.retriable or self.trouble.passed:
                 raise
             self.hang_up()
-            self.next_try = Deadline(self.pause_s)
-            self.pause_s = min(self.pause_s * 2, PAUSE_S_MAX)
+            self.next_try = Deadline(self.backoff.next_s())
         else:
             self.trouble = None
-            self.pause_s = PAUSE_S_MIN
+            self.backoff.reset()
 
     def hang_up(self) -> None:
         """The coordinator is gone, or is another one by now. A member that was on its way in begins anew."""

@@ -12,12 +12,14 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
+from random import Random
 
 from barnabas.client.connection import BrokerConnection
 from barnabas.controller.history import Request, Sent
 from barnabas.controller.request_batch import endpoint_of
-from barnabas.errors import WireError
+from barnabas.errors import WireError, reason
 from barnabas.model import Broker, BrokerId
+from barnabas.retry import Backoff
 from barnabas.tasks import SMALL, Tasks, aside
 from barnabas.wire.codec import Message, encode
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -27,7 +29,7 @@ from barnabas.world.ports import Network
 
 logger = logging.getLogger("barnabas.controller")
 
-RETRY_SECONDS = 0.1
+RETRY_SECONDS = (0.02, 0.2)
 BROKER_EPOCH_AT = 9
 COMPLAINT_ATTEMPTS = 20
 """One that leaves, or has just died, is gone from the registry before anybody needs to hear of it."""
@@ -49,6 +51,9 @@ class Sender:
         self.requests: deque[Sent] = deque()
         self.woken = asyncio.Event()
         self.connection: BrokerConnection | None = None
+        self.backoff = Backoff(
+            *RETRY_SECONDS, random=Random(f"{channels.controller_id}-{broker.id}")
+        )
 
     def send(self, sent: Sent) -> None:
         self.requests.append(sent)
@@ -76,21 +81,21 @@ class Sender:
             logger.exception("cannot make sense of an answer broker=%d", self.broker.id)
 
     async def deliver(self, request: Request) -> Message:
-        attempts = 0
         while True:
             try:
-                return await self.exchange(request)
+                answer = await self.exchange(request)
+                self.backoff.reset()
+                return answer
             except (OSError, TimeoutError, WireError) as error:
-                attempts += 1
-                if attempts % COMPLAINT_ATTEMPTS == 0:
-                    logger.warning(
-                        "cannot reach broker=%d request=%s error=%s; trying on",
-                        *(self.broker.id, type(request).__name__, error),
-                    )
                 if self.connection is not None:
                     self.connection.close("lost")
                     self.connection = None
-                await asyncio.sleep(RETRY_SECONDS)
+                await self.backoff.wait()
+                if self.backoff.failures % COMPLAINT_ATTEMPTS == 0:
+                    logger.warning(
+                        "cannot reach broker=%d request=%s error=%s; trying on",
+                        *(self.broker.id, type(request).__name__, reason(error)),
+                    )
 
     async def exchange(self, request: Request) -> Message:
         channels = self.channels

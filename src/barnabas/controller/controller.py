@@ -37,6 +37,7 @@ from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, SessionEx
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
+from barnabas.retry import Backoff
 from barnabas.tasks import Tasks, in_turns
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -48,6 +49,7 @@ logger = logging.getLogger("barnabas.controller")
 
 FIRST_BALANCE_SECONDS = 5.0
 TAKE_OVER_PAUSE_SECONDS = 0.5
+TAKE_OVER_PAUSE_SECONDS_MAX = 5.0
 ADDED_AT_ONCE = 2000
 
 
@@ -94,6 +96,9 @@ class Controller:
         )
         self.queue = EventQueue(self.handle)
         self.tasks = Tasks()
+        self.take_over_backoff = Backoff(
+            TAKE_OVER_PAUSE_SECONDS, TAKE_OVER_PAUSE_SECONDS_MAX, random=Random(broker_id)
+        )
         self.controller_id: BrokerId | None = None
         """Who is in charge, as far as this broker knows."""
         self.execution: Execution | None = None
@@ -300,6 +305,7 @@ class Controller:
         logger.info("elected broker=%d epoch=%d", self.broker_id, won.epoch)
         try:
             await self.take_over(won, cause)
+            self.take_over_backoff.reset()
         except (ControllerMoved, SessionExpired):
             raise
         except Exception:
@@ -307,7 +313,7 @@ class Controller:
             await self.store.resign()
             await self.resign(cause)
             # Somebody else may be luckier; what fails again and again should at least not do so without a pause.
-            await asyncio.sleep(TAKE_OVER_PAUSE_SECONDS)
+            await self.take_over_backoff.wait()
 
     async def take_over(self, won: Won, cause: str) -> None:
         """The order is Kafka's: watches before what they watch, metadata before leaders, replicas before elections."""

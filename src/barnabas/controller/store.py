@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -51,6 +52,7 @@ from barnabas.model import (
     TopicPartition,
     ZnodeVersion,
 )
+from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import aside
 from barnabas.world.ports import Check, Create, Delete, Op, SetData, Watch, ZnodeStat
 
@@ -147,6 +149,7 @@ class ControllerStore:
     async def read_epoch(self, watch: Watch | None = None) -> tuple[ControllerEpoch, int]:
         """`watch` is set only where somebody wrote what is no epoch: until that is mended there is no controller."""
         unreadable = None
+        backoff = Backoff(*CONFLICT_S, random=self.random)
         while True:
             try:
                 data, stat = await self.registry.get(
@@ -162,10 +165,9 @@ class ControllerStore:
                     unreadable = data
             except NoNode:
                 first = znodes.encode_controller_epoch(0)
-                try:
+                with suppress(NodeExists):
                     await self.registry.create(znodes.CONTROLLER_EPOCH, first)
-                except NodeExists:
-                    continue
+            await backoff.wait()
 
     async def resign(self) -> None:
         """Give /controller up, if it is still ours."""
@@ -356,6 +358,7 @@ class ControllerStore:
     ) -> znodes.TopicAssignment | None:
         """`known_id` goes back into a znode that has lost it; one that never had an id gets a new one."""
         path = znodes.topic_path(name)
+        backoff = Backoff(*CONFLICT_S, random=self.random)
         while True:
             try:
                 data, stat = await self.registry.get(path, watch)
@@ -378,6 +381,7 @@ class ControllerStore:
             except MultiFailed as error:
                 if not isinstance(error.error, BadVersion | NoNode):
                     raise
+                await backoff.wait()
             except (SessionExpired, ControllerMoved):
                 raise
             except RegistryError as error:

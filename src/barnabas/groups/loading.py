@@ -18,6 +18,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from random import Random
 from typing import NamedTuple, Protocol
 
 from barnabas.errors import CorruptBatch, RemoteWireError, StorageError
@@ -33,6 +34,7 @@ from barnabas.groups.records import (
 from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
 from barnabas.replication.partition import Partition
+from barnabas.retry import Backoff
 from barnabas.storage.log import Log, LogRead
 from barnabas.tasks import Turns, in_thread
 from barnabas.wire.records import BatchHeader, Record, batch_headers, crc_is_valid, records
@@ -215,12 +217,13 @@ class GroupLoader:
     async def contents_of(self, load: Load) -> Contents:
         """All that stands in it. Where a batch is damaged another replica may have it, and is waited for."""
         partition = load.partition
+        backoff = Backoff(REPAIR_SECONDS, REPAIR_SECONDS, random=Random(partition.broker_id))
         for _ in range(REPAIRS_WAITED_FOR if len(partition.replicas) > 1 else 0):
             try:
                 return await self.read(load, skip_damaged=False)
             except CorruptBatch as error:
                 self.replicas.fail(partition, error)
-                await asyncio.sleep(REPAIR_SECONDS)
+                await backoff.wait()
         return await self.read(load, skip_damaged=True)
 
     async def read(self, load: Load, *, skip_damaged: bool) -> Contents:

@@ -12,6 +12,7 @@ from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode, Registr
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker, BrokerEpoch, BrokerId
+from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.world.ports import Create, RegistrySession, SetData, WatchEvent, ZnodeStat
 
 logger = logging.getLogger("barnabas.registry")
@@ -59,6 +60,7 @@ async def register(
     data = znodes.encode_broker(broker, timestamp_ms=now_ms)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
+    backoff = Backoff(*CONFLICT_S, random=Random(broker.id))
     while True:
         try:
             # Created empty and set at once, as Kafka does: a transaction tells the stat of a set, not of a creation.
@@ -72,15 +74,14 @@ async def register(
             if not isinstance(failed.error, NodeExists):
                 raise failed.error from None
         found = await registry.exists(path)
-        if found is None:
-            continue
-        if found.ephemeral_owner == registry.id:
+        if found is not None and found.ephemeral_owner == registry.id:
             return BrokerEpoch(found.czxid)
-        if is_ours(registry, found):
+        if found is not None and is_ours(registry, found):
             with suppress(NoNode, BadVersion):
                 await registry.delete(path, found.version)
-            continue
-        await wait_until_free(registry, broker.id, deadline - loop.time())
+        elif found is not None:
+            await wait_until_free(registry, broker.id, deadline - loop.time())
+        await backoff.wait()
 
 
 async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s: float) -> None:

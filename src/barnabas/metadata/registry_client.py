@@ -15,20 +15,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from random import Random
 
 from barnabas.errors import RegistryError, SessionExpired, StorageError
+from barnabas.retry import Backoff
 from barnabas.world.ports import Op, Registry, RegistrySession, SessionState, Watch, ZnodeStat
 
 logger = logging.getLogger("barnabas.registry")
 
-RETRY_S = 1.0
+RETRY_S = (0.1, 1.0)
 
 
 class RegistryClient:
     """`await open()`, use it like a RegistrySession, `await close()`."""
 
-    def __init__(self, registry: Registry, session_timeout_ms: int) -> None:
+    def __init__(
+        self, registry: Registry, session_timeout_ms: int, random: Random | None = None
+    ) -> None:
+        """`random` spreads the reconnections of many brokers."""
         self.registry = registry
+        self.random = random or Random(0)
         self.session_timeout_ms = session_timeout_ms
         self.session_ids: set[int] = set()
         """All sessions this client ever had: their ephemeral nodes are our own."""
@@ -139,12 +145,13 @@ class RegistryClient:
             self.on_new_session()
 
     async def connect_again(self) -> RegistrySession:
+        backoff = Backoff(*RETRY_S, random=self.random)
         while True:
             try:
                 return await self.registry.connect(self.session_timeout_ms)
             except RegistryError as error:
                 logger.warning("no new registry session yet error=%s", error)
-                await asyncio.sleep(RETRY_S)
+                await backoff.wait()
 
     def renewed(self, renewal: asyncio.Task[None]) -> None:
         self.renewal = None

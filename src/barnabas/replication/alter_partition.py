@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from barnabas.client.connection import BrokerConnection
-from barnabas.errors import ErrorCode, RemoteWireError
+from barnabas.errors import ErrorCode, RemoteWireError, reason
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerEpoch, BrokerId, Endpoint
 from barnabas.replication.isr import IsrChange, Outcome
 from barnabas.replication.partition import Partition
+from barnabas.retry import Backoff
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionPartitionResponse,
@@ -31,7 +33,8 @@ from barnabas.world.ports import Network
 
 logger = logging.getLogger("barnabas.isr")
 
-RETRY_SECONDS = 0.05
+RETRY_SECONDS = (0.05, 0.2)
+"""Short: after a failover, the new controller is to hear of ISR changes soon."""
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 
@@ -72,6 +75,7 @@ class IsrProposals:
         self.is_waiting = asyncio.Event()
         self.connection: BrokerConnection | None = None
         self.connected_to: Endpoint | None = None
+        self.backoff = Backoff(*RETRY_SECONDS, random=Random(broker_id))
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
         self.waiting[partition.topic_id, partition.index] = Proposal(partition, change)
@@ -83,10 +87,12 @@ class IsrProposals:
                 await self.is_waiting.wait()
                 await asyncio.sleep(0)  # what else this turn of the loop brings goes with it
                 is_delivered = await self.deliver()
+                if is_delivered:
+                    self.backoff.reset()
                 if not self.waiting:
                     self.is_waiting.clear()
                 elif not is_delivered:
-                    await asyncio.sleep(RETRY_SECONDS)
+                    await self.backoff.wait()
         finally:
             self.disconnect("stopped")
 
@@ -101,8 +107,10 @@ class IsrProposals:
             request = request_of(self.broker_id, self.control.broker_epoch, list(sent.values()))
             response = await self.ask(connection, request)
         except (ConnectionError, TimeoutError, RemoteWireError) as error:
-            logger.info("cannot reach controller=%d why=%s", self.metadata.controller_id, error)
-            self.disconnect(str(error))
+            logger.info(
+                "cannot reach controller=%d reason=%s", self.metadata.controller_id, reason(error)
+            )
+            self.disconnect(reason(error))
             return False
         if response.error_code != ErrorCode.NONE:
             logger.info(

@@ -22,16 +22,25 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from barnabas.client.connection import BrokerConnection
-from barnabas.errors import ApiError, ErrorCode, OutOfSpace, RemoteWireError, StorageError
+from barnabas.client.connection import BrokerConnection, ExchangeInterrupted
+from barnabas.errors import (
+    ApiError,
+    ErrorCode,
+    OutOfSpace,
+    RemoteWireError,
+    StorageError,
+    reason,
+)
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import following
 from barnabas.replication.following import Reaction
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
+from barnabas.retry import Backoff
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
     FetchPartition,
@@ -58,6 +67,9 @@ logger = logging.getLogger("barnabas.fetcher")
 
 BYTES_PER_TURN = 1 << 20
 INTERRUPTED_AFTER_SECONDS = 0.02
+FIRST_RETRY_SECONDS = 0.02
+"""Short: usually the other side is about to receive the metadata that this broker has already."""
+RETRY_FACTOR = 4.0
 NO_SESSION = 0
 FIRST_EPOCH = 0
 EPOCH_MAX = 0x7FFF_FFFF
@@ -70,22 +82,22 @@ class Followed:
 
     __slots__ = (
         "asked_offset",
+        "backoff",
         "is_in_sync",
         "key",
         "leader_epoch",
         "partition",
-        "setbacks",
         "timer",
     )
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, backoff: Backoff) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.key: Key = (partition.topic_id, partition.index)
         self.asked_offset = -1
         self.is_in_sync = False
         """At the last answer we held all below the leader's high watermark."""
-        self.setbacks = 0
+        self.backoff = backoff
         self.timer: asyncio.TimerHandle | None = None
         """Set while it rests."""
 
@@ -110,16 +122,21 @@ class Fetcher:
         self.has_work = asyncio.Event()
         self.is_waiting = False
         """For an answer."""
-        self.is_interrupted = False
         self.interruption: asyncio.TimerHandle | None = None
         self.has_room_for_session = True
         self.is_stopped = False
-        self.setbacks = 0
+        self.random = Random(f"{self.client_id}-{source}")
+        self.backoff = self.new_backoff()
 
     def add(self, partition: Partition) -> None:
-        followed = Followed(partition)
+        followed = Followed(partition, self.new_backoff())
         self.followed[TopicPartition(partition.topic, partition.index)] = followed
         self.activate(followed, is_urgent=True)
+
+    def new_backoff(self) -> Backoff:
+        return Backoff(
+            FIRST_RETRY_SECONDS, self.settings.backoff_s, factor=RETRY_FACTOR, random=self.random
+        )
 
     def remove(self, tp: TopicPartition) -> None:
         followed = self.followed.pop(tp, None)
@@ -180,24 +197,26 @@ class Fetcher:
                     continue
                 try:
                     await self.fetch_once()
+                except ExchangeInterrupted:
+                    self.resume_session()
                 except (ConnectionError, TimeoutError, RemoteWireError) as error:
-                    if not self.is_interrupted:
-                        await self.recover(error)
-                    elif self.session_epoch != FIRST_EPOCH:
-                        self.continue_session(self.session_id)  # the leader has taken the request
-                        self.ask_again()
+                    self.give_up_connection(error)
+                    await self.backoff.wait()
         finally:
             self.disconnect("stopped")
 
     def interrupt(self) -> None:
-        """Have a fetch back that waits while there is more to name. Not one whose answer is on its way."""
+        """End a fetch that waits at the leader while there are more partitions to name."""
         self.interruption = None
-        connection = self.connection
-        if connection is None or connection.is_receiving:
-            return
-        if self.is_waiting and self.to_name:
-            self.is_interrupted = True
-            connection.close("there is more to be fetched")
+        if self.is_waiting and self.to_name and self.connection is not None:
+            self.connection.interrupt("there is more to fetch")
+
+    def resume_session(self) -> None:
+        """Continue the session over a new connection: the leader has received the interrupted request."""
+        self.disconnect("interrupted")
+        if self.session_epoch != FIRST_EPOCH:
+            self.continue_session(self.session_id)
+            self.ask_again()
 
     def ask_again(self) -> None:
         """The answer that was let go may have been on its way, and said how far the high watermark has come. Records
@@ -206,15 +225,15 @@ class Fetcher:
             if followed.partition.log.high_watermark < followed.partition.log.log_end_offset:
                 self.to_name[key] = None
 
-    async def recover(self, error: Exception) -> None:
+    def give_up_connection(self, error: Exception) -> None:
+        """Close the connection after a failure. The next one opens a new session."""
+        self.disconnect(reason(error))
+        self.forget_session()
         if self.is_stopped:
             return
-        logger.info("cannot fetch source=%d why=%s", self.source, error)
-        self.disconnect(str(error))
-        if self.setbacks == 0 and isinstance(error, ConnectionError):
+        logger.info("cannot fetch source=%d reason=%s", self.source, reason(error))
+        if self.backoff.failures == 0 and isinstance(error, ConnectionError):
             self.replicas.metadata.doubt(self.source)
-        await asyncio.sleep(min(patience(self.setbacks), self.settings.backoff_s))
-        self.setbacks += 1
 
     async def fetch_once(self) -> None:
         self.leave_out_throttled()
@@ -237,7 +256,7 @@ class Fetcher:
             logger.info("session lost source=%d error=%s", self.source, code.name)
             self.forget_session()
             return
-        self.setbacks = 0
+        self.backoff.reset()
         self.continue_session(response.session_id)
         await self.take(connection, response)
 
@@ -256,14 +275,14 @@ class Fetcher:
         return is_throttled(listed, partition.index, self.replicas.broker_id)
 
     async def connect(self) -> BrokerConnection:
-        if self.connection is not None and self.connection.is_open:
-            return self.connection
+        if self.connection is not None:
+            if self.connection.is_open:
+                return self.connection
+            self.connection = None  # closed by the leader between two fetches
+            self.forget_session()
         endpoint = self.replicas.metadata.endpoint_of(self.source, self.settings.listener)
         if endpoint is None:
             raise ConnectionError(f"broker {self.source} has no known address")
-        if not self.is_interrupted:
-            self.forget_session()
-        self.is_interrupted = False
         self.connection = await BrokerConnection.open(
             self.manager.network,
             endpoint.host,
@@ -406,7 +425,7 @@ class Fetcher:
         log.high_watermark = data.high_watermark
         if log.high_watermark > before:
             followed.partition.notify()  # consumers may wait here, too
-        followed.setbacks = 0
+        followed.backoff.reset()
         has_moved = size > 0
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:
             has_moved |= log.advance_log_start(data.log_start_offset)
@@ -452,9 +471,7 @@ class Fetcher:
         )
         match following.reaction(code):
             case Reaction.BACK_OFF if code in following.EXPECTED:
-                seconds = min(patience(followed.setbacks), self.settings.backoff_s)
-                self.rest(followed, seconds, is_urgent=True)
-                followed.setbacks += 1
+                self.rest(followed, followed.backoff.next_s(), is_urgent=True)
             case Reaction.BACK_OFF:
                 self.rest(followed)
             case Reaction.GIVE_UP:
@@ -529,9 +546,3 @@ def must_be_flushed(partition: Partition) -> bool:
     it may be here even where the rest could not be written."""
     log = partition.log
     return log.unflushed_messages >= log.flush_messages and not partition.is_offline
-
-
-def patience(setbacks: int) -> float:
-    """Seconds to rest after so many failures in a row. Short ones first: most often the other side is just about to
-    hear what we have heard already."""
-    return float(0.02 * 4 ** min(setbacks, 8))

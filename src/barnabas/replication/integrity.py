@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from random import Random
 from typing import TYPE_CHECKING
 
 from barnabas.client.connection import BrokerConnection
-from barnabas.errors import CorruptBatch, ErrorCode, RemoteWireError, StorageError
+from barnabas.errors import CorruptBatch, ErrorCode, RemoteWireError, StorageError, reason
 from barnabas.model import BrokerId
 from barnabas.replication.partition import Partition
+from barnabas.retry import Backoff
 from barnabas.storage import checking
 from barnabas.storage.cleaner import put_in_place
 from barnabas.storage.log import Log
@@ -40,7 +42,7 @@ logger = logging.getLogger("barnabas.integrity")
 
 WEEK_SECONDS = 7 * 86_400.0
 SCRUB_REST_SECONDS = 60.0
-RETRY_SECONDS = 30.0
+RETRY_SECONDS = (2.0, 30.0)
 FETCH_BYTES = 1 << 20
 FETCH_WAIT_MS = 500
 EMPTY_ANSWERS_MAX = 10
@@ -153,7 +155,7 @@ class Integrity:
 
     async def repair(self, network: Network, partition: Partition, segment: Segment) -> None:
         """Again and again, until it is done or the segment is gone."""
-        setbacks = 0
+        backoff = Backoff(*RETRY_SECONDS, random=Random(partition.broker_id))
         while self.holds(partition, segment):
             if segment is partition.log.active:
                 partition.log.roll(self.replicas.clock.now_ms())
@@ -163,14 +165,14 @@ class Integrity:
                         del self.damaged[segment]
                         return
                 except (ConnectionError, TimeoutError, RemoteWireError) as error:
-                    if setbacks == 0:
+                    if backoff.failures == 0:
                         logger.warning(
-                            "no copy from broker=%d partition=%s why=%s", broker, partition, error
+                            "no copy from broker=%d partition=%s reason=%s",
+                            *(broker, partition, reason(error)),
                         )
                 except StorageError as error:
                     self.replicas.fail(partition, error)
-            setbacks += 1
-            await asyncio.sleep(min(2.0**setbacks, RETRY_SECONDS))
+            await backoff.wait()
         self.damaged.pop(segment, None)
 
     def sources(self, partition: Partition) -> Iterator[BrokerId]:

@@ -14,18 +14,19 @@ With a single replica there is nothing that anybody could keep: it begins anew, 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
+from random import Random
 from uuid import UUID
 
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger("barnabas.replicas")
 
-ASK_AGAIN_SECONDS = 1.0
+ASK_AGAIN_SECONDS = (1.0, 10.0)
 LOOK_AGAIN_SECONDS = 600.0
 
 
@@ -66,10 +67,11 @@ class LostReplicas:
 
     async def ask_for(self, ask: Callable[[], None]) -> None:
         """Who refused a partition is left out of its affairs; when somebody leads it, have the controller tell us."""
+        backoff = Backoff(*ASK_AGAIN_SECONDS, random=Random(self.broker_id))
         while self.topics:
             if await self.metadata.wait_until(self.is_one_led, LOOK_AGAIN_SECONDS):
                 ask()
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                await backoff.wait()
 
     def is_one_led(self) -> bool:
         known = self.metadata.topics

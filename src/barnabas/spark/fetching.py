@@ -28,6 +28,7 @@ from barnabas.client.core import raise_if
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import ZERO_ID
+from barnabas.retry import Backoff
 from barnabas.spark.arrow_records import decode_batches
 from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
 from barnabas.wire.messages.fetch import (
@@ -87,7 +88,11 @@ class RangeReader:
         self.has_looked = False
         self.heard_nothing = Deadline(settings.deadline_ms / 1000)
         self.unknown: Deadline | None = None
-        self.backoff_s = settings.retry_backoff_ms / 1000
+        self.backoff = Backoff(
+            settings.retry_backoff_ms / 1000,
+            settings.retry_backoff_ms_max / 1000,
+            random=cluster.random,
+        )
         self.damaged = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -211,7 +216,7 @@ class RangeReader:
         self.trouble = None
         self.unknown = None
         self.damaged = 0
-        self.backoff_s = self.settings.retry_backoff_ms / 1000
+        self.backoff.reset()
         self.heard_nothing = Deadline(self.settings.deadline_ms / 1000)
 
     def suspect(self, error: RemoteWireError) -> None:
@@ -229,7 +234,7 @@ class RangeReader:
         end = data.last_stable_offset if self.settings.reads_committed else data.high_watermark
         if self.heard_nothing.passed:
             raise self.loss(self.wanted.end, f"the broker sends nothing, its log ends at {end}")
-        pause(self.backoff_s)
+        pause(self.backoff.next_s())
 
     def abandon(self) -> None:
         """An answer that nobody will read must not be taken for the next one."""
@@ -246,17 +251,14 @@ class RangeReader:
         self.trouble = error
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE and not error.code.retriable:
             raise error
-        if self.heard_nothing.left_s() <= self.backoff_s:
+        if self.heard_nothing.left_s() <= self.backoff.delay_s:
             waited = f"nothing new for {self.settings.deadline_ms} ms (default.api.timeout.ms)"
             raise ApiError(
                 error.code, f"{self.wanted} at {self.position}: {error.message}; {waited}"
             )
         # A connection kept from an earlier task may have ended in between: that is seen only now, and costs no pause.
         if not first:
-            pause(self.backoff_s)
-            self.backoff_s = min(
-                max(self.backoff_s * 2, 0.001), self.settings.retry_backoff_ms_max / 1000
-            )
+            pause(self.backoff.next_s())
 
     def look_again(self, trouble: ApiError) -> None:
         """What has become of the topic, its leader and its log. ApiError if nobody can say."""

@@ -19,6 +19,7 @@ from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offse
 from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID, TopicPartition
+from barnabas.retry import Backoff
 from barnabas.spark.client_settings import COMMITTED, number
 from barnabas.spark.options import ReadOptions, Subscription
 from barnabas.spark.planning import Span, listed
@@ -129,6 +130,8 @@ class Lookup:
 
     def attempt(self, ask: Callable[[], T]) -> T:
         """fetchOffset.numRetries times, with fetchOffset.retryIntervalMs between."""
+        pause_s = self.options.look_up_pause_ms / 1000
+        backoff = Backoff(pause_s, pause_s, random=self.cluster.random)
         for left in range(self.options.look_up_attempts - 1, -1, -1):
             try:
                 return ask()
@@ -138,7 +141,7 @@ class Lookup:
                 if left == 0 or gone or not error.code.retriable:
                     raise explained(error) from None
                 log.info("asking again for offsets: %s", error)
-            pause(self.options.look_up_pause_ms / 1000)
+            pause(backoff.next_s())
         raise AssertionError("the last attempt returns or raises")
 
 

@@ -33,6 +33,7 @@ from barnabas.client.producer import Producer, Sent, Unsent, available
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
+from barnabas.retry import Backoff
 from barnabas.spark.client_settings import number
 from barnabas.spark.lookup import connect, explained, no_topic
 from barnabas.spark.options import WriteOptions
@@ -219,6 +220,7 @@ class Sink:
         """The driver found the cluster before it gave out tasks: a broker that does not answer now is away for a
         while."""
         deadline = Deadline(self.cluster.timeout_s)
+        backoff = Backoff(LOOK_AGAIN_S, LOOK_AGAIN_S, random=self.cluster.random)
         while True:
             try:
                 return self.cluster.topic(name)
@@ -226,7 +228,7 @@ class Sink:
                 is_away = error.code is ErrorCode.NETWORK_EXCEPTION
                 if not is_away or deadline.passed:
                     raise unknown_topic(error, name, self.cluster, self.options) from None
-            pause(LOOK_AGAIN_S)
+            pause(backoff.next_s())
 
 
 def written_ranges(batches: Iterable[Sent]) -> tuple[WrittenRange, ...]:

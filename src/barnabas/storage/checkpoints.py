@@ -20,7 +20,7 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
-from barnabas.errors import StorageError
+from barnabas.errors import StorageError, reason
 from barnabas.model import TopicPartition
 from barnabas.world.ports import Disk
 
@@ -70,7 +70,9 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     try:
         return decode_offsets(disk.read_bytes(path))
     except ValueError as error:
-        logger.warning("checkpoint is unusable, going on without it path=%s why=%s", path, error)
+        logger.warning(
+            "checkpoint is unusable, going on without it path=%s reason=%s", path, reason(error)
+        )
         return {}
 
 

@@ -28,7 +28,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from barnabas.config.topic import TopicConfig
-from barnabas.errors import CorruptBatch, StorageError
+from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage import epochs as leader_epochs
 from barnabas.storage import snapshots
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
@@ -370,7 +370,9 @@ def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
             epochs = leader_epochs.decode(disk.read_bytes(path))
             return epochs, bool(epochs.epochs)
         except ValueError as error:
-            logger.warning("leader epochs are unusable, rebuilding path=%s why=%s", path, error)
+            logger.warning(
+                "leader epochs are unusable, rebuilding path=%s reason=%s", path, reason(error)
+            )
     return LeaderEpochs(), False
 
 

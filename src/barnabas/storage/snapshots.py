@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from barnabas.errors import CorruptBatch, StorageError
+from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage import producers as producer_state
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import Segment, segment_path
@@ -73,7 +73,9 @@ def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, 
             try:
                 return producer_state.decode(disk.read_bytes(path)), offset
             except (ValueError, StorageError) as error:
-                logger.warning("producer snapshot is unusable path=%s why=%s", path, error)
+                logger.warning(
+                    "producer snapshot is unusable path=%s reason=%s", path, reason(error)
+                )
                 disk.remove(path)
     return Producers(), low
 

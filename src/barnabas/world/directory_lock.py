@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 from barnabas.errors import DirectoryLocked, StorageError
+from barnabas.retry import Backoff
 
 LOCK = ".lock"
 LOCK_TRIES = 5
@@ -27,7 +29,8 @@ def acquire_lock(directory: str, what: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StorageError(path, f"cannot be opened: {error.strerror}") from error
-    for attempt in range(LOCK_TRIES):
+    backoff = Backoff(LOCK_PAUSE_S, LOCK_PAUSE_S, random=Random(os.getpid()))
+    for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
@@ -38,8 +41,7 @@ def acquire_lock(directory: str, what: str) -> int:
                 os.close(descriptor)
                 raise StorageError(path, f"cannot be locked: {error.strerror}") from error
         # Somebody who only asks whether the lock is held has it for a moment (`is_held`).
-        if attempt + 1 < LOCK_TRIES:
-            time.sleep(LOCK_PAUSE_S)
+        time.sleep(backoff.next_s())
     holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
     os.close(descriptor)
     raise DirectoryLocked(

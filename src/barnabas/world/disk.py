@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Lock
 
-from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError
+from barnabas.errors import DirectoryLocked, OutOfSpace, StorageError, reason
 from barnabas.world.ports import Buffer, DirectoryLock, File
 
 NO_DESCRIPTOR = -1
@@ -401,4 +401,4 @@ def translating(path: str) -> Iterator[None]:
 def translated(path: str, error: OSError) -> StorageError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OutOfSpace(path, "no space left on the volume")
-    return StorageError(path, error.strerror or str(error))
+    return StorageError(path, error.strerror or reason(error))

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from barnabas.errors import AddressInUse, StorageError
+from barnabas.errors import AddressInUse, StorageError, reason
 from barnabas.world.ports import FileSlice, Part, Receiver
 
 logger = logging.getLogger("barnabas.network")
@@ -253,7 +253,7 @@ class SocketStream:
         if self.is_closed:
             return
         if not warming.cancelled() and (error := warming.exception()) is not None:
-            self.close(f"cannot read the log: {error}")
+            self.close(f"cannot read the log: {reason(error)}")
             return
         self.on_writable()
 
@@ -508,4 +508,4 @@ def read_whole(part: FileSlice) -> bytes:
 def describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    return str(error) or type(error).__name__
+    return reason(error)

@@ -158,7 +158,7 @@ class UnreachableAtTimes:
 async def test_it_tries_until_the_registry_can_be_reached(
     registry: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_client, "RETRY_S", 0.01)
+    monkeypatch.setattr(registry_client, "RETRY_S", (0.01, 0.01))
     door = UnreachableAtTimes(registry.registry)
     client = RegistryClient(cast(Registry, door), TIMEOUT_MS)
     await client.open()

@@ -228,7 +228,7 @@ async def test_records_deleted_at_the_leader_go_at_the_follower(two: Nodes) -> N
 async def test_a_follower_told_first_waits_for_its_leader_to_be_told(two: Nodes) -> None:
     await two.lead(1, to=(2,))
     (fetcher,) = fetchers(two[2]).fetchers.values()
-    await eventually(lambda: any(each.setbacks for each in fetcher.followed.values()))
+    await eventually(lambda: any(each.backoff.failures for each in fetcher.followed.values()))
     await two.lead(1, to=(1,))
     two[1].append(b"one")
     await copied(two)

@@ -11,6 +11,7 @@ import pytest
 from barnabas.broker.fetch_sessions import FetchSession
 from barnabas.client.connection import BrokerConnection
 from barnabas.errors import OutOfSpace
+from barnabas.replication import fetcher as fetcher_module
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.storage.follower import FollowerAppend
@@ -25,6 +26,8 @@ from barnabas.wire.messages.fetch import (
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from tests.unit.replication.nodes import Node, Nodes, eventually, leader_and_isr
 from tests.unit.storage.builders import contents
+
+TOO_MANY_ATTEMPTS = 100
 
 
 @pytest.fixture
@@ -144,6 +147,47 @@ async def test_what_an_answer_said_that_was_let_go_is_asked_for_again() -> None:
             await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
         nodes[1].append(b"two", index=1)
         await eventually(lambda: nodes[2].partition().log.high_watermark == 1)
+    finally:
+        await nodes.stop()
+
+
+async def test_interrupted_fetch_backs_off_while_its_leader_has_no_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetcher_module, "INTERRUPTED_AFTER_SECONDS", 600)  # the test interrupts
+    nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=120_000))
+    await nodes.start()
+    attempts = 0
+    connect = Fetcher.connect
+
+    async def counted(fetcher: Fetcher) -> BrokerConnection:
+        nonlocal attempts
+        attempts += 1
+        if attempts > TOO_MANY_ATTEMPTS:
+            # This ends the fetcher. A loop that never yields would otherwise hang the test.
+            raise RuntimeError("the fetcher retries without a pause")
+        return await connect(fetcher)
+
+    try:
+        await nodes.lead(1)
+        sessions = nodes[1].parts.sessions.sessions
+        await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
+        (fetcher,) = fetchers(nodes[2]).fetchers.values()
+        monkeypatch.setattr(Fetcher, "connect", counted)
+        added = LeaderAndIsrPartitionState(
+            partition_index=1, leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2), is_new=True
+        )
+        for node in nodes.nodes.values():
+            await node.leader_and_isr(leader_and_isr(added, topic_id=nodes.topic_id))
+        await nodes.tell_brokers(2)
+        fetcher.interrupt()
+        await eventually(lambda: attempts >= 5)
+        assert attempts < TOO_MANY_ATTEMPTS
+        await nodes.tell_brokers()
+        nodes[1].append(b"one", index=1)
+        await eventually(partial(holds, nodes[2], 1, 1))
+        nodes[1].append(b"two")
+        await copied(nodes)
     finally:
         await nodes.stop()
 

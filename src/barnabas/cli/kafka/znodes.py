@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
 from typing import TypeVar
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from barnabas.errors import BadVersion, MultiFailed, NodeExists, NoNode
 from barnabas.metadata import znodes
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.model import Broker, BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.world.ports import Create, RegistrySession, SetData, ZnodeStat
 
 T = TypeVar("T")
@@ -162,6 +164,7 @@ async def grow_topic(
     placed: Callable[[TopicAssignment], Sequence[Sequence[BrokerId]]],
 ) -> None:
     """Add partitions; `placed` says on which brokers, for the topic as it is. NoNode if there is none."""
+    backoff = Backoff(*CONFLICT_S, random=Random())
     while True:
         data, stat = await session.get(znodes.topic_path(name))
         topic = znodes.decode_topic(name, data)
@@ -174,4 +177,4 @@ async def grow_topic(
             await session.set(znodes.topic_path(name), znodes.encode_topic(grown), stat.version)
             return
         except BadVersion:
-            continue
+            await backoff.wait()

@@ -25,6 +25,8 @@ from typing import Any
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.retry import RetryFailedError
 
+from barnabas.errors import reason
+
 READ_BYTES = 1 << 16
 WRITE_TIMEOUT_S = 5.0
 
@@ -108,7 +110,7 @@ class OneThreadHandler(SequentialThreadingHandler):  # type: ignore[misc]
         try:
             connected = super().create_connection(*arguments, **options)
         except OSError as error:
-            self.refusal = (error.strerror or str(error)).lower()
+            self.refusal = (error.strerror or reason(error)).lower()
             raise
         self.refusal = ""
         self.connection = BufferedSocket(connected)

@@ -34,6 +34,7 @@ from barnabas.errors import (
     NoNode,
     RegistryUnreachable,
     SessionExpired,
+    reason,
 )
 from barnabas.world.ports import (
     Create,
@@ -531,4 +532,4 @@ class ZooKeeperSession:
             self.kazoo.stop()
             self.kazoo.close()
         except WriterNotClosedException as error:
-            logger.warning("a connection to ZooKeeper does not end error=%s", error)
+            logger.warning("a connection to ZooKeeper does not end error=%s", reason(error))

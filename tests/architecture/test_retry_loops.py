@@ -1,0 +1,269 @@
+"""Every loop that retries after an error backs off between two attempts (barnabas.retry.Backoff)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.architecture.retry_loops import loops_without_backoff
+
+SRC = Path(__file__).parents[2] / "src" / "barnabas"
+MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
+
+# (module, function, handler) → why the loop may go on without a back-off
+EXCEPTIONS = {
+    (
+        "broker/handlers/registry_offsets.py",
+        "write",
+        "with suppress(NodeExists)",
+    ): "creates one parent of the path per turn",
+    (
+        "broker/maintenance.py",
+        "every.repeat",
+        "except StorageError",
+    ): "periodic: each turn sleeps for the period",
+    (
+        "broker/maintenance.py",
+        "every.repeat",
+        "except Exception",
+    ): "periodic: each turn sleeps for the period",
+    (
+        "cli/waiting.py",
+        "watch",
+        "with suppress(BarnabasError)",
+    ): "periodic: each turn waits for the interval",
+    (
+        "client/cluster.py",
+        "Cluster.ask_whoever_is_there",
+        "except ApiError",
+    ): "each turn leaves out one more broker",
+    (
+        "controller/queue.py",
+        "EventQueue.run",
+        "except Exception",
+    ): "each turn takes one event from the queue",
+    (
+        "groups/expiry.py",
+        "expire",
+        "except Exception",
+    ): "periodic: each turn sleeps for the period",
+    (
+        "groups/loading.py",
+        "GroupLoader.run",
+        "except StorageError",
+    ): "each turn takes one partition from the queue",
+    (
+        "groups/loading.py",
+        "GroupLoader.run",
+        "except Exception",
+    ): "each turn takes one partition from the queue",
+    (
+        "groups/loading.py",
+        "GroupLoader.read",
+        "except CorruptBatch",
+    ): "continues after the damaged batch",
+    (
+        "replication/fetcher.py",
+        "Fetcher.run",
+        "except ExchangeInterrupted",
+    ): "only an exchange that has yielded can be interrupted, and only once",
+    (
+        "replication/replica_manager.py",
+        "ReplicaManager.save_those_unsaved",
+        "except StorageError",
+    ): "each turn takes one partition from the queue",
+    (
+        "replication/replica_manager.py",
+        "ReplicaManager.run_flushes",
+        "except StorageError",
+    ): "each turn takes one request to flush",
+    (
+        "spark/fetching.py",
+        "RangeReader.batches",
+        "except ApiError",
+    ): "wait() backs off from the second failure on",
+    (
+        "spark/fetching.py",
+        "RangeReader.batches",
+        "except DataLoss",
+    ): "continues after the lost records",
+    (
+        "tasks.py",
+        "Tasks.stop",
+        "except asyncio.CancelledError",
+    ): "waits for the same task again; it has been cancelled already",
+    (
+        "tasks.py",
+        "in_thread",
+        "with suppress(asyncio.CancelledError)",
+    ): "waits for the same thread again; it cannot be cancelled",
+    (
+        "wire/compression.py",
+        "decompress_growing",
+        "except cramjam.DecompressionError",
+    ): "each turn has a larger buffer",
+    (
+        "wire/damaged.py",
+        "remains_of_zstd_frame",
+        "except cramjam.DecompressionError",
+    ): "each turn has a larger buffer",
+    (
+        "world/registry/kazoo_thread.py",
+        "BufferedSocket.send",
+        "except BlockingIOError",
+    ): "waits with poll() until the socket is writable",
+    (
+        "world/registry/zookeeper.py",
+        "ZooKeeperSession.perform",
+        "except ConnectionLoss",
+    ): "waits for the next connection; a delay would reorder the calls",
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_retry_loops_back_off(module: str) -> None:
+    found = loops_without_backoff((SRC / module).read_text())
+    bad = [each for each in found if (module, each.function, each.handler) not in EXCEPTIONS]
+    assert not bad, f"{module}: after these handlers the loop goes on without a back-off"
+
+
+def test_every_exception_is_needed() -> None:
+    found = {
+        (module, each.function, each.handler)
+        for module in {module for module, _, _ in EXCEPTIONS}
+        for each in loops_without_backoff((SRC / module).read_text())
+    }
+    assert not EXCEPTIONS.keys() - found
+
+
+def handlers(source: str) -> list[str]:
+    return [each.handler for each in loops_without_backoff(dedent(source))]
+
+
+def test_finds_a_loop_that_took_failures_for_interruptions() -> None:
+    """This loop of the fetcher once blocked a broker: `connect` failed without awaiting anything."""
+    assert handlers(
+        """
+        class Fetcher:
+            async def run(self):
+                try:
+                    while not self.is_stopped:
+                        if not self.active:
+                            self.has_work.clear()
+                            await self.has_work.wait()
+                            continue
+                        try:
+                            await self.fetch_once()
+                        except (ConnectionError, TimeoutError) as error:
+                            if not self.is_interrupted:
+                                await self.recover(error)
+                            elif self.session_epoch != FIRST_EPOCH:
+                                self.continue_session(self.session_id)
+                finally:
+                    self.disconnect("stopped")
+
+            async def recover(self, error):
+                self.disconnect(str(error))
+                await self.backoff.wait()
+        """
+    ) == ["except (ConnectionError, TimeoutError)"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "except OSError:\n    await backoff.wait()",
+        "except OSError:\n    if is_over():\n        return\n    await self.backoff.wait()",
+        "except OSError:\n    if is_over():\n        raise\n    time.sleep(backoff.next_s())",
+        "except OSError:\n    pause(min(backoff.next_s(), left_s))",
+        "except OSError:\n    log()\nawait backoff.wait()",
+        "except OSError:\n    break",
+        "except OSError:\n    await self.recover()",
+        "except OSError:\n    for each in things:\n        log(each)\n    await backoff.wait()",
+        "finally:\n    close()",
+    ],
+)
+def test_accepts_loops_that_back_off_or_end(body: str) -> None:
+    assert not handlers(loop_with(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "except OSError:\n    pass",
+        "except OSError:\n    continue\nawait backoff.wait()",
+        "except OSError:\n    if is_first:\n        await backoff.wait()",
+        "except OSError:\n    if is_first:\n        continue\n    await backoff.wait()",
+        "except OSError:\n    for each in things:\n        await backoff.wait()",
+        "except OSError:\n    backoff.next_s()",
+        "except OSError:\n    backoff.wait()",
+        "except OSError:\n    await event.wait()",
+        "except OSError:\n    await asyncio.sleep(1)",
+        "except OSError:\n    await self.maybe_recover()",
+        "except OSError:\n    await other.recover()",
+        "except OSError:\n    async def later():\n        await backoff.wait()",
+    ],
+)
+def test_finds_paths_around_the_backoff(body: str) -> None:
+    assert handlers(loop_with(body)) == ["except OSError"]
+
+
+def loop_with(handler: str) -> str:
+    lines = "".join(f"            {line}\n" for line in handler.splitlines())
+    return f"""
+class Client:
+    async def run(self):
+        while True:
+            try:
+                await self.ask()
+{lines}
+    async def recover(self):
+        self.close()
+        await self.backoff.wait()
+
+    async def maybe_recover(self):
+        if self.is_open:
+            return
+        await self.backoff.wait()
+"""
+
+
+def test_finds_suppressed_errors() -> None:
+    assert handlers(
+        """
+        def run():
+            while not done():
+                with suppress(OSError):
+                    ask()
+        """
+    ) == ["with suppress(OSError)"]
+
+
+def test_for_over_a_range_is_a_retry_loop_and_over_things_is_not() -> None:
+    source = """
+        def run():
+            for attempt in {things}:
+                try:
+                    return ask()
+                except OSError:
+                    log(attempt)
+        """
+    assert handlers(source.format(things="range(3)")) == ["except OSError"]
+    assert not handlers(source.format(things="brokers"))
+
+
+def test_failures_in_an_inner_loop_must_back_off_in_the_outer_one() -> None:
+    source = """
+        async def run():
+            while True:
+                for broker in brokers:
+                    try:
+                        return await ask(broker)
+                    except OSError:
+                        log(broker)
+                {after}
+        """
+    assert handlers(source.format(after="log()")) == ["except OSError"]
+    assert not handlers(source.format(after="await backoff.wait()"))
