@@ -246,7 +246,7 @@ class TrappedLife(Life):
     def __init__(
         self, registry: EmbeddedRegistry, config: BrokerConfig, trap: Trap, trace: Path
     ) -> None:
-        super().__init__(registry, config, brokers=BROKERS)
+        super().__init__(registry, config, brokers=BROKERS, ends_process=False)
         self.trace = Trace(trace)
         trapped = replace(
             self.world,

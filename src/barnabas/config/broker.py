@@ -390,8 +390,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     barnabas_registry_dir: str | None = setting("barnabas.registry.dir", STRING, None, ANY,
         "where the embedded registry lives; unset: beside the first log directory")
     barnabas_watchdog_exit_enable: bool = setting("barnabas.watchdog.exit.enable", BOOLEAN, True, ANY,
-        "end the process with exit code 75 when its event loop is stuck for longer than zookeeper.session.timeout.ms; "
-        "false: only log and count stalls, as for a debugger")
+        "exit with code 75 if the loop is stuck longer than a registry session; false: only log it")
     # fmt: on
 
     # What was set, as it was written; the rest of the fields are these or defaults.

@@ -73,7 +73,9 @@ WITHOUT = """
 
 
 def page() -> str:
-    return "".join((HEAD, BROKER, broker_table(), TOPIC, topic_table(), MEMORY, WITHOUT, without_table()))
+    return "".join(
+        (HEAD, BROKER, broker_table(), TOPIC, topic_table(), MEMORY, WITHOUT, without_table())
+    )
 
 
 def broker_table() -> str:

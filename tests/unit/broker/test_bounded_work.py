@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ async def test_loop_serves_others_between_turns() -> None:
     watch()
     work = count_to(100, steps)
     assert await background.finish(work, NOT_STARTED) == "done"
-    longest = max(after - before for before, after in zip(seen, seen[1:], strict=False))
+    longest = max(after - before for before, after in pairwise(seen))
     assert longest < 20
 
 
@@ -74,7 +75,7 @@ async def test_background_work_gets_one_turn_per_pass_however_many_requests_ther
     watch()
     works = [background.finish(count_to(30, steps), NOT_STARTED) for _ in range(50)]
     await asyncio.gather(*works)
-    longest = max(after - before for before, after in zip(seen, seen[1:], strict=False))
+    longest = max(after - before for before, after in pairwise(seen))
     assert longest < 20
     assert background.unfinished == 0
 
@@ -107,17 +108,19 @@ async def test_exception_of_a_call_is_raised_in_the_handler() -> None:
 
 async def test_cancellation_closes_the_handler() -> None:
     closed: list[bool] = []
+    started = asyncio.Event()
 
     def endless() -> Work[None]:
         try:
             while True:
+                started.set()
                 yield None
         finally:
             closed.append(True)
 
     background = Background()
     task = asyncio.ensure_future(background.finish(endless(), NOT_STARTED))
-    await asyncio.sleep(0)
+    await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
