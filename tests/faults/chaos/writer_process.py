@@ -1,9 +1,12 @@
 """One idempotent producer that writes until its input ends, and says what it is told.
 
-python -m tests.faults.chaos.writer_process rdkafka|kafka-python <servers> <topic> <partitions>
+python -m tests.faults.chaos.writer_process rdkafka|kafka-python|barnabas <servers> <topic> <partitions> <seconds>
+
+A record that is not acknowledged within <seconds> has failed.
 
 ack <partition> <number> <offset> <sent at> <told at>
 failed <partition> <number> <why>
+unknown <partition> <number> <why>                       it may have been written, once
 finished                                                 all that was sent has been acknowledged
 """
 
@@ -21,7 +24,7 @@ from tests.faults.chaos.ledger import UNKNOWN_OFFSET, value_of
 WRITTEN_EVERY_S = 0.02
 REQUEST_MS = 1500
 """How long a broker that stands still can keep a request: a client has to lose patience to go on elsewhere."""
-DELIVERY_MS = 120_000
+DELIVERY_S = 120.0
 ENDING_S = 60.0
 BATCH_BYTES = 8000
 """What came together while nobody led must fit the small segments of the tests."""
@@ -44,13 +47,17 @@ def failed(partition: int, number: int, why: object) -> None:
     say(f"failed {partition} {number} {why}".replace("\n", " "))
 
 
+def unknown(partition: int, number: int, why: object) -> None:
+    say(f"unknown {partition} {number} {why}".replace("\n", " "))
+
+
 def say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 class Rdkafka:
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, delivery_s: float) -> None:
         from confluent_kafka import Producer
 
         self.topic = topic
@@ -64,7 +71,7 @@ class Rdkafka:
                 "socket.timeout.ms": REQUEST_MS,
                 "request.timeout.ms": REQUEST_MS,
                 "socket.connection.setup.timeout.ms": REQUEST_MS,
-                "message.timeout.ms": DELIVERY_MS,
+                "message.timeout.ms": int(delivery_s * 1000),
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 20,
@@ -98,17 +105,18 @@ class Rdkafka:
 class KafkaPython:
     """One record at a time in each partition: it puts batches that failed together back in the wrong order."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, delivery_s: float) -> None:
         from kafka import KafkaProducer
 
         self.topic = topic
+        self.delivery_s = delivery_s
         self.producer = KafkaProducer(
             bootstrap_servers=servers.split(","),
             enable_idempotence=True,
             acks="all",
             linger_ms=2,
             request_timeout_ms=REQUEST_MS,
-            delivery_timeout_ms=DELIVERY_MS,
+            delivery_timeout_ms=int(delivery_s * 1000),
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=200,
             retry_backoff_ms=50,
@@ -123,7 +131,7 @@ class KafkaPython:
         acknowledged(partition, number, metadata.offset, sent_at)  # type: ignore[attr-defined]
 
     def wait(self, stopping: threading.Event) -> None:
-        self.producer.flush(timeout=DELIVERY_MS / 1000)
+        self.producer.flush(timeout=self.delivery_s)
         stopping.wait(WRITTEN_EVERY_S)
 
     def finish(self) -> None:
@@ -131,25 +139,42 @@ class KafkaPython:
 
 
 class Barnabas:
-    """Blocks until all that was gathered is acknowledged; any error ends it."""
+    """Blocks until all that was gathered is acknowledged. After an error it goes on with a new producer id."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, delivery_s: float) -> None:
+        self.servers = servers
+        self.topic = topic
+        self.gathered: dict[int, tuple[int, bytes, float]] = {}
+        self.connect()
+
+    def connect(self) -> None:
         from barnabas.client.cluster import Cluster
         from barnabas.client.producer import Producer
 
-        self.topic = topic
-        self.producer = Producer(Cluster(servers), idempotent=True)
-        self.gathered: dict[int, tuple[int, float]] = {}
+        self.producer = Producer(Cluster(self.servers), idempotent=True)
 
     def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None:
-        self.producer.send(self.topic, value, partition=partition)
-        self.gathered[partition] = number, sent_at
+        self.gathered[partition] = number, value, sent_at
 
     def wait(self, stopping: threading.Event) -> None:
-        for sent in self.producer.flush():
-            number, sent_at = self.gathered[sent.partition.partition]
-            acknowledged(sent.partition.partition, number, sent.base_offset, sent_at)
+        from barnabas.errors import ApiError
+
+        try:
+            for partition, (_, value, _) in self.gathered.items():
+                self.producer.send(self.topic, value, partition=partition)
+            for sent in self.producer.flush():
+                number, _, sent_at = self.gathered.pop(sent.partition.partition)
+                acknowledged(sent.partition.partition, number, sent.base_offset, sent_at)
+        except ApiError as error:
+            self.give_up(error)
         stopping.wait(WRITTEN_EVERY_S)
+
+    def give_up(self, why: object) -> None:
+        for partition, (number, _, _) in self.gathered.items():
+            unknown(partition, number, why)
+        self.gathered.clear()
+        self.producer.cluster.close()
+        self.connect()
 
     def finish(self) -> None:
         self.producer.cluster.close()
@@ -163,7 +188,7 @@ KINDS: dict[str, type[Rdkafka | KafkaPython | Barnabas]] = {
 
 
 def main() -> None:
-    kind, servers, topic, partitions = sys.argv[1:]
+    kind, servers, topic, partitions, delivery_s = sys.argv[1:]
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -174,7 +199,7 @@ def main() -> None:
         stopping.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    writing: Writing = KINDS[kind](servers, topic)
+    writing: Writing = KINDS[kind](servers, topic, float(delivery_s))
     number = 0
     while not stopping.is_set():
         for partition in range(int(partitions)):
