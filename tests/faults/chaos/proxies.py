@@ -9,6 +9,8 @@ local port among the sockets of the broker processes, so each ordered pair of br
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
@@ -54,7 +56,7 @@ class Flow:
 
     def abort(self) -> None:
         for writer in (self.near, self.far):
-            writer.transport.abort()
+            reset(writer)
 
 
 class Link:
@@ -131,14 +133,14 @@ class Proxy:
         try:
             await self.serve(reader, writer)
         except (OSError, asyncio.CancelledError):
-            writer.transport.abort()
+            reset(writer)
         finally:
             self.tasks.discard(task)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = self.link_of(writer.get_extra_info("peername")[1])
         if link is None or link.current.resets:
-            writer.transport.abort()
+            reset(writer)
             return
         far_reader, far = await asyncio.open_connection(HOST, self.target)
         flow = Flow(writer, far)
@@ -208,6 +210,14 @@ class Proxies:
 
         self.thread.call(close)
         self.thread.end()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Close with RST, whatever is unsent."""
+    with suppress(OSError):
+        raw: socket.socket = writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 def broker_with_port(pids: dict[int, int], port: int) -> int | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
@@ -59,9 +59,16 @@ class SideWriter(Worker):
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.max.ms": 200,
                 "batch.size": 4000,
+                # The batch that is retried is then always the one that a restarted broker remembers.
+                "max.in.flight.requests.per.connection": 1,
+                "error_cb": self.note_error,
             },
             logger=QUIET,
         )
+
+    def note_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.failed.append(f"fatal: {error}")
 
     def work(self) -> None:
         number = 0
@@ -84,9 +91,10 @@ class SideWriter(Worker):
                 offset = message.offset()
                 self.offsets[topic][number] = -1 if offset is None else offset
 
-        self.producer.produce(
-            topic, b"%d" % number, key=key_of(number), partition=0, on_delivery=acknowledged
-        )
+        with suppress(KafkaException):  # a fatal error is noted
+            self.producer.produce(
+                topic, b"%d" % number, key=key_of(number), partition=0, on_delivery=acknowledged
+            )
 
     def faults(self, topic: str, directories: dict[int, Path], end: int) -> list[str]:
         """What is wrong with the copies of a topic, given the directory of its partition on each broker."""

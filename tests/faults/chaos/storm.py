@@ -232,7 +232,10 @@ class Storm:
     def summary(self) -> str:
         counts = {kind: sum(each.kind is kind for each in self.schedule) for kind in Kind}
         shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-        return f"{shown}; topics: {self.stage.storm.done}; exits: {len(self.exits)}"
+        return (
+            f"{shown}; topics: {self.stage.storm.done}; exits: {len(self.exits)}; "
+            f"records of unknown fate: {len(self.stage.ledger.unknown)}"
+        )
 
 
 def disturbance(fault: Fault) -> Disturbance:
