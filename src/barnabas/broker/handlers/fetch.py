@@ -157,6 +157,8 @@ class Fetch:
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
         self.session = self.find_session()
+        self.session_epoch = self.session.epoch if self.session is not None else INITIAL_EPOCH
+        """That of the session after this request. A later one means that another fetch continues it."""
         self.future: asyncio.Future[FetchAnswer] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
@@ -491,6 +493,19 @@ class Fetch:
         self.is_scheduled = False
         future = self.future
         if future is None or future.done():
+            return
+        try:
+            self.answer_or_watch(future, is_last)
+        except Exception as error:  # noqa: BLE001 - the connection logs it and closes
+            # Raised in a callback it would reach nobody, and the request would never be answered.
+            future.set_exception(error)
+
+    def answer_or_watch(self, future: asyncio.Future[FetchAnswer], is_last: bool) -> None:
+        session = self.session
+        if session is not None and session.epoch != self.session_epoch:
+            # A later fetch continues the session, over another connection: the news is for that one.
+            code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            future.set_result(FetchAnswer(error_code=code, session_id=session.id, topics=()))
             return
         looks = self.look()
         if self.is_held_for_check(looks) and not (is_last and self.is_over):
