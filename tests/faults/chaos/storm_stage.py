@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import Self
 
 import pytest
 
@@ -83,12 +84,19 @@ class StormStage(Stage):
         )
         self.proxies = Proxies(self.pids)
         self.resources.callback(self.proxies.end)
-        self.mount_volumes()
-        for broker in self.cluster.brokers.values():
-            self.wire(broker)
         servers = self.cluster.bootstrap_servers
         self.storm = TopicStorm(servers, seed)
         self.side_writer = SideWriter(servers, delivery_s)
+
+    def __enter__(self) -> Self:
+        try:
+            self.mount_volumes()
+            for broker in self.cluster.brokers.values():
+                self.wire(broker)
+            return super().__enter__()
+        except BaseException:
+            self.resources.close()
+            raise
 
     def pids(self) -> dict[int, int]:
         return {

@@ -29,6 +29,7 @@ REQUEST_MS = 1500
 """How long a broker that stands still can keep a request: a client has to lose patience to go on elsewhere."""
 DELIVERY_S = 120.0
 ENDING_S = 60.0
+POLL_S = 0.05
 FATAL_S = 1.0
 """Within this time after a failure, the producer says whether it was fatal."""
 BATCH_BYTES = 8000
@@ -103,9 +104,14 @@ class Rdkafka:
             self.fatal = error
 
     def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None:
+        from confluent_kafka import KafkaException
+
         told = partial(self.told, partition, number, sent_at)
         self.outstanding[partition, number] = None
-        self.producer.produce(self.topic, value, partition=partition, on_delivery=told)
+        try:
+            self.producer.produce(self.topic, value, partition=partition, on_delivery=told)
+        except KafkaException as error:
+            self.told(partition, number, sent_at, error.args[0], None)
 
     def told(
         self, partition: int, number: int, sent_at: float, error: object, message: object
@@ -126,9 +132,15 @@ class Rdkafka:
             self.connect()
 
     def poll(self, seconds: float) -> None:
+        from confluent_kafka import KafkaException
+
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self.producer.poll(left)
+            try:
+                self.producer.poll(left)
+            except KafkaException as error:
+                self.note_error(error.args[0])
+                time.sleep(POLL_S)
 
     def give_up(self) -> None:
         """Without a fatal error of the producer, a record that failed has failed."""
@@ -139,7 +151,9 @@ class Rdkafka:
                 failed(partition, number, error)
 
     def finish(self) -> None:
-        self.producer.flush(ENDING_S)
+        until = time.monotonic() + ENDING_S
+        while self.outstanding and self.fatal is None and time.monotonic() < until:
+            self.poll(POLL_S)
         if self.fatal is not None or self.first_failure_at is not None:
             self.give_up()
         else:
