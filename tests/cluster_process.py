@@ -38,15 +38,21 @@ class MemberProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.command = [*COMMAND, "broker"]
         """Takes the file with the settings."""
-        written = {
+        self.settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "log.dirs": str(self.log_dir),
             "zookeeper.connect": zookeeper,
-            **settings,
         }
         data.mkdir(parents=True, exist_ok=True)
-        self.config_path.write_text("".join(f"{key}={value}\n" for key, value in written.items()))
+        self.configure(settings)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Add settings to its file, for its next start."""
+        self.settings.update(settings)
+        self.log_dir = Path(self.settings["log.dirs"].split(",")[0])
+        lines = (f"{key}={value}\n" for key, value in self.settings.items())
+        self.config_path.write_text("".join(lines))
 
     @property
     def bootstrap_servers(self) -> str:

@@ -23,10 +23,16 @@ from tests.broker_process import chosen_seed
 from tests.cluster_process import MemberProcess
 from tests.faults.chaos.forgetful_disk import lose_power
 from tests.faults.chaos.nemesis import Kind, Nemesis
-from tests.faults.chaos.stage import Stage
+from tests.faults.chaos.schedule import Kind as FaultKind
+from tests.faults.chaos.schedule import make_schedule
+from tests.faults.chaos.stage import SESSION_S, Stage
+from tests.faults.chaos.storm import Storm
+from tests.faults.chaos.storm_stage import StormStage
+from tests.zookeeper import require_java
 
 SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 0)
 SEED = 20
+STORM_SEED, STORM_SECONDS = 7, 12.0
 for_minutes = pytest.mark.skipif(not SECONDS, reason="takes minutes: make faults")
 pytestmark = pytest.mark.timeout(SECONDS + 300)
 
@@ -58,6 +64,32 @@ def test_whoever_leads_may_lose_its_power_be_stopped_or_paused(tmp_path: Path, c
         stage.settle()
         nemesis.judge()
         cut.judge()
+
+
+def storm(data: Path, seed: int, seconds: float) -> None:
+    """Faults of all kinds that overlap, decided by the seed alone; then nothing is lost and nobody hangs."""
+    replay = f"BARNABAS_CHAOS_SEED={seed} BARNABAS_FAULT_SECONDS={seconds:g}"
+    with StormStage(data, seed, delivery_s=seconds + 600) as stage:
+        without = () if stage.volumes else (FaultKind.DISK_FULL,)
+        schedule = make_schedule(seed, seconds, session_s=SESSION_S, without=without)
+        run = Storm(stage, schedule)
+        with run.reported(replay):
+            run.run()
+            stage.settle()
+
+
+def test_short_storm_of_overlapping_faults_loses_nothing_and_leaves_no_hang(
+    tmp_path: Path,
+) -> None:
+    require_java()
+    storm(tmp_path, STORM_SEED, STORM_SECONDS)
+
+
+@for_minutes
+def test_storm_of_overlapping_faults_loses_nothing_and_leaves_no_hang(tmp_path: Path) -> None:
+    require_java()
+    given = os.environ.get("BARNABAS_CHAOS_SEED")
+    storm(tmp_path, int(given) if given else Random().randrange(1 << 32), SECONDS)
 
 
 @for_minutes

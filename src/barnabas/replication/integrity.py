@@ -67,6 +67,7 @@ class Integrity:
             self.tasks.start("look-through", self.look_ahead(partition, segment, position))
 
     async def look_ahead(self, partition: Partition, segment: Segment, position: int) -> None:
+        """Check a part of a segment, which is among `looking`, then wake the fetches that wait for it."""
         try:
             await self.check(partition, segment, position)
         finally:
@@ -118,10 +119,7 @@ class Integrity:
             if segment in self.looking or not self.holds(partition, segment):
                 return
             self.looking[segment] = None
-            try:
-                await self.check(partition, segment, start)
-            finally:
-                del self.looking[segment]
+            await self.look_ahead(partition, segment, start)
             await asyncio.sleep(checking.AHEAD_BYTES / rate)
 
     # ---- repairing

@@ -7,7 +7,7 @@ whether anything is missing, there twice, or out of order.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -39,6 +39,8 @@ class Ledger:
     def __init__(self) -> None:
         self.written: dict[tuple[str, int], Written] = {}
         self.failed: list[str] = []
+        self.unknown: set[tuple[str, int, int]] = set()
+        """Writer, partition and number of records whose producer gave up: they may be there, once."""
         self.seen: dict[tuple[int, int], bytes] = {}
         """By partition and offset, whoever saw it wherever."""
         self.contradictions: list[str] = []
@@ -134,22 +136,30 @@ class Ledger:
         ]
         for (writer, index), written in self.written.items():
             if index == partition:
-                found += faults_of(writer, partition, written.offsets, places)
+                unknown = {each[2] for each in self.unknown if each[:2] == (writer, index)}
+                found += faults_of(writer, partition, written.offsets, places, unknown)
         # All writers have come to their end, so there is nothing that might still be acknowledged.
         found += [f"in {partition} and never acknowledged: {value!r}" for value in places]
         return found[:SHOWN_MAX]
 
 
 def faults_of(
-    writer: str, partition: int, offsets: Mapping[int, int], places: dict[bytes, list[int]]
+    writer: str,
+    partition: int,
+    offsets: Mapping[int, int],
+    places: dict[bytes, list[int]],
+    unknown: Set[int] = frozenset(),
 ) -> list[str]:
     """Takes what it has found out of `places`."""
     found: list[str] = []
     last = -1
-    for number in range(max(offsets, default=-1) + 1):
+    for number in range(max((*offsets, *unknown), default=-1) + 1):
         value = value_of(writer, partition, number)
-        if number not in offsets:
+        if number in unknown:
+            places.pop(value, None)
+        elif number not in offsets:
             found.append(f"left out: {value!r}")
+        if number not in offsets:
             continue
         told = offsets[number]
         at = places.pop(value, None)

@@ -1,4 +1,4 @@
-"""Two kinds of readers that read all the time.
+"""Readers that read all the time.
 
 A `Consumer` reads as everybody does: from the leaders, each offset once. An `Eye` looks at one broker, whatever that
 broker takes itself for, and again and again at what it has shown already: were a record to be taken back or replaced
@@ -8,6 +8,7 @@ socket, and is the first thing that a leader of yesterday answers when it wakes 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 
@@ -29,6 +30,7 @@ LOOKS_EVERY_S = 0.1
 LOOKS_BACK = 30
 FETCH_BY_NAME = 12
 BYTES = 20_000
+GROUP_SESSION_S = 6.0
 
 
 class Reader(Worker):
@@ -38,6 +40,15 @@ class Reader(Worker):
         self.partitions = partitions
         self.ledger = ledger
         self.positions = dict.fromkeys(range(partitions), 0)
+
+    def take(self, partition: int, offset: int, value: bytes) -> None:
+        """A record. Those before it have all been read."""
+        if offset > self.positions[partition]:
+            self.ledger.protest(
+                self.name, f"read {partition}@{offset} at {self.positions[partition]}"
+            )
+        self.positions[partition] = max(self.positions[partition], offset + 1)
+        self.ledger.see(self.name, partition, offset, value)
 
 
 class Consumer(Reader):
@@ -73,12 +84,82 @@ class Consumer(Reader):
         self.consumer.close()
 
     def take(self, partition: int, offset: int, value: bytes) -> None:
-        if offset != self.positions[partition]:
-            self.ledger.protest(
-                self.name, f"read {partition}@{offset} at {self.positions[partition]}"
-            )
-        self.positions[partition] = offset + 1
-        self.ledger.see(self.name, partition, offset, value)
+        if offset < self.positions[partition]:
+            self.ledger.protest(self.name, f"read {partition}@{offset} again")
+        super().take(partition, offset, value)
+
+
+class GroupConsumer(Reader):
+    """Member of a consumer group that commits its offsets. It may read a record twice, but leaves out none."""
+
+    def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
+        super().__init__("group-consumer", topic, partitions, ledger)
+        self.consumer = RdkafkaConsumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 500,
+                "session.timeout.ms": int(GROUP_SESSION_S * 1000),
+                "heartbeat.interval.ms": 1000,
+                "socket.timeout.ms": 2 * REQUEST_MS,
+                "fetch.wait.max.ms": 200,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "topic.metadata.refresh.fast.interval.ms": 100,
+            },
+            logger=QUIET,
+        )
+
+    def work(self) -> None:
+        self.consumer.subscribe([self.topic])
+        while not self.stopping.is_set():
+            for message in self.consumer.consume(500, timeout=0.1):
+                if message.error() is None:
+                    self.take(message.partition(), message.offset(), message.value())
+                elif message.error().fatal():
+                    self.ledger.protest(self.name, str(message.error()))
+        self.consumer.close()
+
+
+class AiokafkaConsumer(Reader):
+    """Reads assigned partitions with aiokafka, whose fetches use no sessions either."""
+
+    def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
+        super().__init__("aiokafka", topic, partitions, ledger)
+        self.servers = servers
+
+    def work(self) -> None:
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        asyncio.run(self.read())
+
+    async def read(self) -> None:
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka import TopicPartition as AiokafkaPartition
+        from aiokafka.errors import KafkaError
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.servers,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            request_timeout_ms=2 * REQUEST_MS,
+            fetch_max_wait_ms=200,
+            retry_backoff_ms=100,
+            metadata_max_age_ms=2000,
+        )
+        await consumer.start()
+        try:
+            consumer.assign([AiokafkaPartition(self.topic, index) for index in self.positions])
+            while not self.stopping.is_set():
+                try:
+                    found = await consumer.getmany(timeout_ms=100)
+                except KafkaError:
+                    continue
+                for partition, messages in found.items():
+                    for message in messages:
+                        self.take(partition.partition, message.offset, message.value or b"")
+        finally:
+            await consumer.stop()
 
 
 class Eye(Reader):

@@ -27,6 +27,7 @@ from tests.faults.chaos import replicas
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.readers import Consumer, Eye, Reader
 from tests.faults.chaos.worker import Worker
+from tests.faults.chaos.writer_process import DELIVERY_S
 from tests.faults.chaos.writers import Writer
 from tests.lifecycle.invariants import Invariants
 from tests.lifecycle.observer import Observer
@@ -48,10 +49,15 @@ SETTINGS = {
 }
 TOPIC_SETTINGS = {"min.insync.replicas": "2", "segment.bytes": "16384"}
 WRITERS = ("rdkafka", "kafka-python")
-FORGETFUL = [sys.executable, "-m", "tests.faults.chaos.forgetful_broker"]
+BROKER = [sys.executable, "-m", "tests.faults.chaos.broker_main"]
 
 
 class Stage:
+    topic_settings: Mapping[str, str] = TOPIC_SETTINGS
+    delivery_s = DELIVERY_S
+    may_give_up = False
+    """Whether our own producer may give up on a record, as it does after a request timeout without a leader."""
+
     def __init__(
         self,
         data: Path,
@@ -69,7 +75,7 @@ class Stage:
         )
         if forgetful:
             for broker in self.cluster.brokers.values():
-                broker.command = FORGETFUL
+                broker.command = [*BROKER, "--forgetful"]
         self.ledger = Ledger()
         self.invariants = Invariants()
         self.observer = Observer(
@@ -109,7 +115,7 @@ class Stage:
     def create_topic(self) -> None:
         self.wait(self.all_are_there, "all brokers are there")
         wanted = NewTopic(
-            name=TOPIC, partitions=PARTITIONS, replication_factor=3, configs=TOPIC_SETTINGS
+            name=TOPIC, partitions=PARTITIONS, replication_factor=3, configs=self.topic_settings
         )
         with Cluster(self.cluster.bootstrap_servers) as client:
             (outcome,) = Admin(client).create_topics([wanted])
@@ -119,12 +125,21 @@ class Stage:
     def begin_work(self) -> None:
         servers = self.cluster.bootstrap_servers
         self.writers = [
-            Writer(kind, servers, TOPIC, PARTITIONS, self.ledger, self.data / f"{kind}.log")
+            Writer(
+                kind,
+                servers,
+                TOPIC,
+                PARTITIONS,
+                self.ledger,
+                self.data / f"{kind}.log",
+                delivery_s=self.delivery_s,
+            )
             for kind in self.kinds
         ]
         self.consumer = Consumer(servers, TOPIC, PARTITIONS, self.ledger)
         self.readers = [
             self.consumer,
+            *self.more_readers(),
             *(
                 Eye(number, broker.bootstrap_servers, TOPIC, PARTITIONS, self.ledger)
                 for number, broker in self.cluster.brokers.items()
@@ -134,13 +149,16 @@ class Stage:
             each.start()
         self.wait_for_writers(time.monotonic())
 
+    def more_readers(self) -> list[Reader]:
+        return []
+
     @property
     def workers(self) -> list[Worker]:
         return [*self.writers, *self.readers]
 
     # ---- looking
 
-    def wait(self, condition: Callable[[], bool], what: str) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = DEADLINE_S) -> None:
         """As `eventually`, but at a pace that leaves the machine to those who work; a broken run ends at once."""
 
         def look() -> bool:
@@ -150,13 +168,14 @@ class Stage:
             time.sleep(LOOKS_EVERY_S)
             return False
 
-        eventually(look, what, DEADLINE_S)
+        eventually(look, what, seconds)
 
     def check_health(self) -> None:
         for each in self.workers:
             if each.error is not None:
                 raise AssertionError(f"{each.name} ended") from each.error
         assert not self.ledger.failed, self.ledger.failed[:3]
+        assert self.may_give_up or not self.ledger.unknown, sorted(self.ledger.unknown)[:3]
         assert not self.ledger.contradictions, self.ledger.contradictions[:3]
         assert not self.invariants.broken, self.invariants.broken[:3]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.child_process import ENVIRONMENT
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.worker import Worker
+from tests.faults.chaos.writer_process import DELIVERY_S
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "tests.faults.chaos.writer_process"]
@@ -22,8 +23,17 @@ class Writer(Worker):
     """Hears what the process is told, and notes it down."""
 
     def __init__(
-        self, kind: str, servers: str, topic: str, partitions: int, ledger: Ledger, log: Path
+        self,
+        kind: str,
+        servers: str,
+        topic: str,
+        partitions: int,
+        ledger: Ledger,
+        log: Path,
+        *,
+        delivery_s: float = DELIVERY_S,
     ) -> None:
+        """A record that is not acknowledged within `delivery_s` has failed."""
         super().__init__(kind)
         self.kind = kind
         self.ledger = ledger
@@ -31,7 +41,7 @@ class Writer(Worker):
         ledger.begin(kind, partitions)
         with log.open("wb") as written:
             self.process = subprocess.Popen(
-                [*COMMAND, kind, servers, topic, str(partitions)],
+                [*COMMAND, kind, servers, topic, str(partitions), str(delivery_s)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=written,
@@ -51,6 +61,8 @@ class Writer(Worker):
                 self.ledger.acknowledge(
                     self.kind, partition, number, offset=offset, sent_at=sent_at, told_at=told_at
                 )
+            elif what == "unknown":
+                self.ledger.unknown.add((self.kind, int(words[0]), int(words[1])))
             elif what == "failed":
                 self.ledger.failed.append(f"{self.kind}: {line}")
             else:

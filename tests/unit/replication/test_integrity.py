@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from barnabas.client.connection import BrokerConnection
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode
+from barnabas.storage import checking
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.records import batch_headers, crc_is_valid
 from tests.unit.replication.nodes import Node, Nodes, eventually
@@ -127,6 +130,31 @@ async def test_who_does_not_wait_is_answered_after_the_look_and_not_with_nothing
         code, data = await fetch(single, 1, offset, wait_ms=0, min_bytes=min_bytes)
         assert (code, bool(data)) == (ErrorCode.NONE, True)
     assert await fetch(single, 1, BATCHES, wait_ms=0) == (ErrorCode.NONE, b"")
+
+
+async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_for(
+    single: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    integrity, partition = single[1].replicas.integrity, single[1].partition()
+    segment = partition.log.segments[0]
+    segment.unchecked_to = segment.size
+    gate, check = threading.Event(), checking.check
+
+    def held_check(*arguments: Any, **named: Any) -> checking.Checked:
+        gate.wait(5)
+        return check(*arguments, **named)
+
+    monkeypatch.setattr(checking, "check", held_check)
+    scrub = asyncio.create_task(integrity.scrub(1 << 40))
+    await eventually(lambda: segment in integrity.looking)
+    waiting = asyncio.create_task(fetch(single, 1, 0, wait_ms=0))
+    await eventually(lambda: bool(partition.watchers))
+    await asyncio.sleep(0.05)  # its own time is over
+    gate.set()
+    async with asyncio.timeout(5):
+        code, data = await waiting
+    assert (code, bool(data)) == (ErrorCode.NONE, True)
+    scrub.cancel()
 
 
 async def test_two_replicas_damaged_in_different_places_heal_each_other(pair: Nodes) -> None:

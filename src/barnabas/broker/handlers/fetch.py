@@ -143,6 +143,8 @@ class Fetch:
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
         self.session: FetchSession | None = None
+        self.session_epoch = INITIAL_EPOCH
+        """The epoch of the session after this request. A later one means that another fetch continues it."""
         self.future: asyncio.Future[FetchAnswer] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
@@ -189,7 +191,11 @@ class Fetch:
         )
         for key, entry in named.items():
             session.put(key, entry)
+        self.use_session(session)
+
+    def use_session(self, session: FetchSession) -> None:
         self.session = self.reader.session = session
+        self.session_epoch = session.epoch
 
     def continue_session(self) -> Work[None]:
         request, sessions = self.request, self.parts.sessions
@@ -224,7 +230,7 @@ class Fetch:
             sessions.close(session.id)
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         else:
-            self.session = self.reader.session = session
+            self.use_session(session)
 
     def named_entries(
         self, session: FetchSession | None = None
@@ -394,7 +400,19 @@ class Fetch:
             return
         if future.done() or self.finishing is not None:
             return
-        is_last = is_last or self.is_over
+        try:
+            self.answer_or_watch(future, is_last or self.is_over)
+        except Exception as error:  # noqa: BLE001 - the connection logs it and closes
+            # Raised in a callback it would reach nobody, and the request would never be answered.
+            future.set_exception(error)
+
+    def answer_or_watch(self, future: asyncio.Future[FetchAnswer], is_last: bool) -> None:
+        session = self.session
+        if session is not None and session.epoch != self.session_epoch:
+            # A later fetch continues the session, over another connection: the news is for that one.
+            code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            future.set_result(FetchAnswer(error_code=code, session_id=session.id, topics=()))
+            return
         if not is_last and len(self.sizes) > FEW and not self.may_be_enough():
             return
         if len(self.sizes) > LOOKED_AT_ONCE_MAX:
@@ -425,9 +443,12 @@ class Fetch:
         return sum(self.sizes.values()) >= self.bytes_wanted()
 
     async def finish_in_turns(self, future: asyncio.Future[FetchAnswer]) -> None:
-        looks = await run_in_turns(self.look())
-        answer = await run_in_turns(self.answer(looks))
-        if not future.done():
+        try:
+            looks = await run_in_turns(self.look())
+            answer = await run_in_turns(self.answer(looks))
+        except Exception as error:  # noqa: BLE001 - the connection logs it and closes
+            future.set_exception(error)
+        else:
             future.set_result(answer)
 
     def stop_waiting(self, _: asyncio.Future[FetchAnswer]) -> None:

@@ -1,0 +1,97 @@
+"""What must hold of broker processes: no unexplained traceback, no busy loop, answers in time."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from tests.broker_process import starved_seconds
+from tests.cluster_process import MemberProcess
+
+BUSY_SHARE = 0.9
+BUSY_S = 5.0
+BUSY_ROUNDS = 3
+"""A broker that is busy that many times in a row has a hang, not a backlog."""
+ANSWER_S = 5.0
+
+TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$")
+EXPLAINED: tuple[tuple[str, str], ...] = ()
+"""Pattern of the last line of a traceback, and the reason why it is not a defect."""
+
+
+def tracebacks(log: str) -> list[str]:
+    """Each traceback with the log line before it."""
+    lines = log.splitlines()
+    found = []
+    for at, line in enumerate(lines):
+        if TRACEBACK.match(line):
+            end = at + 1
+            while end < len(lines) and lines[end].startswith((" ", "\t")):
+                end += 1
+            found.append("\n".join(lines[max(at - 1, 0) : end + 1]))
+    return found
+
+
+def unexplained(
+    found: Iterable[str], explained: Iterable[tuple[str, str]] = EXPLAINED
+) -> list[str]:
+    patterns = [re.compile(pattern) for pattern, _ in explained]
+    return [
+        trace
+        for trace in found
+        if not any(pattern.search(trace.rsplit("\n", 1)[-1]) for pattern in patterns)
+    ]
+
+
+class Usage(NamedTuple):
+    at: float
+    cpu_s: float
+    starved_s: float
+
+
+def usage(pid: int) -> Usage:
+    times = psutil.Process(pid).cpu_times()
+    starved = sum(map(starved_seconds, Path(f"/proc/{pid}/task").iterdir()))
+    return Usage(time.monotonic(), times.user + times.system, starved)
+
+
+def busy_share(before: Usage, after: Usage) -> float:
+    """Of the time in which the machine had a core for the process, the share in which it ran."""
+    available = (after.at - before.at) - (after.starved_s - before.starved_s)
+    return (after.cpu_s - before.cpu_s) / max(available, 0.001)
+
+
+def busy_brokers(brokers: Iterable[MemberProcess]) -> list[int]:
+    """Brokers that are busy all the time, though nobody asks anything of them."""
+    suspects = {broker.id: broker.process.pid for broker in brokers if broker.process is not None}
+    for _ in range(BUSY_ROUNDS):
+        before = {broker: usage(pid) for broker, pid in suspects.items()}
+        time.sleep(BUSY_S)
+        suspects = {
+            broker: pid
+            for broker, pid in suspects.items()
+            if busy_share(before[broker], usage(pid)) > BUSY_SHARE
+        }
+        if not suspects:
+            break
+    return sorted(suspects)
+
+
+def silent_brokers(brokers: Iterable[MemberProcess]) -> list[int]:
+    """Brokers that do not answer Metadata in time; `view` waits for five seconds."""
+    return [broker.id for broker in brokers if broker.view() is None]
+
+
+def dump_stacks(brokers: Iterable[MemberProcess]) -> None:
+    """Every broker writes the stacks of its threads to its log. Those that are paused do so when they go on."""
+    for broker in brokers:
+        if broker.is_running and broker.process is not None:
+            os.kill(broker.process.pid, signal.SIGUSR1)
+    time.sleep(1.0)

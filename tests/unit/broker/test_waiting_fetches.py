@@ -1,0 +1,105 @@
+"""A fetch that waits is woken by every change that concerns it, and takes nothing from the fetch that follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from barnabas.broker.fetch_reader import Look
+from barnabas.broker.fetch_sessions import FetchSession
+from barnabas.broker.handlers.fetch import Fetch
+from barnabas.client.connection import BrokerConnection
+from barnabas.errors import ErrorCode
+from barnabas.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
+from tests.unit.replication.nodes import Node, Nodes, eventually
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[Nodes]:
+    nodes = Nodes(Node(1), Node(2))
+    await nodes.start()
+    await nodes.lead(1, to=(1,))
+    yield nodes
+    await nodes.stop()
+
+
+async def connect(nodes: Nodes) -> BrokerConnection:
+    return await BrokerConnection.open(
+        nodes[2].network, "127.0.0.1", nodes[1].port, client_id="f", timeout_s=10
+    )
+
+
+def fetch(
+    nodes: Nodes, session_id: int, epoch: int, *offsets: int, wait_ms: int = 60_000
+) -> FetchRequest:
+    """A fetch of broker 2. It names the partition if there is an offset."""
+    partitions = tuple(
+        FetchPartition(
+            partition=0,
+            current_leader_epoch=0,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=0,
+            partition_max_bytes=1 << 20,
+        )
+        for offset in offsets
+    )
+    return FetchRequest(
+        replica_state=ReplicaState(nodes[2].id, -1),
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=(FetchTopic(topic_id=nodes.topic_id, partitions=partitions),) if offsets else (),
+    )
+
+
+def is_waiting(session: FetchSession, epoch: int) -> bool:
+    return session.epoch == epoch and session.waiting_fetch is not None
+
+
+async def test_superseded_fetch_of_a_session_does_not_take_its_news(two: Nodes) -> None:
+    leader = two[1]
+    leader.append(b"one")
+    former, latter = await connect(two), await connect(two)
+    try:
+        opened = await former.exchange(fetch(two, 0, 0, 0), FetchResponse, timeout_s=10)
+        (session,) = leader.parts.sessions.sessions.values()
+        # The follower has given up this fetch, and the leader does not know it yet.
+        request = fetch(two, opened.session_id, 1, 1, wait_ms=300)
+        abandoned = asyncio.ensure_future(former.exchange(request, FetchResponse, timeout_s=10))
+        await eventually(partial(is_waiting, session, 2))
+        request = fetch(two, opened.session_id, 2, wait_ms=1000)
+        answer = await latter.exchange(request, FetchResponse, timeout_s=10)
+        found = [each.high_watermark for topic in answer.responses for each in topic.partitions]
+        assert found == [1]
+        assert (await abandoned).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    finally:
+        former.close()
+        latter.close()
+
+
+async def test_failure_of_a_waiting_fetch_closes_its_connection(
+    two: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = await connect(two)
+    request = fetch(two, 0, -1, 0)
+    waiting = asyncio.ensure_future(connection.exchange(request, FetchResponse, timeout_s=5))
+    await eventually(lambda: bool(two[1].partition().end_watchers))
+
+    def broken(_: Fetch) -> list[Look]:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Fetch, "look", broken)
+    two[1].append(b"one")
+    with pytest.raises(ConnectionError):
+        await waiting
