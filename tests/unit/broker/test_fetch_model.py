@@ -93,8 +93,8 @@ class FetchModel(RuleBasedStateMachine):
     def end(self, index: int) -> int:
         return self.node.partition(index).log.high_watermark
 
-    @rule(between=st.lists(partitions, max_size=4))
-    def fetch(self, between: list[int]) -> None:
+    @rule(between=st.lists(st.none() | partitions, max_size=8))
+    def fetch(self, between: list[int | None]) -> None:
         """The next fetch. One that waits has had its connection given up, which the broker does not notice.
 
         Records are appended between the turns of a long fetch.
@@ -125,14 +125,13 @@ class FetchModel(RuleBasedStateMachine):
 
         async def ask() -> FetchAnswer | Awaitable[FetchAnswer]:
             work = fetch.handle(self.node.parts, request, HEADER, CONNECTION)
-            appends = list(between)
+            appends = iter(between)
             try:
                 while True:
                     next(work)
+                    if (index := next(appends, None)) is not None:
+                        self.append_one(index)
                     await asyncio.sleep(0)
-                    if appends:
-                        self.append_one(appends.pop())
-                        await asyncio.sleep(0)
             except StopIteration as end:
                 return cast(FetchAnswer | Awaitable[FetchAnswer], end.value)
 
