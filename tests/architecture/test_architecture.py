@@ -92,7 +92,7 @@ OUTSIDE = {
 }
 HARMLESS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
 
-# package → what it may import of the others; everybody may see model, errors and world/ports
+# package → what it may import of the others; everybody may see model, errors, printable and world/ports
 LAYERS = {
     "wire": set(),
     "config": set(),
@@ -110,7 +110,7 @@ LAYERS = {
     "lifecycle": set(),
     "world": set(),
 }
-FOR_EVERYBODY = {"model", "errors", "world.ports", "__version__"}
+FOR_EVERYBODY = {"model", "errors", "printable", "world.ports", "__version__"}
 
 
 def tree_of(module: str) -> ast.Module:
