@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.output import Output, plural, printable, render, table, to_yaml
+from barnabas.cli.output import Output, plural, render, table, to_yaml
 
 
 def test_a_table_sets_numbers_to_the_right_and_ends_no_line_in_blanks() -> None:
@@ -25,7 +25,8 @@ def test_a_table_keeps_within_a_hundred_columns_by_cutting_the_widest() -> None:
 
 def test_names_from_the_cluster_cannot_move_the_cursor() -> None:
     assert "\x1b" not in table(["a"], [["\x1b[2Jboo\nnew line"]])
-    assert printable("tab\tstays, \x9b not") == "tab\tstays, \\x9b not"
+    assert "\x1b" not in table(["\x1b[2J"], [["a"]])
+    assert table(["a"], [["tab\t, \x9b, \u202e"]]).endswith("tab\\t, \\x9b, \\u202e")
 
 
 def test_counts_read_well() -> None:
@@ -35,7 +36,7 @@ def test_counts_read_well() -> None:
 
 def test_one_document_has_three_faces() -> None:
     document = {"topics": [{"topic": "é", "partitions": 3}]}
-    assert render(Output.TEXT, document, lambda: "words") == "words"
+    assert render(Output.TEXT, document, lambda _: "words") == "words"
     assert json.loads(render(Output.JSON, document, str)) == document
     assert render(Output.YAML, document, str) == 'topics:\n  - topic: "é"\n    partitions: 3'
 

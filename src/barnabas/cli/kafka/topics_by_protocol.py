@@ -111,7 +111,7 @@ class TopicsOfBrokers:
     # ---- which
 
     def list_names(self) -> None:
-        say("\n".join(self.names()))
+        say(*(self.names() or [""]))
 
     def names(self) -> list[str]:
         chosen = TopicFilter(self.given.value("topic"), self.given.has("exclude-internal"))
