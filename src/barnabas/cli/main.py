@@ -160,12 +160,11 @@ def show_usage_error(error: click.ClickException) -> None:
     from barnabas.cli.output import note
     from barnabas.printable import LINE_MAX, printable
 
+    # Escaped before click composes its lines: afterwards a newline of a quoted word looks like one of click's.
+    error.message = printable(error.message, LINE_MAX)  # type: ignore[misc]
     text = io.StringIO()
     error.show(text)
-    shown = text.getvalue().rstrip("\n")
-    if error.message:
-        shown = shown.replace(error.message, printable(error.message, LINE_MAX))
-    if shown:
+    if shown := text.getvalue().rstrip("\n"):
         note(*shown.split("\n"))
 
 
