@@ -141,12 +141,14 @@ def misbehave(raw: Raw) -> None:
     raw.create_topic("long-client-id")
 
 
+@pytest.mark.usefixtures("member")
 def test_the_broker_logs_one_printable_line_per_event(broker: BrokerProcess) -> None:
     with HostileRaw(broker.bootstrap_servers) as raw:
         raw.send(with_size(b"\x00\x03\x00\x09\x00\x00\x00\x01\x00\x03\x1b\n\x9b"))
         assert raw.is_hung_up()
     log = broker.log_path.read_bytes().decode()
     assert "closing connection" in log
+    assert f"group={SHOWN} generation=1" in log
     assert_clean(log)
     assert all(line[:4].isdigit() for line in log.splitlines() if line), "no line is forged"
 
