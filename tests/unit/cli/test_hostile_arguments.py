@@ -8,9 +8,12 @@ import click
 import pytest
 
 from barnabas.cli import main
+from barnabas.cli.options import completions
+from tests.broker_process import run
 
 HOSTILE = "x\n\x1b[31m\x9b\u202e\u2028\ufeff\udcff\nforged"
 LONG_RUNNING = {"up", "broker", "zookeeper"}
+"""They configure the logging of their process, and need one of their own."""
 
 
 def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -62,6 +65,11 @@ def test_arguments_are_quoted_escaped(
     options = {option for each in params for option in each.opts}
     servers = ["-b", f"127.0.0.1:1,{HOSTILE}:1", "--timeout", "0.1"]
     given = [*path, *[HOSTILE] * count, *(servers if "--bootstrap-servers" in options else [])]
+    if path[0] in LONG_RUNNING:
+        ended = run(*given)
+        assert ended.returncode != 0
+        assert_clean((ended.stdout, ended.stderr))
+        return
     assert main.run(given) != 0
     assert_clean(capsys.readouterr())
 
@@ -75,3 +83,9 @@ def test_option_values_are_quoted_escaped(
             given = [*path, option.opts[-1], HOSTILE, *["x"] * 3]
             assert main.run(given) != 0
             assert_clean(capsys.readouterr())
+
+
+def test_names_a_shell_cannot_take_back_are_not_completed() -> None:
+    names = ["orders", "or\nplain,forged", "or\x1b[31m", "größe"]
+    assert [item.value for item in completions(names, "or")] == ["orders"]
+    assert [item.value for item in completions(names, "")] == ["orders", "größe"]

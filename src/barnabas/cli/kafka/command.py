@@ -61,9 +61,8 @@ def run(
     return FAILED
 
 
-def say(*lines: str) -> None:
-    """Lines on standard output, in which tabs separate columns, as Kafka's commands print them."""
-    output.say(*lines, keep="\t")
+def say(*lines: str, keep: str = "") -> None:
+    output.say(*lines, keep=keep)
 
 
 def complain(*lines: str) -> None:

@@ -16,6 +16,8 @@ from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 from barnabas.printable import printable
 
+SEPARATOR = "\t"
+"""Of the columns, in which names are escaped."""
 WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
 """Eligible leaders are of clusters without ZooKeeper."""
 
