@@ -95,7 +95,7 @@ OUTSIDE = {
 }
 HARMLESS = {("random", "Random"), ("pathlib", "PurePath"), ("pathlib", "PurePosixPath")}
 
-# package → what it may import of the others; everybody may see model, errors, retry and world/ports
+# package → what it may import of the others; everybody may see model, errors, retry, printable and world/ports
 LAYERS = {
     "wire": set(),
     "config": set(),
@@ -113,7 +113,7 @@ LAYERS = {
     "lifecycle": set(),
     "world": set(),
 }
-FOR_EVERYBODY = {"model", "errors", "retry", "world.ports", "__version__"}
+FOR_EVERYBODY = {"model", "errors", "retry", "printable", "world.ports", "__version__"}
 
 
 def tree_of(module: str) -> ast.Module:
@@ -165,3 +165,22 @@ def test_imports_point_one_way(module: str) -> None:
 @pytest.mark.parametrize("module", MODULES)
 def test_a_file_is_one_sitting(module: str) -> None:
     assert len((SRC / module).read_text().splitlines()) <= 600
+
+
+WRITERS = {"print", "click.echo", "click.secho", "click.confirm", "click.prompt"}
+STREAMS = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if m.startswith("cli/") and m != "cli/output.py"]
+)
+def test_commands_print_through_cli_output(module: str) -> None:
+    """That module escapes names from outside; JSON, too, is written by its `to_json`."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Attribute):
+            assert not ast.unparse(node).startswith(STREAMS), f"{module}:{node.lineno}"
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in WRITERS, f"{module}:{node.lineno} calls {called}"
+            keywords = {keyword.arg for keyword in node.keywords}
+            assert "ensure_ascii" not in keywords, f"{module}:{node.lineno} writes JSON"

@@ -11,6 +11,7 @@ import click
 
 from barnabas.broker.broker import Broker
 from barnabas.cli.garbage import look_less_often
+from barnabas.cli.output import note
 from barnabas.cli.stopping import Stopping
 from barnabas.cli.up import log_to_stderr, parse_settings
 from barnabas.cluster import close_doors, real_world
@@ -52,7 +53,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     look_less_often()
     settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        note(f"warning: {warning}")
     if settings.broker_id < 0:
         raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
     asyncio.run(run(settings))

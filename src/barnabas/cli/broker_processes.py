@@ -18,8 +18,7 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-import click
-
+from barnabas.cli.output import note
 from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared, group_settings
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ConfigError, ErrorCode
@@ -147,7 +146,7 @@ class BrokerProcesses:
             words = self.last_words(broker_id)
             if broker_id not in told and " WARNING " in words:
                 told.add(broker_id)
-                click.echo(f"still starting: broker {broker_id}: {words}", err=True)
+                note(f"still starting: broker {broker_id}: {words}")
 
     def all_see_all(self) -> bool:
         from barnabas.client.cluster import Cluster
@@ -204,17 +203,16 @@ class BrokerProcesses:
         # One that ends in order takes its leave; of one that is killed only its silence tells.
         within = f"within {self.session_timeout_s:g} s (zookeeper.session.timeout.ms)"
         others = "the others go on" if code == 0 else f"the others notice {within} and go on"
-        click.echo(f"broker {broker_id} {ending(code)}; {others}.\n  {again}", err=True)
+        note(f"broker {broker_id} {ending(code)}; {others}.", f"  {again}")
 
     async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
         while True:
             for node, code in servers.ended().items():
                 where = f"--data {servers.data} --port {servers.ports[node - 1]}"
-                click.echo(
+                note(
                     f"ZooKeeper {ending(code)}; the brokers go on with what they know, but no topic and no leader "
                     f"can change without it. `barnabas zookeeper {where}` starts it again "
-                    f"(see {servers.log_path(node)})",
-                    err=True,
+                    f"(see {servers.log_path(node)})"
                 )
             await asyncio.sleep(ZOOKEEPER_LOOK_SECONDS)
 

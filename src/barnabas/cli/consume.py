@@ -11,7 +11,6 @@ It is a filter: to a pipe, contents go as the bytes they are; to a terminal, con
 
 from __future__ import annotations
 
-import json
 import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from barnabas.cli.failure import unknown_topic
 from barnabas.cli.formats import Filter, Formatter, compile_filter, compile_format, document
 from barnabas.cli.offsets import parse_start
 from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
-from barnabas.cli.output import Output, note, to_yaml, write_out
+from barnabas.cli.output import Output, note, to_json, to_yaml, write_out
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, End, FromOffset, Start
@@ -65,7 +64,8 @@ from barnabas.model import TopicPartition
     "--format",
     "template",
     metavar="TEXT",
-    help="As in kcat: %t %p %o %T %k %K %s %S %h, \\n \\t.",
+    help="As in kcat: %t %p %o %T %k %K %s %S %h, \\n \\t. "
+    "Control characters are escaped on a terminal, raw in a pipe.",
 )
 @click.option(
     "-K", "--key-delimiter", metavar="TEXT", help="Write each key and this text before its value."
@@ -214,7 +214,7 @@ def writer(
 ) -> Formatter:
     match output:
         case Output.JSON:
-            return encoded(lambda record: json.dumps(document(record), ensure_ascii=False) + "\n")
+            return encoded(lambda record: to_json(document(record)) + "\n")
         case Output.YAML:
             return encoded(lambda record: f"---\n{to_yaml(document(record))}\n")
         case Output.TEXT:
@@ -227,4 +227,4 @@ def writer(
 
 
 def encoded(render: Callable[[ConsumedRecord], str]) -> Formatter:
-    return lambda record: render(record).encode("utf-8", "backslashreplace")
+    return lambda record: render(record).encode()

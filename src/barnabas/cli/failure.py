@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from barnabas.cli.output import printable
 from barnabas.client.cluster import Cluster, Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.printable import LINE_MAX, printable
+
+CONTINUATION = "\n       "
+"""Starts the second and later lines of an error: set in as far as the text after `error: `."""
 
 NEXT_STEPS = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
@@ -48,12 +51,14 @@ def explain(error: BarnabasError) -> str:
     hint:  did you mean 'orders'?
     """
     if isinstance(error, Unreachable):
-        tried = [f"       {address}: {printable(reason)}" for address, reason in error.tried]
+        tried = [f"{CONTINUATION}{printable(f'{address}: {why}')}" for address, why in error.tried]
         hint = "start a cluster with `barnabas up`, or name one with -b HOST:PORT"
-        return "\n".join(["error: no broker answers; tried", *tried, f"hint:  {hint}"])
-    lines = [f"error: {printable(str(error))}"]
+        return "".join(["error: no broker answers; tried", *tried, f"\nhint:  {hint}"])
+    # Only a continuation keeps its newline: a name with a newline cannot start a line of its own.
+    parts = str(error).split(CONTINUATION)
+    lines = [f"error: {CONTINUATION.join(printable(part, LINE_MAX) for part in parts)}"]
     if isinstance(error, Hinted):
-        lines.append(f"hint:  {error.hint}")
+        lines.append(f"hint:  {printable(error.hint, LINE_MAX)}")
     elif isinstance(error, ApiError) and " collides with " in str(error):
         lines.append(
             "hint:  metrics write '.' as '_'; choose a name that differs in more than that"

@@ -3,8 +3,9 @@ r"""How consumed records are written, and which of them: kcat's format letters, 
     %s value   %S its size      %k key   %K its size      %h headers as a=1,b=2      %T timestamp in ms
     %t topic   %p partition     %o offset                 %% a percent sign          \n \r \t \\ \0 \x41
 
-A size is -1 where there is no key or no value. Contents go out as the bytes they are, unless they go to a terminal:
-then control characters are shown, not obeyed, since a record may have been written by anybody.
+A size is -1 where there is no key or no value. To a pipe, everything is written as the bytes it is, as kcat does. To a
+terminal, control characters are escaped, since anybody may have written the record: in names all of them, in keys and
+values all but newlines and tabs.
 """
 
 from __future__ import annotations
@@ -15,28 +16,31 @@ from typing import Any
 
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.errors import ConfigError
+from barnabas.printable import printable
 
 Formatter = Callable[[ConsumedRecord], bytes]
 Filter = Callable[[ConsumedRecord], bool]
 
 PIECE = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.)|([^%\\]+|\\$)", re.DOTALL)
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
-CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+KEPT = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
+"""What `shown` keeps. Of bytes that are not UTF-8, those from 80 to 9F may be C1 controls; the others are harmless."""
 
 
 def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
     """A function from record to bytes. ConfigError for a letter there is not."""
     content = shown if for_terminal else as_it_is
+    named = shown_name if for_terminal else str.encode
     letters: dict[str, Formatter] = {
         "s": lambda record: content(record.value),
         "S": lambda record: size(record.value),
         "k": lambda record: content(record.key),
         "K": lambda record: size(record.key),
         "h": lambda record: b",".join(
-            content(name.encode()) + b"=" + content(value) for name, value in record.headers
+            named(name) + b"=" + content(value) for name, value in record.headers
         ),
         "T": lambda record: b"%d" % record.timestamp,
-        "t": lambda record: record.topic.encode(),
+        "t": lambda record: named(record.topic),
         "p": lambda record: b"%d" % record.partition,
         "o": lambda record: b"%d" % record.offset,
         "%": lambda record: b"%",
@@ -75,7 +79,11 @@ def as_it_is(content: bytes | None) -> bytes:
 
 
 def shown(content: bytes | None) -> bytes:
-    return CONTROL_BYTES.sub(lambda found: b"\\x%02x" % found[0][0], content or b"")
+    return printable(content or b"", keep=KEPT).encode("utf-8", "surrogateescape")
+
+
+def shown_name(name: str) -> bytes:
+    return printable(name).encode()
 
 
 def size(content: bytes | None) -> bytes:

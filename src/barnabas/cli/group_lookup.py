@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from shlex import quote
 
 import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.failure import Hinted, near_names
-from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS
+from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
 from barnabas.cli.output import plural
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView
@@ -27,7 +28,7 @@ def complete_groups(
             servers, timeout_s=COMPLETION_TIMEOUT_S, connect_timeout_s=COMPLETION_TIMEOUT_S
         ) as cluster:
             names = [group.group_id for group in GroupAdmin(cluster).list_groups()]
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return completions(names, incomplete)
     return []
 
 
@@ -70,5 +71,6 @@ def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
         error,
         f"group {view.group_id} is {view.state} with {members}: {why}",
         f"stop its consumers{named}, then run this again; "
-        f"`barnabas groups describe {view.group_id}{servers} --watch` shows who is left",
+        # Quoted: anybody may have chosen the name, and the command is there to be pasted into a shell.
+        f"`barnabas groups describe {quote(view.group_id)}{servers} --watch` shows who is left",
     )

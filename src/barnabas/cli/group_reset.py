@@ -131,7 +131,7 @@ def reset(
         if execute and moves:
             admin.set_offsets(name, {move.partition: move.after for move in moves})
     document = reset_document(name, moves, execute)
-    show(output, document, lambda: reset_text(document))
+    show(output, document, reset_text)
 
 
 # ---- what was asked for ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from barnabas.cli import output as terminal
 from barnabas.cli.group_lookup import complete_groups, existing_group, refuse_if_active
 from barnabas.cli.group_reset import reset
 from barnabas.cli.options import (
@@ -273,7 +274,7 @@ def delete(
                     refuse_if_active(admin.describe_group(name), WITH_MEMBERS, servers)
                     raise error
     document = {"groups": doomed, "deleted": not dry_run, "dry_run": dry_run}
-    show(output, document, lambda: deleted_text(document))
+    show(output, document, deleted_text)
 
 
 WITH_MEMBERS = "only a group without members can be deleted"
@@ -284,7 +285,7 @@ def confirm(doomed: list[str], yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError("--yes", "needed to delete where nobody can be asked")
-    if not click.confirm(f"Delete {', '.join(doomed)} with all offsets?", err=True):
+    if not terminal.confirm(f"Delete {', '.join(doomed)} with all offsets?"):
         note("nothing was deleted")
         raise click.exceptions.Exit(1)
 

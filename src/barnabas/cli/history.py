@@ -22,7 +22,16 @@ from barnabas.cli.consume import raise_if_reader_gone
 from barnabas.cli.failure import Hinted, unknown_topic
 from barnabas.cli.offsets import parse_time
 from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
-from barnabas.cli.output import Output, note, printable, show, to_yaml, wrapped, write_out
+from barnabas.cli.output import (
+    Output,
+    note,
+    printable_document,
+    show,
+    to_json,
+    to_yaml,
+    wrapped,
+    write_out,
+)
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
@@ -30,6 +39,7 @@ from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, FromTi
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
+from barnabas.printable import printable
 
 SETTING = "barnabas.history.topic.enable"
 NOT_FOUND_HINT = "see `barnabas topics list`; what happened more than seven days ago is forgotten"
@@ -70,10 +80,10 @@ def history(
         timeline.take(consumer.records(stop_at_end=True))
         if not timeline.events and not follow:
             require_topic(cluster, name, start)
-        narrator = Narrator(name)
+        narrator = Narrator(printable(name))
         if not follow:
             document = {"topic": name, "events": timeline.in_order()}
-            show(output, document, lambda: text_of(document, narrator))
+            show(output, document, lambda shown: text_of(shown, narrator))
             return
         write = follower(output, narrator)
         write(timeline.in_order())
@@ -187,15 +197,16 @@ def follower(output: Output, narrator: Narrator) -> Callable[[list[Event]], None
     def lines(events: list[Event]) -> Iterable[str]:
         match output:
             case Output.JSON:
-                return (json.dumps(event, ensure_ascii=False) for event in events)
+                return map(to_json, events)
             case Output.YAML:
                 return (f"---\n{to_yaml(event)}" for event in events)
             case Output.TEXT:
-                return narrator.tell(events)
+                told = narrator.tell(printable_document(events))
+                return (printable(text, keep="\n") for text in told)
 
     def write(events: list[Event]) -> None:
         text = "".join(f"{line}\n" for line in lines(events))
-        write_out(text.encode("utf-8", "backslashreplace"))
+        write_out(text.encode())
 
     return write
 
@@ -205,7 +216,7 @@ def text_of(document: dict[str, Any], narrator: Narrator) -> str:
 
 
 class Narrator:
-    """Sentences. It remembers who led, so that it can say what changed."""
+    """Sentences, from events whose strings are printable. It remembers who led, so that it can say what changed."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -220,8 +231,8 @@ class Narrator:
             if chapter != self.chapter:
                 self.chapter = chapter
                 by = f"controller {first.get('broker')}, epoch {first.get('epoch')}"
-                yield printable(f"{day} {by}: {first.get('cause')}")
-            yield wrapped(printable(f"  {time}  {self.sentence(run)}"), indent=len(time) + 6)
+                yield f"{day} {by}: {first.get('cause')}"
+            yield wrapped(f"  {time}  {self.sentence(run)}", indent=len(time) + 6)
 
     def sentence(self, run: list[Event]) -> str:
         event = run[0]

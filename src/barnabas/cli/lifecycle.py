@@ -102,7 +102,7 @@ def report(
                 write_parquet(tables, target)
             if html is not None:
                 write_page(document, html)
-            show(output, plain(document), lambda: text_of(document))
+            show(output, plain(document), lambda _: text_of(document))
             for written in filter(None, (target, html)):
                 note(f"written to {written}")
 

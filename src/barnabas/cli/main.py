@@ -12,8 +12,11 @@ Commands are imported when they are called for: `barnabas --help` stays quick, a
 from __future__ import annotations
 
 import importlib
+import io
+import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -82,6 +85,11 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
+        from barnabas.log_lines import PrintableFormatter
+
+        if logging.lastResort is not None:
+            # Commands that configure no logging print warnings of the client through this handler.
+            logging.lastResort.setFormatter(PrintableFormatter())
         # Caught here, within click, because click itself would make a failure of it.
         try:
             return super().invoke(ctx)
@@ -114,7 +122,13 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console entry point: run, and turn whatever happens into an exit code and at most a few lines."""
-    code = run(arguments)
+    try:
+        code = run(arguments)
+    except Exception:  # noqa: BLE001 - a defect: the traceback may quote names, too
+        from barnabas.cli.output import note
+
+        note(*traceback.format_exc().rstrip("\n").split("\n"))
+        code = REFUSED
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -129,18 +143,29 @@ def run(arguments: Sequence[str] | None) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        error.show()
+        show_usage_error(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except ConfigError as error:
-        click.echo(f"error: {error}", err=True)
-        return WRONG_USAGE
     except BarnabasError as error:
         from barnabas.cli.failure import explain
+        from barnabas.cli.output import note
 
-        click.echo(explain(error), err=True)
-        return REFUSED
+        note(*explain(error).split("\n"))
+        return WRONG_USAGE if isinstance(error, ConfigError) else REFUSED
+
+
+def show_usage_error(error: click.ClickException) -> None:
+    """As click shows it, with the words of the command line that it quotes escaped."""
+    from barnabas.cli.output import note
+    from barnabas.printable import LINE_MAX, printable
+
+    # Escaped before click composes its lines: afterwards a newline of a quoted word looks like one of click's.
+    error.message = printable(error.message, LINE_MAX)  # type: ignore[misc]
+    text = io.StringIO()
+    error.show(text)
+    if shown := text.getvalue().rstrip("\n"):
+        note(*shown.split("\n"))
 
 
 def reader_gone() -> int:

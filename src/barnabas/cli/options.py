@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -93,12 +92,12 @@ def show_or_watch(
     """Print a document once, or again and again: in place on a terminal, one after the other in a pipe."""
     while True:
         document = load()
-        page = render(output, document, partial(text, document))
+        page = render(output, document, text)
         if watch and sys.stdout.isatty():
             page = CLEAR_SCREEN + page
         elif watch and output is Output.YAML:
             page = "---\n" + page
-        write_out(f"{page}\n".encode("utf-8", "backslashreplace"))
+        write_out(f"{page}\n".encode())
         if not watch:
             return
         time.sleep(WATCH_INTERVAL_S)
@@ -114,5 +113,12 @@ def complete_topics(
             servers, timeout_s=COMPLETION_TIMEOUT_S, connect_timeout_s=COMPLETION_TIMEOUT_S
         ) as cluster:
             names = sorted(cluster.refresh(None).topics)
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return completions(names, incomplete)
     return []
+
+
+def completions(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """Names that begin as typed. Those the shell could not print or take back as typed are left out."""
+    return [
+        CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()
+    ]

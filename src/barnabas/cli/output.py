@@ -3,6 +3,9 @@
 A command builds one plain document (dicts, lists, strings, numbers, booleans, None) and one text; `show` prints the
 one that was asked for. The document's shape is a promise, the text is not. Tables keep within 100 columns: the widest
 column gives way first.
+
+Commands print through this module only, because it escapes names from outside (see barnabas/printable.py): `show` for
+results, `say` for other lines on standard output, `note` and `confirm` for standard error. JSON and YAML stay exact.
 """
 
 from __future__ import annotations
@@ -15,6 +18,10 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
+import click
+
+from barnabas.printable import json_escapes, printable
+
 WIDTH = 100
 GAP = "  "
 
@@ -25,18 +32,39 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-def show(output: Output, document: Any, text: Callable[[], str]) -> None:
-    write_out(f"{render(output, document, text)}\n".encode("utf-8", "backslashreplace"))
+def show(output: Output, document: Any, text: Callable[[Any], str]) -> None:
+    write_out(f"{render(output, document, text)}\n".encode())
 
 
-def render(output: Output, document: Any, text: Callable[[], str]) -> str:
+def render(output: Output, document: Any, text: Callable[[Any], str]) -> str:
+    """`text` gets the document with all its strings escaped: it can put them into lines of its own."""
     match output:
         case Output.TEXT:
-            return text()
+            lines = text(printable_document(document)).split("\n")
+            return "\n".join(map(printable, lines))
         case Output.JSON:
-            return json.dumps(document, indent=2, ensure_ascii=False)
+            return to_json(document, indent=2)
         case Output.YAML:
             return to_yaml(document)
+
+
+def printable_document(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value)
+        case dict():
+            return {
+                printable_document(key): printable_document(each) for key, each in value.items()
+            }
+        case list() | tuple():
+            return [printable_document(each) for each in value]
+        case _:
+            return value
+
+
+def say(*lines: str, keep: str = "") -> None:
+    """Lines on standard output. Each argument is one line; `keep` names control characters of the command's own."""
+    write_out("".join(f"{printable(line, keep=keep)}\n" for line in lines).encode())
 
 
 def write_out(data: bytes) -> None:
@@ -50,9 +78,18 @@ def write_out(data: bytes) -> None:
     stream.flush()
 
 
-def note(message: str) -> None:
-    """For the person at the terminal; never mixed into what a pipe reads."""
-    print(message, file=sys.stderr)
+def note(*lines: str) -> None:
+    """Lines on standard error, for the person at the terminal. Each argument is one line."""
+    print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
+
+
+def confirm(question: str) -> bool:
+    return click.confirm(printable(question), err=True)
+
+
+def redraw(line: str, end: str = "") -> None:
+    """Replace the last line of the terminal, on standard error."""
+    print(f"\r{printable(line)}", end=end, file=sys.stderr, flush=True)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------
@@ -73,7 +110,7 @@ def table(
     a               12
     """
     cells = [[null if cell is None else printable(str(cell)) for cell in row] for row in rows]
-    lines = [[head.upper() for head in heads], *cells]
+    lines = [[printable(head).upper() for head in heads], *cells]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
     if width is not None:
         widths = fit(widths, width)
@@ -104,24 +141,18 @@ def is_number(cell: object) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-
-
-def printable(text: str) -> str:
-    """Text from the cluster, without characters that would move the cursor or colour the terminal."""
-    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
 def wrapped(text: str, indent: int) -> str:
+    return "\n".join(wrapped_lines(text, indent))
+
+
+def wrapped_lines(text: str, indent: int) -> list[str]:
     """Lines of at most `WIDTH`, the second and later ones set in. A word that is longer stays whole, to be copied."""
-    return "\n".join(
-        textwrap.wrap(
-            text,
-            WIDTH,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
@@ -155,11 +186,16 @@ def runs(numbers: Sequence[int]) -> str:
     return ",".join("-".join(map(str, run)) for run in found)
 
 
-# ---- YAML -----------------------------------------------------------------------------------------------------
+# ---- JSON and YAML --------------------------------------------------------------------------------------------
 
 PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
 NOT_STRINGS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"})
-UNSAFE_IN_QUOTES = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+
+def to_json(
+    value: Any, indent: int | None = None, separators: tuple[str, str] | None = None
+) -> str:
+    return json_escapes(json.dumps(value, indent=indent, separators=separators, ensure_ascii=False))
 
 
 def to_yaml(value: Any) -> str:
@@ -192,12 +228,19 @@ def is_block(value: Any) -> bool:
     return isinstance(value, dict | list | tuple) and bool(value)
 
 
+def yaml_escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
 def yaml_scalar(value: Any) -> str:
     if isinstance(value, str):
         if PLAIN.fullmatch(value) and value.lower() not in NOT_STRINGS:
             return value
         quoted = json.dumps(value, ensure_ascii=False)
-        return UNSAFE_IN_QUOTES.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+        if quoted.isprintable():
+            return quoted
+        return "".join(each if each.isprintable() else yaml_escape(each) for each in quoted)
     if isinstance(value, dict):
         return "{}"
     if isinstance(value, list | tuple):

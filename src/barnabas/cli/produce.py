@@ -25,11 +25,12 @@ from barnabas.cli.options import (
     output_option,
     timeout_option,
 )
-from barnabas.cli.output import Output, plural, show
+from barnabas.cli.output import Output, note, plural, redraw, show
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, Sent
 from barnabas.errors import ApiError, ConfigError
 from barnabas.model import TopicPartition
+from barnabas.printable import NAME_MAX, printable
 from barnabas.wire.compression import Compression
 
 CHUNK_BYTES = 256 << 10
@@ -135,7 +136,7 @@ def produce(
         tally.finish()
     if output is not Output.TEXT or dry_run:
         document = tally.document()
-        show(output, document, lambda: tally_text(document))
+        show(output, document, tally_text)
 
 
 def check_target(cluster: Cluster, topic: str, partition: int | None) -> None:
@@ -227,13 +228,13 @@ class Tally:
         self.bytes_read += bytes_read
         if self.on_terminal:
             line = progress_line(self.total, self.bytes_read, self.bytes_expected)
-            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+            redraw(line)
 
     def finish(self) -> None:
         if self.on_terminal:
             verb = "would write" if self.dry_run else "wrote"
-            said = f"{verb} {plural(self.total, 'record')} to {self.topic}"
-            print(f"\r{said:<{BAR_WIDTH + 40}}", file=sys.stderr)
+            said = f"{verb} {plural(self.total, 'record')} to {printable(self.topic, NAME_MAX)}"
+            redraw(f"{said:<{BAR_WIDTH + 40}}", end="\n")
 
     @property
     def outstanding(self) -> int:
@@ -245,9 +246,9 @@ class Tally:
         if self.dry_run:
             return
         if self.on_terminal:
-            print(f"\r{'':<{BAR_WIDTH + 40}}\r", end="", file=sys.stderr)
+            redraw(" " * (BAR_WIDTH + 40), end="\r")
         done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
-        print(f"{done}; {self.outstanding:,} more read, refused or unknown", file=sys.stderr)
+        note(f"{done}; {self.outstanding:,} more read, refused or unknown")
 
     def document(self) -> dict[str, Any]:
         return {

@@ -6,7 +6,6 @@ broker cannot be reached; or it asks a ZooKeeper.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +16,10 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from barnabas.cli.output import Output, note, printable, show
+from barnabas.cli.output import Output, note, say, show, to_json, write_out
 from barnabas.cli.registry_sources import SeenChange, Source, source
 from barnabas.errors import BadPath, BarnabasError, ConfigError, NoNode
+from barnabas.printable import LINE_MAX, printable
 
 if TYPE_CHECKING:
     from barnabas.world.ports import ZnodeStat
@@ -77,15 +77,18 @@ def ls(
         _, stat = found.get(path)
         if recursive:
             paths = list(beneath(found, path))
-            show(Output(output), paths, lambda: "\n".join(paths))
+            show(Output(output), paths, "\n".join)
             return
         children = found.children(path)
     document: dict[str, Any] = {"path": path, "children": children}
-    text = f"[{', '.join(children)}]"
     if with_stat:
         document["stat"] = stat_document(stat)
-        text += "\n" + stat_text(stat)
-    show(Output(output), document, lambda: text)
+
+    def text(shown: dict[str, Any]) -> str:
+        line = f"[{', '.join(shown['children'])}]"
+        return f"{line}\n{stat_text(stat)}" if with_stat else line
+
+    show(Output(output), document, text)
 
 
 @registry.command()
@@ -97,14 +100,15 @@ def get(path: str, data: str, zookeeper: str | None, output: str, with_stat: boo
         content_bytes, stat = found.get(path)
     content = content_bytes.decode("utf-8", "backslashreplace")
     document: dict[str, Any] = {"path": path, "data": content or None}
-    # Kafka's nodes without content hold null, and that is what zkCli shows for them.
-    text = content or "null"
-    if sys.stdout.isatty():
-        text = printable(text)
     if with_stat:
         document["stat"] = stat_document(stat)
-        text += "\n" + stat_text(stat)
-    show(Output(output), document, lambda: text)
+    # Kafka's nodes without content hold null, and that is what zkCli shows for them.
+    ending = f"\n{stat_text(stat)}" if with_stat else ""
+    if Output(output) is Output.TEXT and not sys.stdout.isatty():
+        # The data of a node goes to a pipe as it is, as records do.
+        write_out(f"{content or 'null'}{ending}\n".encode())
+        return
+    show(Output(output), document, lambda shown: (shown["data"] or "null") + ending)
 
 
 @registry.command()
@@ -113,7 +117,7 @@ def stat(path: str, data: str, zookeeper: str | None, output: str) -> None:
     """Show when and by which transactions a node was made and changed."""
     with reading(data, zookeeper) as source:
         _, found = source.get(path)
-    show(Output(output), stat_document(found), lambda: stat_text(found))
+    show(Output(output), stat_document(found), lambda _: stat_text(found))
 
 
 @registry.command()
@@ -127,7 +131,7 @@ def watch(path: str, data: str, zookeeper: str | None, output: str, count: int |
                 if change is None:
                     note(f"Watching {path}; Ctrl-C stops.")
                 else:
-                    print(change_line(change, Output(output)), flush=True)
+                    say(change_line(change, Output(output)))
                 if number == count:
                     return
     except KeyboardInterrupt:
@@ -189,7 +193,7 @@ def change_line(change: SeenChange, output: Output) -> str:
     if output is Output.TEXT:
         return f"{written} {change.kind} {change.path}"
     document = {"time": written, "zxid": change.zxid, "kind": change.kind, "path": change.path}
-    line = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    line = to_json(document, separators=(",", ":"))
     return f"--- {line}" if output is Output.YAML else line
 
 
@@ -200,7 +204,7 @@ class Failure(click.ClickException):
     """One line on standard error, exit 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"error: {self.message}", file=file or sys.stderr)
+        note(f"error: {printable(self.message, LINE_MAX)}")
 
 
 class WrongUsage(Failure):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from barnabas.cli.output import WIDTH, plural, table
+from barnabas.cli.output import WIDTH, plural, table, to_json
 
 ROWS_OF_A_TABLE = 1000
 
@@ -79,16 +78,13 @@ def cell(value: Any) -> Any:
     """A value for a table or for CSV: numbers as they are, what is nested as JSON."""
     value = plain(value)
     if isinstance(value, dict | list | bool):
-        return json.dumps(value, ensure_ascii=False)
+        return to_json(value)
     return "" if value is None else value
 
 
 def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    lines = [
-        json.dumps(dict(zip(names, map(plain, row), strict=True)), ensure_ascii=False)
-        for row in rows
-    ]
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+    lines = [to_json(dict(zip(names, map(plain, row), strict=True))) for row in rows]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
@@ -114,4 +110,4 @@ def table_text(
         null="NULL",
     )
     end = f"the first {plural(len(rows), 'row')}" if more else plural(len(rows), "row")
-    return f"{shown}\n({end})\n".encode("utf-8", "backslashreplace")
+    return f"{shown}\n({end})\n".encode()

@@ -59,7 +59,7 @@ def spark(
         if command is not None:
             run(command, names, topics)
             return
-        note(banner(session.version, topics))
+        note(*banner(session.version, topics).split("\n"))
         interact(names)
 
 

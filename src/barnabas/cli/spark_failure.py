@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from barnabas.cli.failure import Hinted, near_names
+from barnabas.cli.failure import CONTINUATION, Hinted, near_names
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.tables import quoted
 
@@ -61,7 +61,7 @@ def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
         return ours
     lines = told_lines(java_cause(text))
     if condition.startswith(WRONG_SQL):
-        return ConfigError("SQL", "\n       ".join(lines[:LINES_MAX]))
+        return ConfigError("SQL", CONTINUATION.join(lines[:LINES_MAX]))
     return QueryFailed(lines[0])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import partial
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.formats import shown as escaped_for_terminal
 from barnabas.cli.interruption import Noted, held_back, interruptions, raise_on_signals
 from barnabas.cli.options import CLEAR_SCREEN, bootstrap_option, timeout_option
 from barnabas.cli.output import WIDTH, note, write_out
@@ -187,6 +188,12 @@ def told(topics: list[str]) -> Iterator[None]:
         raise translated(error, topics) from None
 
 
+def csv_shown(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Exact in a pipe; on a terminal, control characters are escaped."""
+    lines = csv_lines(rows)
+    return escaped_for_terminal(lines) if sys.stdout.isatty() else lines
+
+
 def print_out(data: bytes) -> None:
     with progress_paused():
         write_out(data)
@@ -214,8 +221,8 @@ def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
         case Form.JSON:
             write_in_pieces(rows, partial(json_lines, names))
         case Form.CSV:
-            print_out(csv_lines([names]))
-            write_in_pieces(rows, csv_lines)
+            print_out(csv_shown([names]))
+            write_in_pieces(rows, csv_shown)
 
 
 def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> None:
@@ -274,7 +281,7 @@ def start_with_a_mode(
         ["append", "complete", "update"] if form is Form.TABLE else ["append", "update", "complete"]
     )
     if form is Form.CSV:
-        print_out(csv_lines([rows.columns]))
+        print_out(csv_shown([rows.columns]))
     for mode in modes:
         write_this = partial(write, is_whole=mode == "complete")
         writer = rows.writeStream.outputMode(mode).foreachBatch(write_this)
@@ -304,7 +311,7 @@ def write_batch(
             case Form.JSON:
                 print_out(json_lines(names, instants(types_of(batch), found)))
             case Form.CSV:
-                print_out(csv_lines(instants(types_of(batch), found)))
+                print_out(csv_shown(instants(types_of(batch), found)))
             case _:
                 in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
                 print_out(in_place + table_text(names, found, width=table_width()))

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from barnabas.cli import output as terminal
 from barnabas.cli.failure import unknown_topic
 from barnabas.cli.options import (
     bootstrap_option,
@@ -23,7 +24,7 @@ from barnabas.cli.options import (
     timeout_option,
     yes_option,
 )
-from barnabas.cli.output import Output, note, plural, show, wrapped
+from barnabas.cli.output import Output, note, plural, show, wrapped, wrapped_lines
 from barnabas.cli.troubles import is_or_are, named
 from barnabas.cli.waiting import LOOK_TIMEOUT_S, shown_meanwhile
 from barnabas.client.admin import Admin
@@ -71,7 +72,7 @@ def delete(
         left_on = on_dead_brokers(doomed, cluster.view.brokers)
         for topic in doomed:
             if topic.name in LOST_WITH:
-                note(wrapped(f"warning: {LOST_WITH[topic.name]}", indent=9))
+                note(*wrapped_lines(f"warning: {LOST_WITH[topic.name]}", indent=9))
         if not dry_run and doomed:
             confirm(doomed, yes)
             deadline = Deadline(timeout_s)
@@ -80,7 +81,7 @@ def delete(
                 held = wait_until_removed(bootstrap_servers, doomed, deadline)
             left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
     document = deleted_document(names, left_on, dry_run=dry_run)
-    show(output, document, lambda: deleted_text(document))
+    show(output, document, deleted_text)
 
 
 def existing(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
@@ -113,7 +114,7 @@ def confirm(doomed: list[TopicView], yes: bool) -> None:
     listed = ", ".join(
         f"{topic.name} ({plural(len(topic.partitions), 'partition')})" for topic in doomed
     )
-    if not click.confirm(f"Delete {listed} with all records?", err=True):
+    if not terminal.confirm(f"Delete {listed} with all records?"):
         note("nothing was deleted")
         raise click.exceptions.Exit(1)
 

@@ -70,8 +70,8 @@ def alter(
         if outcome.error is not None:
             raise explained(outcome.error, cluster, wish, servers_typed(bootstrap_servers))
     document = altered_document(name, len(before.partitions), partitions, dry_run=dry_run)
-    note(warning(document))
-    show(output, document, lambda: altered_text(document))
+    note(*warning(document).split("\n"))
+    show(output, document, altered_text)
 
 
 def existing(cluster: Cluster, name: str) -> TopicView:

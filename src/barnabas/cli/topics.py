@@ -20,7 +20,7 @@ from barnabas.cli.options import (
     timeout_option,
     watch_option,
 )
-from barnabas.cli.output import Output, plural, printable, show, table, wrapped
+from barnabas.cli.output import Output, plural, show, table, wrapped
 from barnabas.cli.topic_deletion import delete
 from barnabas.cli.topic_growth import alter
 from barnabas.cli.troubles import listed, next_step, trouble
@@ -112,7 +112,7 @@ def create(
     if outcome.error is not None and not (existed and if_not_exists):
         raise outcome.error
     document = created_document(outcome, existed=existed, dry_run=dry_run)
-    show(output, document, lambda: created_text(document))
+    show(output, document, created_text)
 
 
 def shown_id(topic_id: UUID) -> str | None:
@@ -323,7 +323,7 @@ def topic_text(topic: dict[str, Any]) -> str:
     ]
     if topic["topic_id"]:
         lines.append(f"  id {topic['topic_id']}")
-    lines += [f"  {name} = {printable(str(value))}" for name, value in topic["configs"].items()]
+    lines += [f"  {name} = {value}" for name, value in topic["configs"].items()]
     rows = [
         [
             partition["partition"],

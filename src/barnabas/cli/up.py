@@ -15,11 +15,13 @@ import click
 
 from barnabas.cli.garbage import look_less_often
 from barnabas.cli.kept_data import absent_brokers, check_registry
-from barnabas.cli.output import is_up, plural
+from barnabas.cli.output import is_up, note, plural, say
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.stopping import Stopping
 from barnabas.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
+from barnabas.log_lines import PrintableFormatter
+from barnabas.printable import printable
 from barnabas.world.descriptors import raise_descriptor_limit
 from barnabas.world.directory_lock import locked
 
@@ -169,10 +171,10 @@ class InThisProcess:
 
 async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
     for warning in cluster.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        note(f"warning: {warning}")
 
     def kill(exit_code: int) -> None:
-        click.echo("asked again: the brokers are killed", err=True)
+        note("asked again: the brokers are killed")
         if cluster.kill is not None:
             cluster.kill(exit_code)
 
@@ -182,9 +184,9 @@ async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
         if wanted:
             await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
         await tell_of_absent_brokers(cluster)
-        click.echo(greeting(cluster, wanted[0].name if wanted else "greetings"))
+        say(*greeting(cluster, wanted[0].name if wanted else "greetings").split("\n"))
         await stopping.asked.wait()
-        click.echo("stopping ...", err=True)
+        note("stopping ...")
     finally:
         await cluster.stop()
     if stopping.is_urgent:
@@ -194,7 +196,7 @@ async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
 async def tell_of_absent_brokers(cluster: Runs) -> None:
     told = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
     if told:
-        click.echo(f"warning: {told}", err=True)
+        note(f"warning: {told}")
 
 
 def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
@@ -208,11 +210,12 @@ def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
 
 
 def greeting(cluster: Runs, topic: str) -> str:
+    topic = printable(topic)
     addresses = cluster.bootstrap_servers.split(",")
     servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
     up = f"Barnabas is up: {plural(len(addresses), 'broker')}"
     return f"""\
-{is_up(up, cluster.bootstrap_servers, cluster.data)}
+{is_up(up, cluster.bootstrap_servers, printable(str(cluster.data)))}
 
   kcat      echo hello | kcat -P -b {servers} -t {topic}
             kcat -C -b {servers} -t {topic} -e
@@ -230,7 +233,7 @@ def greeting(cluster: Runs, topic: str) -> str:
 
   Barnabas  barnabas topics list -b {servers}
             barnabas brokers list -b {servers}
-            barnabas registry ls /brokers/topics {on_its_own_line(cluster.registry_option)}
+            barnabas registry ls /brokers/topics {on_its_own_line(printable(cluster.registry_option))}
 
 Ctrl-C stops it; the data stays."""
 
@@ -268,6 +271,6 @@ def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def log_to_stderr(level: int) -> None:
-    logging.basicConfig(
-        level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from barnabas.cli.output import is_up, plural
+from barnabas.cli.output import is_up, note, plural, say
 from barnabas.errors import AddressInUse, RegistryError
+from barnabas.printable import printable
 from barnabas.zookeeper_server import ZooKeeperServers
 
 DEFAULT_DATA_DIRECTORY = "./barnabas-zookeeper"
@@ -50,10 +51,10 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
     except AddressInUse as error:
         raise AddressInUse(f"{error} with --port") from None
     try:
-        click.echo(greeting(servers))
+        say(*greeting(servers).split("\n"))
         while not stopping.wait(LOOK_AFTER_NODES_S):
             look_after(servers)
-        click.echo("stopping ...", err=True)
+        note("stopping ...")
     finally:
         servers.stop()
 
@@ -61,7 +62,7 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
 def look_after(servers: ZooKeeperServers) -> None:
     """A node that dies is told of once, and the last one ends the command."""
     for node in servers.ended():
-        click.echo(f"node {node} has ended; see {servers.log_path(node)}", err=True)
+        note(f"node {node} has ended; see {servers.log_path(node)}")
     if not servers.running:
         raise RegistryError("", "no node of the ZooKeeper is left")
 
@@ -69,7 +70,7 @@ def look_after(servers: ZooKeeperServers) -> None:
 def greeting(servers: ZooKeeperServers) -> str:
     where = servers.connect_string
     return f"""\
-{is_up(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", where, servers.data)}
+{is_up(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", where, printable(str(servers.data)))}
 
   Brokers   barnabas up --brokers 3 --zookeeper {where}
             barnabas broker server.properties \\

@@ -1,8 +1,8 @@
 """The report as a page: one file of HTML that needs nothing else, for a desk, a phone, and the dark.
 
 What a platform engineer wants to know first stands first: is anything broken now, what was broken, who was in charge.
-Whatever comes from the cluster is escaped, and the page forbids itself to load or to send anything: it may be mailed
-around.
+Whatever comes from the cluster is escaped (see `as_html`), and the page forbids itself to load or to send anything: it
+may be mailed around.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from base64 import b64encode
 from datetime import datetime
 from hashlib import sha256
-from html import escape
 from importlib.resources import files
 
 from barnabas.lifecycle.page_tables import Cell, duration, instant, number, table
 from barnabas.lifecycle.report import Document, Row, is_failover
 from barnabas.lifecycle.timeline import timeline, topics_shown
 from barnabas.lifecycle.words import (
+    as_html,
     cause_name,
     listed,
     millis_of,
@@ -80,7 +80,7 @@ def header(document: Document) -> str:
     length = span(millis_of(history["until"]) - millis_of(history["from"]))
     return (
         "<header><h1>Topic lifecycle report</h1>"
-        f'<p class="dim">{escape(document["bootstrap_servers"])} · {moment(history["from"])} to '
+        f'<p class="dim">{as_html(document["bootstrap_servers"])} · {moment(history["from"])} to '
         f"{moment(history['until'])} UTC ({length}) · {history['events']:,} events · "
         f"made {moment(document['made_at'])[:19]} UTC</p></header>"
     )
@@ -137,8 +137,8 @@ def alerts(document: Document) -> str:
 
 def offline_lines(document: Document) -> list[str]:
     return [
-        f"<b>{escape(topic_name(row))}</b>: {row['offline_now']} of {row['partitions']} partitions have no leader; "
-        f"<code>barnabas topics describe {escape(row['topic'])}</code> says who could lead"
+        f"<b>{as_html(topic_name(row))}</b>: {row['offline_now']} of {row['partitions']} partitions have no leader; "
+        f"<code>barnabas topics describe {as_html(row['topic'])}</code> says who could lead"
         for row in document["topics"]
         if row["offline_now"]
     ]
@@ -152,7 +152,7 @@ def stuck_lines(document: Document) -> list[str]:
             waiting.setdefault(tuple(row["waits_for"] or ()), []).append(row)
     lines = []
     for brokers, rows in waiting.items():
-        names = ", ".join(f"<b>{escape(topic_name(row))}</b>" for row in rows[:NAMED])
+        names = ", ".join(f"<b>{as_html(topic_name(row))}</b>" for row in rows[:NAMED])
         if len(rows) > NAMED:
             names += f" and {len(rows) - NAMED:,} other topics"
         longest = max(row["ms"] for row in rows)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 
-from barnabas.lifecycle.words import millis_of, moment, span
+from barnabas.lifecycle.words import as_html, millis_of, moment, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def table(
 ) -> str:
     """Each head is a name and its kind: n for numbers, wide for what gives way on a phone, wrap for long text."""
     kinds = [kind for _, kind in heads]
-    head = "".join(f'<th class="{kind}">{escape(text)}</th>' for text, kind in heads)
+    head = "".join(f'<th class="{kind}">{as_html(text)}</th>' for text, kind in heads)
     body = "".join(
         f'<tr class="bad">{cells(row, kinds)}</tr>'
         if index < len(bad) and bad[index]
@@ -66,6 +65,6 @@ def cells(row: Sequence[Cell | str], kinds: Sequence[str]) -> str:
     return "".join(
         f'<td class="{kind}"'
         + (f' data-v="{cell.value}"' if cell.value is not None else "")
-        + f">{cell.shown if cell.markup else escape(cell.shown)}</td>"
+        + f">{cell.shown if cell.markup else as_html(cell.shown)}</td>"
         for cell, kind in zip(made, kinds, strict=True)
     )

@@ -14,11 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from html import escape
 from itertools import groupby
 
 from barnabas.lifecycle.report import Document, Row, is_failover
-from barnabas.lifecycle.words import cause_name, listed, millis_of, moment, span, topic_name
+from barnabas.lifecycle.words import (
+    as_html,
+    cause_name,
+    listed,
+    millis_of,
+    moment,
+    span,
+    topic_name,
+)
 
 LANES, LANES_AT_LEAST = 40, 12
 LANE_HEIGHT = 22
@@ -86,8 +93,8 @@ def is_eventful(topic: Row) -> bool:
 def lane(name: str, marks: Iterable[str], kind: str = "") -> str:
     inside = "".join(marks)
     return (
-        f'<div class="lane {kind}"><span class="name" title="{escape(name)}">{escape(name)}</span>'
-        f'<svg width="100%" height="{LANE_HEIGHT}" role="img" aria-label="{escape(name)}">{inside}</svg></div>'
+        f'<div class="lane {kind}"><span class="name" title="{as_html(name)}">{as_html(name)}</span>'
+        f'<svg width="100%" height="{LANE_HEIGHT}" role="img" aria-label="{as_html(name)}">{inside}</svg></div>'
     )
 
 
@@ -243,7 +250,7 @@ def bar(
     return (
         f'<rect class="{kind}" data-a="{a}" data-b="{max(a, b)}" x="{scale.percent(a)}" y="{y}" '
         f'width="{scale.percent(max(0, b - a))}" height="{height}" rx="2">'
-        f"<title>{escape(title)}</title></rect>"
+        f"<title>{as_html(title)}</title></rect>"
     )
 
 
@@ -252,15 +259,13 @@ def tick(scale: Scale, at: datetime, kind: str, title: str, y: int = 2) -> str:
     x = scale.percent(a)
     return (
         f'<line class="{kind}" data-a="{a}" x1="{x}" x2="{x}" y1="{y}" y2="{LANE_HEIGHT - y}">'
-        f"<title>{escape(title)}</title></line>"
+        f"<title>{as_html(title)}</title></line>"
     )
 
 
 def text(scale: Scale, at: datetime, words: str) -> str:
     a = scale.offset_ms(at)
-    return (
-        f'<text class="id" data-a="{a}" x="{scale.percent(a)}" y="15" dx="5">{escape(words)}</text>'
-    )
+    return f'<text class="id" data-a="{a}" x="{scale.percent(a)}" y="15" dx="5">{as_html(words)}</text>'
 
 
 def axis(scale: Scale) -> str:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from html import escape
 from typing import Any
+
+from barnabas.printable import LINE_MAX, printable
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 UNITS = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s"))
+
+
+def as_html(text: str) -> str:
+    r"""Text of the page, in an element or an attribute. Control characters and bidirectional controls are shown.
+
+    >>> as_html('<b "x"' + chr(0x202E))
+    '&lt;b &quot;x&quot;\\u202e'
+    """
+    return escape(printable(text, LINE_MAX))
 
 
 def span(ms: int | None) -> str:

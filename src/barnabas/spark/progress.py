@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from barnabas.printable import printable
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -45,7 +47,7 @@ class ProgressLine:
             if self.pauses or self.within_a_line:
                 return
             if text:
-                self.to.write(ERASE + cut(text, shutil.get_terminal_size().columns))
+                self.to.write(ERASE + cut(printable(text), shutil.get_terminal_size().columns))
                 self.to.flush()
                 self.shown = True
             else:

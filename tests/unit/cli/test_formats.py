@@ -83,3 +83,13 @@ def test_a_record_without_a_value_matches_no_text() -> None:
 def test_what_is_no_filter_is_refused(expression: str) -> None:
     with pytest.raises(ConfigError, match="--filter"):
         compile_filter(expression)
+
+
+def test_a_terminal_is_shown_names_and_contents_escaped() -> None:
+    record = ConsumedRecord(
+        "t\n\u202e", 0, 0, 0, None, "a\tb\nc\x9b\u202e".encode() + b"\x9b\xe9", (("h\n", b"\x1b"),)
+    )
+    write = compile_format("%t|%h|%s", for_terminal=True)
+    assert write(record) == (rb"t\n\u202e|h\n=\x1b|" + b"a\tb\nc" + rb"\x9b\u202e\x9b" + b"\xe9")
+    raw = compile_format("%t|%h|%s")
+    assert raw(record) == "t\n\u202e|h\n=\x1b|".encode() + (record.value or b"")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.output import Output, plural, printable, render, table, to_yaml
+from barnabas.cli.output import Output, note, plural, render, say, table, to_json, to_yaml
 
 
 def test_a_table_sets_numbers_to_the_right_and_ends_no_line_in_blanks() -> None:
@@ -25,7 +25,8 @@ def test_a_table_keeps_within_a_hundred_columns_by_cutting_the_widest() -> None:
 
 def test_names_from_the_cluster_cannot_move_the_cursor() -> None:
     assert "\x1b" not in table(["a"], [["\x1b[2Jboo\nnew line"]])
-    assert printable("tab\tstays, \x9b not") == "tab\tstays, \\x9b not"
+    assert "\x1b" not in table(["\x1b[2J"], [["a"]])
+    assert table(["a"], [["tab\t, \x9b, \u202e"]]).endswith("tab\\t, \\x9b, \\u202e")
 
 
 def test_counts_read_well() -> None:
@@ -35,7 +36,7 @@ def test_counts_read_well() -> None:
 
 def test_one_document_has_three_faces() -> None:
     document = {"topics": [{"topic": "é", "partitions": 3}]}
-    assert render(Output.TEXT, document, lambda: "words") == "words"
+    assert render(Output.TEXT, document, lambda _: "words") == "words"
     assert json.loads(render(Output.JSON, document, str)) == document
     assert render(Output.YAML, document, str) == 'topics:\n  - topic: "é"\n    partitions: 3'
 
@@ -79,7 +80,36 @@ plain = st.recursive(
 
 @given(plain)
 def test_yaml_is_one_document_of_printable_lines(value: Any) -> None:
-    text = to_yaml(value)
-    assert all(
-        line.isprintable() or any(ord(sign) > 0x9F for sign in line) for line in text.split("\n")
-    )
+    assert all(line.isprintable() for line in to_yaml(value).split("\n"))
+
+
+@given(plain)
+def test_json_is_printable_and_exact(value: Any) -> None:
+    text = to_json(value, indent=2)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert json.loads(text) == value
+
+
+def test_yaml_escapes_what_a_terminal_would_obey() -> None:
+    assert to_yaml("é\x9b\u202e\U000e0001") == '"é\\u009b\\u202e\\U000e0001"'
+
+
+@pytest.mark.parametrize("output", Output)
+def test_pages_hold_printable_lines_only(output: Output) -> None:
+    hostile = "a\n\x1b[31m\x9b\u202e\u2028"
+    document = {hostile: [{"group": hostile}]}
+    page = render(output, document, lambda shown: f"{shown}\n{shown['a' + ESCAPED][0]['group']}")
+    assert all(line.isprintable() for line in page.split("\n"))
+    assert len(page.split("\n")) == {"text": 2, "json": 7, "yaml": 2}[output]
+
+
+ESCAPED = "\\n\\x1b[31m\\x9b\\u202e\\u2028"
+
+
+def test_say_and_note_print_one_line_per_argument(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    say("a\nb", "c\td", keep="\t")
+    note("a\nb\x1b", "c")
+    out, err = capsysbinary.readouterr()
+    assert (out, err) == (b"a\\nb\nc\td\n", b"a\\nb\\x1b\nc\n")

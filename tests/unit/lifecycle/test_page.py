@@ -17,6 +17,23 @@ def test_nothing_from_the_cluster_becomes_markup() -> None:
     assert shown.count("<script>") == 1
 
 
+def test_control_characters_from_the_cluster_are_shown() -> None:
+    hostile = "\"'></script>\n\x1b[31m\x9b\u202e\u2028\ud800"
+    document = sample()
+    for table in ("topics", "creations", "deletions", "outages", "incidents", "slowest_steps"):
+        for row in document[table]:
+            for field in {"topic", "by", "host", "why", "cause", "step"} & row.keys():
+                row[field] = hostile
+    document["bootstrap_servers"] = hostile
+    shown = page(document)
+    shown.encode()
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert hostile not in shown
+    assert shown.count("</script>") == 1
+    shown_name = escape("\"'></script>\\n\\x1b[31m\\x9b\\u202e\\u2028\\ud800")
+    assert f'title="{shown_name}"' in shown
+
+
 def test_the_page_refers_to_nothing_outside_of_itself() -> None:
     shown = page(sample())
     assert re.findall(r"https?:|//[a-z]|@import|url\(", re.sub(r"\s//.*", "", shown)) == []

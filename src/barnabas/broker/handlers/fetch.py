@@ -296,7 +296,7 @@ class Fetch:
             elif session is not None and self.is_incremental and not is_news(found):
                 # What is news stays awake until it has been told.
                 self.fall_asleep(session, found)
-            if len(looks) % PARTITIONS_PER_TURN == 0:
+            if self.is_long and len(looks) % PARTITIONS_PER_TURN == 0:
                 yield None
         return looks
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 import barnabas
+from barnabas.cli import output
 from barnabas.cli.kafka.failures import Unread, WrongUsage, hint_of, message_of
 from barnabas.cli.kafka.options import Given, Option, read, usage
-from barnabas.cli.output import printable
 from barnabas.client.cluster import Cluster
 from barnabas.config.properties import parse_properties
 from barnabas.errors import BarnabasError, ConfigError
@@ -53,19 +53,20 @@ def run(
             return OK
         return act(given)
     except WrongUsage as error:
-        complain(f"{error.message}\n{usage(options)}")
+        complain(error.message)
+        complain(*usage(options).split("\n"))
     except BarnabasError as error:
-        complain(printable(message_of(error)))
+        complain(message_of(error))
         complain_hint(error)
     return FAILED
 
 
-def say(line: str) -> None:
-    click.echo(line)
+def say(*lines: str, keep: str = "") -> None:
+    output.say(*lines, keep=keep)
 
 
-def complain(line: str) -> None:
-    click.echo(line, err=True)
+def complain(*lines: str) -> None:
+    output.note(*lines)
 
 
 def complain_hint(error: BarnabasError) -> None:

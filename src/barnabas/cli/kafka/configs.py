@@ -18,13 +18,12 @@ from barnabas.cli.kafka.failures import (
 )
 from barnabas.cli.kafka.options import MULTIPLE_ARGUMENTS, Given
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
-from barnabas.cli.output import printable
 from barnabas.errors import BarnabasError
 
 SAID_IN_ONE_LINE = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION, MULTIPLE_ARGUMENTS)
 ZOOKEEPER_WARNING = (
-    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.\n"
-    "Use --bootstrap-server instead to specify a broker to connect to."
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
+    "Use --bootstrap-server instead to specify a broker to connect to.",
 )
 
 
@@ -48,7 +47,7 @@ def act_and_tell(given: Given, arguments: Sequence[str]) -> int:
         if isinstance(error, CommandFailed) and not is_long:
             raise
         complain(f"Error while executing config command with args '{' '.join(arguments)}'")
-        complain(f"{exception_of(error)}: {printable(message_of(error))}")
+        complain(f"{exception_of(error)}: {message_of(error)}")
         complain_hint(error)
         return FAILED
     return OK
@@ -60,7 +59,7 @@ def act(given: Given) -> None:
     if connect is not None:
         from barnabas.cli.kafka.configs_by_zookeeper import run_on_znodes
 
-        say(ZOOKEEPER_WARNING)
+        say(*ZOOKEEPER_WARNING)
         run_on_znodes(connect, given, entities)
         return
 

@@ -14,7 +14,10 @@ from barnabas.cli.kafka.options import Given
 from barnabas.cli.kafka.topic_options import REPORTS
 from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
+from barnabas.printable import printable
 
+SEPARATOR = "\t"
+"""Of the columns, in which names are escaped."""
 WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
 """Eligible leaders are of clusters without ZooKeeper."""
 
@@ -64,11 +67,12 @@ def topic_line(topic: TopicShown) -> str:
     factor = topic.partitions[0].replication_factor if topic.partitions else 0
     return "\t".join(
         [
-            f"Topic: {topic.name}",
+            f"Topic: {printable(topic.name)}",
             *([f"TopicId: {encode_uuid(topic.id)}"] if topic.id not in (None, ZERO_ID) else []),
             f"PartitionCount: {len(topic.partitions)}",
             f"ReplicationFactor: {factor}",
-            "Configs: " + ",".join(f"{name}={java(value)}" for name, value in topic.configs),
+            "Configs: "
+            + ",".join(printable(f"{name}={java(value)}") for name, value in topic.configs),
             *(["MarkedForDeletion: true"] if topic.marked_for_deletion else []),
         ]
     )
@@ -76,7 +80,7 @@ def topic_line(topic: TopicShown) -> str:
 
 def partition_line(shown: PartitionShown, *, elr: str = WITHOUT_ELR) -> str:
     line = (
-        f"\tTopic: {shown.topic}\tPartition: {shown.partition}"
+        f"\tTopic: {printable(shown.topic)}\tPartition: {shown.partition}"
         f"\tLeader: {'none' if shown.leader is None else shown.leader}"
         f"\tReplicas: {numbers(shown.replicas)}\tIsr: {numbers(shown.isr)}"
     )

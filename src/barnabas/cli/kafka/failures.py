@@ -14,9 +14,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from barnabas.cli.failure import NEXT_STEPS, Hinted
-from barnabas.cli.output import printable
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable
+from barnabas.printable import printable
 
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 API_ERRORS = "org.apache.kafka.common.errors"

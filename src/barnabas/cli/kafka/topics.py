@@ -18,7 +18,6 @@ from barnabas.cli.kafka.topic_options import (
     OPTIONS,
     action_of,
 )
-from barnabas.cli.output import printable
 from barnabas.errors import BarnabasError
 
 LOGGER = "org.apache.kafka.tools.TopicCommand"
@@ -57,8 +56,8 @@ def outcome_of(work: Callable[[], None]) -> int:
     try:
         work()
     except BarnabasError as error:
-        say(f"Error while executing topic command : {printable(message_of(error))}")
-        complain(logged(error, LOGGER, datetime.now().astimezone()))
+        say(f"Error while executing topic command : {message_of(error)}")
+        complain(*logged(error, LOGGER, datetime.now().astimezone()).split("\n"))
         complain_hint(error)
         return FAILED
     return OK

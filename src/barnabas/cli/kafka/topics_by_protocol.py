@@ -7,7 +7,7 @@ from string import ascii_letters, digits
 from uuid import UUID
 
 from barnabas.cli.kafka.command import complain, say
-from barnabas.cli.kafka.describing import Move, PartitionShown, TopicShown, report_of
+from barnabas.cli.kafka.describing import SEPARATOR, Move, PartitionShown, TopicShown, report_of
 from barnabas.cli.kafka.failures import Refused
 from barnabas.cli.kafka.options import Given
 from barnabas.cli.kafka.topic_options import (
@@ -111,7 +111,7 @@ class TopicsOfBrokers:
     # ---- which
 
     def list_names(self) -> None:
-        say("\n".join(self.names()))
+        say(*(self.names() or [""]))
 
     def names(self) -> list[str]:
         chosen = TopicFilter(self.given.value("topic"), self.given.has("exclude-internal"))
@@ -149,7 +149,7 @@ class TopicsOfBrokers:
             entries = configs[view.name]
             shown = topic_shown(view, entries, moves)
             for line in report.lines(shown, min_isr=min_isr(entries)):
-                say(line)
+                say(line, keep=SEPARATOR)
 
     def moves(self, views: Sequence[TopicView]) -> dict[TopicPartition, Move]:
         """The partitions that are being reassigned; none where nobody can tell."""

@@ -18,7 +18,7 @@ from random import Random
 from msgspec.structs import replace
 
 from barnabas.cli.kafka.command import complain, say
-from barnabas.cli.kafka.describing import PartitionShown, TopicShown, report_of
+from barnabas.cli.kafka.describing import SEPARATOR, PartitionShown, TopicShown, report_of
 from barnabas.cli.kafka.failures import Refused
 from barnabas.cli.kafka.options import Given
 from barnabas.cli.kafka.topic_options import (
@@ -71,8 +71,8 @@ NO_ELR = ""
 """Nobody had heard of eligible leaders then."""
 SETTINGS_WARNING = (
     "WARNING: Altering topic configuration from this script has been deprecated and may be removed"
-    " in future releases.\n"
-    "         Going forward, please use kafka-configs.sh for this functionality"
+    " in future releases.",
+    "         Going forward, please use kafka-configs.sh for this functionality",
 )
 KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or"
@@ -153,7 +153,7 @@ class TopicsOfZnodes:
         check_names(dict.fromkeys(deleted))
         for name in names:
             if wish.configs or deleted:
-                say(SETTINGS_WARNING)
+                say(*SETTINGS_WARNING)
                 changed = partial(with_changes, added=wish.configs, deleted=deleted)
                 await change_settings(self.session, name, changed)
                 say(f"Updated config for topic {name}.")
@@ -239,7 +239,7 @@ class TopicsOfZnodes:
                 say(f"Topic {name} doesn't exist!")
                 continue
             for line in report.lines(topic, elr=NO_ELR):
-                say(line)
+                say(line, keep=SEPARATOR)
 
     async def shown(self, name: str) -> TopicShown | None:
         found = await read_topic(self.session, name)

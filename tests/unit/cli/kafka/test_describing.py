@@ -1,3 +1,4 @@
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -35,6 +36,14 @@ def numbers(*asked: str, topic: TopicShown = TOPIC, min_isr: int | None = 2) -> 
     report = Report(asked=frozenset(asked), only_overrides=False, alive={1, 2, 3})
     lines = report.lines(topic, min_isr=min_isr)
     return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
+
+
+def test_names_and_values_cannot_add_columns_or_lines() -> None:
+    hostile = replace(WHOLE, topic="t\tLeader: 7\n")
+    assert partition_line(hostile).startswith("\tTopic: t\\tLeader: 7\\n\tPartition: 0\t")
+    topic = replace(TOPIC, name="t\t", configs=[("k\t", "v\n")])
+    assert topic_line(topic).startswith("Topic: t\\t\tTopicId: ")
+    assert topic_line(topic).endswith("\tConfigs: k\\t=v\\n")
 
 
 def test_a_topic_and_a_partition_are_lines_with_tabs() -> None:

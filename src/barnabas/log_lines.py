@@ -1,0 +1,53 @@
+"""Log formatter that keeps every message on one printable line.
+
+`barnabas up` and `barnabas broker` install it on their only handler, so that it covers every logger of the process,
+those of libraries too. Logger calls need no escaping of their own.
+
+A program that embeds Barnabas configures its own logging, and Barnabas leaves that alone. A filter on the "barnabas"
+logger would not see the records of its children. A record factory or a logger class would change the records of the
+whole program. Such a program can give this formatter to its handlers: `handler.setFormatter(PrintableFormatter(...))`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.printable import LINE_MAX, NAME_MAX, printable
+
+TRACEBACK_INDENT = "    "
+
+
+class PrintableFormatter(logging.Formatter):
+    """Escapes the whole message; a traceback follows on lines of its own.
+
+    Lines of a traceback are indented, because an exception's message may hold newlines: a line that starts at the left
+    margin is always the start of a log entry.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = message_of(record)
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        lines = [printable(self.formatMessage(record))]
+        # Not `record.exc_text`: another handler's formatter may have left a text there that is not escaped.
+        if record.exc_info:
+            lines += indented(self.formatException(record.exc_info))
+        if record.stack_info:
+            lines += indented(self.formatStack(record.stack_info))
+        return "\n".join(lines)
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The message, escaped. Of one that is too long, each argument is cut first: what follows a long name is kept."""
+    message = record.getMessage()
+    if len(message) > LINE_MAX and isinstance(record.args, tuple):
+        message = str(record.msg) % tuple(map(shortened, record.args))
+    return printable(message, LINE_MAX)
+
+
+def shortened(argument: object) -> object:
+    return argument if isinstance(argument, int | float) else printable(str(argument), NAME_MAX)
+
+
+def indented(text: str) -> list[str]:
+    return [TRACEBACK_INDENT + printable(line, LINE_MAX) for line in text.split("\n")]
