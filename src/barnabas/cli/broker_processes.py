@@ -188,14 +188,14 @@ class BrokerProcesses:
         restarts = Restarts()
         while code == STUCK_EXIT_CODE:
             delay_s = restarts.next_delay(asyncio.get_running_loop().time())
-            click.echo(stuck(broker_id, delay_s, self.file(broker_id, "log")), err=True)
+            note(stuck(broker_id, delay_s, self.file(broker_id, "log")))
             if delay_s is None:
                 break
             await asyncio.sleep(delay_s)
             try:
                 await self.start_one(broker_id)
             except OSError as error:
-                click.echo(f"cannot restart broker {broker_id}: {error}", err=True)
+                note(f"cannot restart broker {broker_id}: {error}")
                 break
             code = await self.running[broker_id].wait()
         config = self.file(broker_id, "properties")
