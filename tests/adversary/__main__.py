@@ -1,6 +1,7 @@
 """Attack a broker on this machine and print what it cost.
 
-    python -m tests.adversary apis [--api NAME ...] [--kind KIND ...] [--thorough]
+python -m tests.adversary apis [--api NAME ...] [--kind KIND ...] [--thorough]
+python -m tests.adversary amplifiers [NAME ...]
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tests.adversary.generator import KINDS
-from tests.adversary.table import run_apis
+from tests.adversary.table import run_amplifiers, run_apis
 
 
 def main() -> None:
@@ -21,9 +22,14 @@ def main() -> None:
     apis.add_argument("--api", action="append", default=[])
     apis.add_argument("--kind", action="append", default=[], choices=list(KINDS))
     apis.add_argument("--thorough", action="store_true", help="large requests in every version")
+    amplifiers = commands.add_parser("amplifiers", help="attacks by data, batches, connections")
+    amplifiers.add_argument("name", nargs="*", help="part of a name; all by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as where:
-        over = run_apis(Path(where), options.api, options.kind, is_thorough=options.thorough)
+        if options.command == "apis":
+            over = run_apis(Path(where), options.api, options.kind, is_thorough=options.thorough)
+        else:
+            over = run_amplifiers(Path(where), options.name)
     sys.exit(bool(over))
 
 

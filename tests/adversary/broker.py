@@ -41,7 +41,8 @@ class MeasuredBroker(BrokerProcess):
                 env=ENVIRONMENT,
             )
         line = self.answer_line()
-        assert line == "up\n", f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
+        assert line.startswith("up "), f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
+        self.epoch = int(line.split()[1])
         return self
 
     def answer_line(self) -> str:

@@ -6,7 +6,7 @@ Each kind of attack is a generator of `Attack`s. Nothing here does I/O.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cache
 from math import isqrt
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from barnabas.wire.primitives import STRING_MAX, uvarint
 from tests.adversary.hints import (
     EMPTY_UNLESS_ATTACKED,
     IDENTIFYING_NUMBERS,
+    UNLESS_VALIDATE_ONLY,
     WAITS,
     Entities,
     existing,
@@ -40,6 +41,7 @@ from tests.raw_connection import with_size
 
 LARGE, SMALL = CONTROL_BYTES_MAX, SMALL_BYTES - 1
 """The largest request without batches, and the largest one that is decoded on the event loop."""
+MEDIUM = 256 * 1024
 OVERHEAD_BYTES = 1024
 """Room for the header and for fields around the attacked array."""
 SLASHED = ("a/" * 5000 + "a", "../" * 20 + "etc", "/", "//", ".")
@@ -67,12 +69,8 @@ class Attack(NamedTuple):
     detail: str
     sends: list[Send]
 
-    @property
-    def sent_bytes(self) -> int:
-        return sum(len(send.data) for send in self.sends)
-
     def __str__(self) -> str:
-        return f"{self.api} {self.kind} {self.detail} ({self.sent_bytes:,} B)"
+        return f"{self.api} {self.kind} {self.detail}"
 
 
 class Writer:
@@ -101,7 +99,11 @@ class Writer:
         self.distinct = distinct
         self.overrides = overrides or {}
         self.nulls = nulls
+        self.is_validate_only = "validate_only" in [
+            field.name for field in cached_fields(api.request, version)
+        ]
         self.wildcards = wildcards
+        self.is_harmless = bool(counts) and distinct is None and not overrides
 
     def frame(self) -> bytes:
         header = encode_request_header(RequestHeader(self.api.key, self.version, 7, "adversary"))
@@ -125,12 +127,11 @@ class Writer:
     def array(self, field: Field, path: Path) -> bytes:
         if self.nulls is not None:
             return self.count(-1 if self.nulls and field.is_nullable else 0)
-        is_attacked = any(
-            wanted[: len(path)] == path for wanted in (*self.counts, *self.overrides)
-        )
-        if self.wildcards and field.is_nullable and not is_attacked:
+        is_attacked = any(wanted[: len(path)] == path for wanted in (*self.counts, *self.overrides))
+        is_empty = field.name in EMPTY_UNLESS_ATTACKED
+        if (self.wildcards or is_empty) and field.is_nullable and not is_attacked:
             return self.count(-1)
-        if field.name in EMPTY_UNLESS_ATTACKED and not is_attacked:
+        if is_empty and not is_attacked:
             return self.count(0)
         element = self.element(field, path)
         number = 1
@@ -158,7 +159,9 @@ class Writer:
     def value(self, field: Field, path: Path) -> Any:
         if path in self.overrides:
             return self.overrides[path]
-        value = existing(field, self.entities, is_current=self.distinct is None)
+        if field.name in UNLESS_VALIDATE_ONLY and not self.is_validate_only:
+            return UNLESS_VALIDATE_ONLY[field.name]
+        value = existing(field, self.entities, is_current=self.is_harmless)
         if self.distinct is not None and self.distinct in (path, path[:-1]):
             if field.type is str and value is not None:
                 return NAME_MARK
@@ -172,9 +175,7 @@ class Writer:
 def variants(element: bytes, number: int) -> Iterator[bytes]:
     """Copies of an element, each with its own name, id and number."""
     name, number_mark = NAME_MARK.encode(), struct.pack(">i", NUMBER_MARK)
-    has_name, has_id, has_number = (
-        mark in element for mark in (name, ID_MARK.bytes, number_mark)
-    )
+    has_name, has_id, has_number = (mark in element for mark in (name, ID_MARK.bytes, number_mark))
     for at in range(number):
         found = element
         if has_name:
@@ -187,42 +188,55 @@ def variants(element: bytes, number: int) -> Iterator[bytes]:
 
 
 @cache
-def cached_fields(cls: type[Any], version: int) -> list[Field]:
+def cached_fields(cls: Hashable, version: int) -> list[Field]:
+    assert isinstance(cls, type)
     return fields_of(cls, version)
 
 
 @cache
-def wires_of(cls: type[Any], version: int, flexible: bool) -> dict[str, Any]:
+def wires_of(cls: Hashable, version: int, flexible: bool) -> dict[str, Any]:
+    assert isinstance(cls, type)
     return {field.name: field.wire for field in layout_of(cls, version, flexible).plain}
 
 
 # ---- the kinds of attack
 
 
-def sizes_for(api: Api, version: int, thorough: bool) -> list[int]:
-    """Large requests take seconds, so only the newest version gets them."""
-    return [LARGE, SMALL] if thorough or version == api.versions[-1] else [SMALL]
+def sizes_for(api: Api, version: int, path: Path, thorough: bool) -> list[int]:
+    """Large requests take seconds, so only the outermost arrays of the newest version get them."""
+    if thorough:
+        return [LARGE, SMALL]
+    if version != api.versions[-1]:
+        return [SMALL]
+    return [LARGE if len(path) == 1 else MEDIUM, SMALL]
 
 
-def fill(api: Api, entities: Entities, thorough: bool, *, is_distinct: bool) -> Iterator[Attack]:
-    kind = "distinct" if is_distinct else "repeat"
+def fill(
+    api: Api,
+    entities: Entities,
+    thorough: bool,
+    *,
+    is_distinct: bool = False,
+    wildcards: bool = False,
+) -> Iterator[Attack]:
     for version in versions_to_try(api):
         nullable = [path for path, field in walk(api.request, version) if is_wildcard(field)]
         for path in array_paths(api.request, version):
-            can_be_wild = any(other != path[: len(other)] for other in nullable)
-            for size in sizes_for(api, version, thorough):
-                for wildcards in (False, True)[: 1 + can_be_wild]:
-                    writer = Writer(
-                        api,
-                        version,
-                        entities,
-                        size=size,
-                        counts={path: FILL},
-                        distinct=path if is_distinct else None,
-                        wildcards=wildcards,
-                    )
-                    detail = f"v{version} {dotted(path)}" + " with wildcards" * wildcards
-                    yield Attack(api.name, kind, detail, [Send(writer.frame())])
+            if wildcards and not any(other != path[: len(other)] for other in nullable):
+                continue
+            for size in sizes_for(api, version, path, thorough):
+                writer = Writer(
+                    api,
+                    version,
+                    entities,
+                    size=size,
+                    counts={path: FILL},
+                    distinct=path if is_distinct else None,
+                    wildcards=wildcards,
+                )
+                kind = "distinct" if is_distinct else "repeat"
+                detail = f"v{version} {dotted(path)}" + " with wildcards" * wildcards
+                yield Attack(api.name, kind, detail, [Send(writer.frame())])
 
 
 def is_wildcard(field: Field) -> bool:
@@ -231,8 +245,9 @@ def is_wildcard(field: Field) -> bool:
 
 
 def repeat(api: Api, entities: Entities, thorough: bool) -> Iterator[Attack]:
-    """One existing name, as often as a request can hold it."""
-    return fill(api, entities, thorough, is_distinct=False)
+    """One existing name, as often as a request can hold it, once with a wildcard below each."""
+    yield from fill(api, entities, thorough)
+    yield from fill(api, entities, thorough, wildcards=True)
 
 
 def distinct(api: Api, entities: Entities, thorough: bool) -> Iterator[Attack]:
@@ -246,7 +261,7 @@ def nested(api: Api, entities: Entities, thorough: bool) -> Iterator[Attack]:
         arrays = array_paths(api.request, version)
         for path in nested_paths(api.request, version):
             outer = next(path[:n] for n in range(len(path) - 1, 0, -1) if path[:n] in arrays)
-            for size in sizes_for(api, version, thorough):
+            for size in sizes_for(api, version, path, thorough):
                 counts = {path: ROOT, outer: FILL}
                 writer = Writer(api, version, entities, size=size, counts=counts)
                 detail = f"v{version} {dotted(path)}"
@@ -273,9 +288,7 @@ def long_strings(api: Api, entities: Entities, _: bool) -> Iterator[Attack]:
             counts = {around[0]: FILL} if around else {}
             overrides = {path: "x" * STRING_MAX}
             size = LARGE if version == api.versions[-1] else 4 * STRING_MAX
-            writer = Writer(
-                api, version, entities, size=size, counts=counts, overrides=overrides
-            )
+            writer = Writer(api, version, entities, size=size, counts=counts, overrides=overrides)
             sends.append(Send(writer.frame()))
         if sends:
             yield Attack(api.name, "long", f"v{version}", sends)

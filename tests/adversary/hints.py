@@ -26,6 +26,8 @@ class Entities(NamedTuple):
     topic_id: UUID
     member_id: str
     generation: int
+    broker_epoch: int
+    broker_port: int
 
 
 UNSET = object()
@@ -53,8 +55,7 @@ HINTS: dict[tuple[str, str] | str, Any] = {
     "delete_partition": False,
     "is_kraft_controller": False,
     "is_new": False,
-    # Version 0 of CreateTopics has no validate_only: too many replicas, so that nothing is created.
-    "replication_factor": 99,
+    "replication_factor": -1,
     "count": 2000,
     # groups
     "group_id": GROUP,
@@ -106,8 +107,12 @@ HINTS: dict[tuple[str, str] | str, Any] = {
     "controller_id": BROKER_ID,
     # The controller's epoch is checked first, so that the rest of these requests does no harm.
     "controller_epoch": 0,
-    "broker_epoch": -1,
     "broker_id": BROKER_ID,
+    "id": BROKER_ID,
+    "host": "127.0.0.1",
+    "v0_host": "127.0.0.1",
+    "listener": "PLAINTEXT",
+    "security_protocol": 0,
     # This broker itself must not be shut down.
     ("ControlledShutdownRequest", "broker_id"): 99,
     "broker_ids": BROKER_ID,
@@ -122,7 +127,10 @@ CURRENT_EPOCH: dict[tuple[str, str] | str, Any] = {
     ("LeaderAndIsrRequest", "controller_epoch"): CONTROLLER_EPOCH,
     ("UpdateMetadataRequest", "controller_epoch"): CONTROLLER_EPOCH,
 }
-"""Requests that name what exists, as it is, may come with the controller's epoch: they change nothing."""
+"""Requests that describe what exists, as it is, may come with the controller's epoch: they change nothing."""
+
+UNLESS_VALIDATE_ONLY = {"replication_factor": 99}
+"""Version 0 of CreateTopics has no validate_only: with too many replicas nothing is created."""
 
 WAITS = ("max_wait_ms", "timeout_ms", "session_timeout_ms", "rebalance_timeout_ms")
 """A large number in these fields asks the broker to wait, which is no defect."""
@@ -134,7 +142,6 @@ EMPTY_UNLESS_ATTACKED = (
     "adding_replicas",
     "removing_replicas",
     "offline_replicas",
-    "live_brokers",
     "live_leaders",
     "configuration_keys",
     "states_filter",
@@ -167,6 +174,10 @@ def existing(field: Field, entities: Entities, *, is_current: bool) -> Any:
     match field.name:
         case "member_id":
             return entities.member_id
+        case "broker_epoch":
+            return entities.broker_epoch
+        case "port" | "v0_port":
+            return entities.broker_port
         case "generation_id":
             return entities.generation
         case _:

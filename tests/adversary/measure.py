@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.adversary.broker import MB, Figures, MeasuredBroker
 from tests.adversary.generator import Attack, Send
-from tests.adversary.stage import PROBE_TOPIC
+from tests.adversary.hints import Entities
+from tests.adversary.stage import PROBE_TOPIC, attacked_broker, set_up
 from tests.faults.raw_client import RawClient
 from tests.raw_connection import SIZE
 
@@ -27,25 +31,22 @@ CHUNK = 1 << 20
 class Outcome(NamedTuple):
     """What an attack achieved."""
 
-    attack: Attack
+    name: str
     figures: Figures
     growth_bytes: int
-    answers: int
-    closed: int
-    """Connections that the broker closed instead of answering."""
-    largest_answer_bytes: int
+    tally: Tally
     seconds: float
     unanswered: str
     defects: list[str]
     """Lines of the broker's log that must not be there."""
 
     def __str__(self) -> str:
-        figures = self.figures
+        figures, tally = self.figures, self.tally
         return (
-            f"{self.attack}: turn {figures.turn_cpu_ms:,.0f} ms CPU, "
+            f"{self.name} ({tally.sent_bytes:,} B): turn {figures.turn_cpu_ms:,.0f} ms CPU, "
             f"stall {figures.gap_wall_ms:,.0f} ms, +{self.growth_bytes / MB:,.0f} MB, "
-            f"answer {self.largest_answer_bytes / MB:,.1f} MB, {self.seconds:.1f} s, "
-            f"{self.answers} answered, {self.closed} closed [{figures.where}]"
+            f"answer {tally.largest_bytes / MB:,.1f} MB, {self.seconds:.1f} s, "
+            f"{tally.answers} answered, {tally.closed} closed [{figures.where}]"
         )
 
     def violations(self) -> list[str]:
@@ -54,11 +55,51 @@ class Outcome(NamedTuple):
             found.append(f"a turn took {figures.turn_cpu_ms:,.0f} ms of CPU in {figures.where}")
         if self.growth_bytes > GROWTH_BYTES_MAX:
             found.append(f"memory grew by {self.growth_bytes / MB:,.0f} MB")
-        if self.largest_answer_bytes > ANSWER_BYTES_MAX:
-            found.append(f"an answer has {self.largest_answer_bytes / MB:,.1f} MB")
+        if self.tally.largest_bytes > ANSWER_BYTES_MAX:
+            found.append(f"an answer has {self.tally.largest_bytes / MB:,.1f} MB")
         if self.unanswered:
             found.append(self.unanswered)
         return found + self.defects
+
+
+class Tally:
+    """Counts what an attacker sent and got."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
+        self.deadline = time.monotonic() + DEADLINE_SECONDS
+        self.sent_bytes = self.answers = self.largest_bytes = 0
+        self.closed = 0
+        """Connections that the broker closed instead of answering."""
+
+    def exchange(self, send: Send) -> None:
+        """Send on a connection of its own, and read all answers."""
+        with self.connect() as connection:
+            self.send(connection, send.data)
+            self.receive(connection, send.answers)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, left(self.deadline))
+
+    def send(self, connection: socket.socket, data: bytes) -> None:
+        connection.settimeout(left(self.deadline))
+        self.sent_bytes += len(data)
+        with suppress(ConnectionError):  # noticed when the answer is read
+            connection.sendall(data)
+
+    def receive(self, connection: socket.socket, answers: int = 1) -> None:
+        """An answer that announces more than it may have is not read."""
+        for _ in range(answers):
+            try:
+                size = SIZE.unpack(receive(connection, 4, self.deadline, keep=True))[0]
+                self.largest_bytes = max(self.largest_bytes, size)
+                if size > ANSWER_BYTES_MAX:
+                    return
+                receive(connection, size, self.deadline)
+            except ConnectionError:
+                self.closed += 1
+                return
+            self.answers += 1
 
 
 class Attacker:
@@ -69,32 +110,26 @@ class Attacker:
         self.log_read = broker.log_path.stat().st_size
 
     def run(self, attack: Attack) -> Outcome:
+        def send_all(tally: Tally) -> None:
+            for send in attack.sends:
+                tally.exchange(send)
+
+        return self.measure(str(attack), send_all)
+
+    def measure(self, name: str, attack: Callable[[Tally], None]) -> Outcome:
         before = self.broker.reset()
         began = time.monotonic()
-        answers = closed = largest = 0
+        tally = Tally(self.broker.address)
         unanswered = ""
-        for send in attack.sends:
-            try:
-                found, sizes = exchange(self.broker.address, send, began + DEADLINE_SECONDS)
-            except TimeoutError:
-                unanswered = f"neither answered nor closed within {DEADLINE_SECONDS:.0f} s"
-                break
-            answers += found
-            closed += found < send.answers
-            largest = max(largest, *sizes, 0)
+        try:
+            attack(tally)
+        except TimeoutError:
+            unanswered = f"neither answered nor closed within {DEADLINE_SECONDS:.0f} s"
         seconds = time.monotonic() - began
         figures = self.broker.report()
-        return Outcome(
-            attack,
-            figures,
-            figures.peak_bytes - before.rss_bytes,
-            answers,
-            closed,
-            largest,
-            seconds,
-            unanswered,
-            self.new_defects(),
-        )
+        growth_bytes = figures.peak_bytes - before.rss_bytes
+        defects = self.new_defects()
+        return Outcome(name, figures, growth_bytes, tally, seconds, unanswered, defects)
 
     def new_defects(self) -> list[str]:
         with self.broker.log_path.open() as log:
@@ -109,27 +144,6 @@ class Attacker:
         with RawClient(self.broker.address) as client:
             offset = client.produce(PROBE_TOPIC, 0, b"healthy").base_offset
             assert [record.value for record in client.fetch(PROBE_TOPIC, 0, offset)] == [b"healthy"]
-
-
-def exchange(address: tuple[str, int], send: Send, deadline: float) -> tuple[int, list[int]]:
-    """Send, and read to the last answer or to the end of the connection: the number of answers, and their sizes.
-
-    An answer that announces more than it may have is not read.
-    """
-    sizes: list[int] = []
-    with socket.create_connection(address, left(deadline)) as connection:
-        try:
-            connection.settimeout(left(deadline))
-            connection.sendall(send.data)
-            while len(sizes) < send.answers:
-                size = SIZE.unpack(receive(connection, 4, deadline, keep=True))[0]
-                sizes.append(size)
-                if size > ANSWER_BYTES_MAX:
-                    break
-                receive(connection, size, deadline)
-        except ConnectionError:
-            return len(sizes), sizes
-    return len(sizes), sizes
 
 
 def receive(connection: socket.socket, size: int, deadline: float, *, keep: bool = False) -> bytes:
@@ -151,3 +165,27 @@ def left(deadline: float) -> float:
     if seconds <= 0:
         raise TimeoutError
     return seconds
+
+
+Stage = tuple[Attacker, Entities]
+
+
+class Stages:
+    """The attacked broker, replaced by a fresh one after an attack that did damage."""
+
+    def __init__(self, where: Path) -> None:
+        self.where = where
+        self.number = 0
+        self.stage: Stage | None = None
+
+    def open(self) -> Stage:
+        if self.stage is None:
+            self.number += 1
+            broker = attacked_broker(self.where / f"data-{self.number}").start()
+            self.stage = Attacker(broker), set_up(broker)
+        return self.stage
+
+    def close(self) -> None:
+        if self.stage is not None:
+            self.stage[0].broker.kill()
+            self.stage = None

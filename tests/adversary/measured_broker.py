@@ -2,8 +2,9 @@
 
     python -m tests.adversary.measured_broker <data directory> <port> [key=value ...]
 
-It prints "up" when it serves. Then every line on stdin is a command, answered with one line of JSON on stdout: `reset`
-starts a new measurement, `report` returns the figures since the last reset. It exits when stdin is closed.
+It prints "up" and its broker epoch when it serves. Then every line on stdin is a command, answered with one line of
+JSON on stdout: `reset` starts a new measurement, `report` returns the figures since the last reset. It exits when stdin
+is closed.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class LoopMeter:
                 self.longest_cpu_s = spent
                 self.longest_where = self.most_sampled()
 
-        asyncio.Handle._run = measured  # type: ignore[method-assign]
+        asyncio.Handle._run = measured  # type: ignore[method-assign, assignment]
         self.loop.call_soon_threadsafe(self.beat)
         threading.Thread(target=self.sample, name="meter", daemon=True).start()
 
@@ -159,7 +160,9 @@ def main() -> None:
     assert loop_thread.thread.ident is not None
     meter = LoopMeter(loop_thread.loop, loop_thread.thread.ident)
     meter.install()
-    print("up", flush=True)
+    router = life.broker.router
+    assert router is not None
+    print("up", router.parts.control.broker_epoch, flush=True)
     for line in sys.stdin:
         if line.strip() == "reset":
             loop_thread.call(forget_peak_memory)

@@ -31,7 +31,7 @@ from tests.faults.raw_client import RawClient
 
 PARTITIONS = 1000
 PROBE_TOPIC = "probe"
-MEMBER_METADATA = b"m" * 200_000
+MEMBER_METADATA = b"m" * 700_000
 # Unknown names must not become topics: that is a feature, and its own limit.
 SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "4"}
 
@@ -49,7 +49,7 @@ def set_up(broker: MeasuredBroker) -> Entities:
         topic_id = client.exchange(asked, 10, MetadataResponse).topics[0].topic_id
         member_id, generation = join(client, GROUP, MEMBER_METADATA)
         commit(client, GROUP, member_id, generation)
-    return Entities(topic_id, member_id, generation)
+    return Entities(topic_id, member_id, generation, broker.epoch, broker.port)
 
 
 def join(client: RawClient, group: str, metadata: bytes) -> tuple[str, int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from barnabas.wire.apis import APIS
+from tests.adversary.amplifiers import AMPLIFIERS, against
 from tests.adversary.broker import MB
-from tests.adversary.generator import KINDS, Attack, kinds_for
+from tests.adversary.generator import KINDS, kinds_for
 from tests.adversary.hints import Entities
-from tests.adversary.measure import Attacker, Outcome
-from tests.adversary.stage import attacked_broker, set_up
+from tests.adversary.measure import GROWTH_BYTES_MAX, Attacker, Outcome, Stages
 
-AttacksFor = Callable[[Entities], Iterator[Attack]]
+Runnable = Callable[[Attacker], Outcome]
 HEAD = ("attack", "bytes", "turn ms", "stall ms", "+MB", "answer MB", "s", "end")
 ROW = "{:<58}{:>10}{:>9}{:>9}{:>7}{:>10}{:>7}  {}"
 
@@ -26,51 +27,54 @@ def run_apis(where: Path, apis: list[str], kinds: list[str], *, is_thorough: boo
         if (not apis or api.name in apis) and (not kinds or kind in kinds)
     ]
 
-    def attacks(entities: Entities) -> Iterator[Attack]:
+    def attacks(entities: Entities) -> Iterator[Runnable]:
         for api, kind in pairs:
-            yield from KINDS[kind](api, entities, is_thorough)
+            for attack in KINDS[kind](api, entities, is_thorough):
+                yield partial(Attacker.run, attack=attack)
 
     return run(where, attacks)
 
 
-def run(where: Path, attacks: AttacksFor) -> int:
+def run_amplifiers(where: Path, names: list[str]) -> int:
+    def attacks(entities: Entities) -> Iterator[Runnable]:
+        for name, amplifier in AMPLIFIERS.items():
+            if not names or any(wanted in name for wanted in names):
+                yield partial(Attacker.measure, name=name, attack=against(amplifier, entities))
+
+    return run(where, attacks)
+
+
+def run(where: Path, attacks: Callable[[Entities], Iterator[Runnable]]) -> int:
     print(ROW.format(*HEAD))
     over = total = 0
-    number = 1
-    broker = attacked_broker(where / "data-1").start()
+    stages = Stages(where)
     try:
-        entities = set_up(broker)
-        attacker = Attacker(broker)
-        for attack in attacks(entities):
-            outcome = attacker.run(attack)
+        for attack in attacks(stages.open()[1]):
+            outcome = attack(stages.open()[0])
             violations = outcome.violations()
             total += 1
             over += bool(violations)
             print(row(outcome), flush=True)
             for violation in violations:
                 print(f"    {violation}", flush=True)
-            if outcome.unanswered or outcome.growth_bytes > 500 * MB:
-                number += 1
-                broker.kill()
-                broker = attacked_broker(where / f"data-{number}").start()
-                set_up(broker)
-                attacker = Attacker(broker)
+            if outcome.unanswered or outcome.growth_bytes > GROWTH_BYTES_MAX:
+                stages.close()
     finally:
-        broker.kill()
+        stages.close()
     print(f"{over} of {total} attacks are over budget")
     return over
 
 
 def row(outcome: Outcome) -> str:
-    attack, figures = outcome.attack, outcome.figures
-    end = f"{outcome.answers} answered" + f", {outcome.closed} closed" * bool(outcome.closed)
+    tally, figures = outcome.tally, outcome.figures
+    end = f"{tally.answers} answered" + f", {tally.closed} closed" * bool(tally.closed)
     return ROW.format(
-        f"{attack.api} {attack.kind} {attack.detail}"[:57],
-        f"{attack.sent_bytes:,}",
+        outcome.name[:57],
+        f"{tally.sent_bytes:,}",
         f"{figures.turn_cpu_ms:,.0f}",
         f"{figures.gap_wall_ms:,.0f}",
         f"{outcome.growth_bytes / MB:,.0f}",
-        f"{outcome.largest_answer_bytes / MB:,.1f}",
+        f"{tally.largest_bytes / MB:,.1f}",
         f"{outcome.seconds:.1f}",
         "OVER BUDGET" if outcome.violations() else end,
     )

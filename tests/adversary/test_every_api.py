@@ -7,48 +7,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from barnabas.wire.apis import APIS
 from tests.adversary.generator import KINDS, kinds_for
-from tests.adversary.hints import Entities
-from tests.adversary.measure import Attacker
+from tests.adversary.measure import Stages
 from tests.adversary.schema import api_named
-from tests.adversary.stage import attacked_broker, set_up
 
 IS_THOROUGH = os.environ.get("BARNABAS_ADVERSARY") == "thorough"
-Stage = tuple[Attacker, Entities]
-
-
-class Stages:
-    """The attacked broker, replaced by a fresh one after a test that failed."""
-
-    def __init__(self, where: Path) -> None:
-        self.where = where
-        self.number = 0
-        self.stage: Stage | None = None
-
-    def open(self) -> Stage:
-        if self.stage is None:
-            self.number += 1
-            broker = attacked_broker(self.where / f"data-{self.number}").start()
-            self.stage = Attacker(broker), set_up(broker)
-        return self.stage
-
-    def close(self) -> None:
-        if self.stage is not None:
-            self.stage[0].broker.kill()
-            self.stage = None
-
-
-@pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stages]:
-    stages = Stages(tmp_path_factory.mktemp("adversary"))
-    yield stages
-    stages.close()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +29,7 @@ def test_attack_stays_within_budget(stages: Stages, api: str, kind: str) -> None
         for attack in KINDS[kind](api_named(api), entities, IS_THOROUGH):
             outcome = attacker.run(attack)
             print(outcome)
-            violations += [f"{attack}: {found}" for found in outcome.violations()]
+            violations += [f"{outcome.name}: {found}" for found in outcome.violations()]
             if outcome.unanswered:
                 break
         attacker.check_health()

@@ -15,7 +15,7 @@ from tests.adversary.hints import TOPIC, Entities
 from tests.adversary.schema import api_named, array_paths
 from tests.raw_connection import SIZE
 
-ENTITIES = Entities(UUID(int=9), "member", 1)
+ENTITIES = Entities(UUID(int=9), "member", 1, 1, 9092)
 
 
 def frames(data: bytes) -> list[bytes]:
@@ -39,10 +39,9 @@ def test_every_served_api_is_attacked() -> None:
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_requests_decode_without_trailing_bytes(api: Api) -> None:
     for kind in kinds_for(api):
-        if kind in ("repeat", "distinct", "long"):  # held below, once per API
-            continue
         for attack in KINDS[kind](api, ENTITIES, False):
-            for send in attack.sends:
+            # Larger ones differ in a count alone, and take long to decode.
+            for send in (send for send in attack.sends if len(send.data) <= SMALL):
                 found = frames(send.data)
                 assert len(found) == send.answers
                 header, at = decode_request_header(memoryview(found[0]))
