@@ -42,6 +42,7 @@ BOMBS = {
 MANY_RECORDS = 190_000
 SESSIONS = 20
 UNREAD = 20
+ANNOUNCED = 700
 CONTROL_REQUEST_BYTES = 8 * MB
 NOW_MS = 1_700_000_000_000
 
@@ -209,6 +210,17 @@ def half_requests(tally: Tally, entities: Entities) -> None:
             tally.receive(other)
 
 
+def announced_requests(tally: Tally, entities: Entities) -> None:
+    """The first bytes of requests of 100 MiB, on many connections that wait for memory."""
+    first = struct.pack(">ihhih", 100 * MB, 0, 9, 1, -1) + bytes(100)
+    with ExitStack() as stack:
+        for _ in range(ANNOUNCED):
+            tally.send(stack.enter_context(tally.connect()), first)
+        with tally.connect() as other:
+            tally.send(other, filled(entities, "Metadata", 12, ("topics",), 1100))
+            tally.receive(other)
+
+
 AMPLIFIERS: dict[str, Amplifier] = {
     "OffsetFetch v8 of one group": partial(
         named_again, api="OffsetFetch", version=8, path=("groups",)
@@ -243,6 +255,7 @@ AMPLIFIERS: dict[str, Amplifier] = {
     "Produce of 190,000 records": produce_crowded_batch,
     "unread answers": unread_answers,
     "half requests": half_requests,
+    "announced requests": announced_requests,
 }
 
 

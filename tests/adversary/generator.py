@@ -6,7 +6,7 @@ Each kind of attack is a generator of `Attack`s. Nothing here does I/O.
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from math import isqrt
 from typing import Any, NamedTuple
@@ -109,7 +109,7 @@ class Writer:
         header = encode_request_header(RequestHeader(self.api.key, self.version, 7, "adversary"))
         return with_size(header + self.struct(self.api.request, ()))
 
-    def struct(self, cls: type[Any], above: Path) -> bytes:
+    def struct(self, cls: Any, above: Path) -> bytes:
         parts: list[bytes] = []
         wires = wires_of(cls, self.version, self.flexible)
         for field in cached_fields(cls, self.version):
@@ -188,14 +188,12 @@ def variants(element: bytes, number: int) -> Iterator[bytes]:
 
 
 @cache
-def cached_fields(cls: Hashable, version: int) -> list[Field]:
-    assert isinstance(cls, type)
+def cached_fields(cls: Any, version: int) -> list[Field]:
     return fields_of(cls, version)
 
 
 @cache
-def wires_of(cls: Hashable, version: int, flexible: bool) -> dict[str, Any]:
-    assert isinstance(cls, type)
+def wires_of(cls: Any, version: int, flexible: bool) -> dict[str, Any]:
     return {field.name: field.wire for field in layout_of(cls, version, flexible).plain}
 
 
