@@ -23,7 +23,7 @@ from barnabas.wire.records import Record, build_batch, seal_batch
 from tests.adversary.broker import MB
 from tests.adversary.generator import FILL, LARGE, Send, Writer
 from tests.adversary.hints import BATCH, EMPTY_GROUP, TOPIC, Entities
-from tests.adversary.measure import Tally, left
+from tests.adversary.measure import GROWTH_BYTES_MAX, Tally, left
 from tests.adversary.schema import Path, api_named
 from tests.faults.raw_client import produce_frame
 from tests.raw_connection import frame
@@ -42,7 +42,7 @@ BOMBS = {
 MANY_RECORDS = 190_000
 SESSIONS = 20
 UNREAD = 20
-ANNOUNCED = 700
+HALF, ANNOUNCED = 500, 2000
 CONTROL_REQUEST_BYTES = 8 * MB
 NOW_MS = 1_700_000_000_000
 
@@ -203,7 +203,7 @@ def half_requests(tally: Tally, entities: Entities) -> None:
     """The largest requests but for their last byte, on many connections."""
     whole = filled(entities, "Metadata", 12, ("topics",), LARGE)
     with ExitStack() as stack:
-        for _ in range(200):
+        for _ in range(HALF):
             tally.send(stack.enter_context(tally.connect()), whole[:-1])
         with tally.connect() as other:
             tally.send(other, filled(entities, "Metadata", 12, ("topics",), 1100))
@@ -211,8 +211,8 @@ def half_requests(tally: Tally, entities: Entities) -> None:
 
 
 def announced_requests(tally: Tally, entities: Entities) -> None:
-    """The first bytes of requests of 100 MiB, on many connections that wait for memory."""
-    first = struct.pack(">ihhih", 100 * MB, 0, 9, 1, -1) + bytes(100)
+    """The first bytes of large requests, on so many connections that most of them wait for memory."""
+    first = filled(entities, "Metadata", 12, ("topics",), LARGE)[:100]
     with ExitStack() as stack:
         for _ in range(ANNOUNCED):
             tally.send(stack.enter_context(tally.connect()), first)
@@ -257,6 +257,19 @@ AMPLIFIERS: dict[str, Amplifier] = {
     "half requests": half_requests,
     "announced requests": announced_requests,
 }
+
+
+MANY_CONNECTIONS = (
+    "Fetch sessions of unknown partitions",
+    "unread answers",
+    "half requests",
+    "announced requests",
+)
+"""These may take as much memory as a broker under siege: see `siege.RSS_BYTES_MAX`."""
+
+
+def growth_max(name: str) -> int:
+    return 320 * MB if name in MANY_CONNECTIONS else GROWTH_BYTES_MAX
 
 
 def against(amplifier: Amplifier, entities: Entities) -> Callable[[Tally], None]:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from barnabas.world.descriptors import raise_descriptor_limit
 from tests.adversary.broker import MB, Figures, MeasuredBroker
 from tests.adversary.generator import Attack, Send
 from tests.adversary.hints import Entities
@@ -34,6 +35,7 @@ class Outcome(NamedTuple):
     name: str
     figures: Figures
     growth_bytes: int
+    growth_bytes_max: int
     tally: Tally
     seconds: float
     unanswered: str
@@ -53,7 +55,7 @@ class Outcome(NamedTuple):
         figures, found = self.figures, []
         if figures.turn_cpu_ms > TURN_CPU_MS_MAX:
             found.append(f"a turn took {figures.turn_cpu_ms:,.0f} ms of CPU in {figures.where}")
-        if self.growth_bytes > GROWTH_BYTES_MAX:
+        if self.growth_bytes > self.growth_bytes_max:
             found.append(f"memory grew by {self.growth_bytes / MB:,.0f} MB")
         if self.tally.largest_bytes > ANSWER_BYTES_MAX:
             found.append(f"an answer has {self.tally.largest_bytes / MB:,.1f} MB")
@@ -116,7 +118,12 @@ class Attacker:
 
         return self.measure(str(attack), send_all)
 
-    def measure(self, name: str, attack: Callable[[Tally], None]) -> Outcome:
+    def measure(
+        self,
+        name: str,
+        attack: Callable[[Tally], None],
+        growth_bytes_max: int = GROWTH_BYTES_MAX,
+    ) -> Outcome:
         before = self.broker.reset()
         began = time.monotonic()
         tally = Tally(self.broker.address)
@@ -129,7 +136,9 @@ class Attacker:
         figures = self.broker.report()
         growth_bytes = figures.peak_bytes - before.rss_bytes
         defects = self.new_defects()
-        return Outcome(name, figures, growth_bytes, tally, seconds, unanswered, defects)
+        return Outcome(
+            name, figures, growth_bytes, growth_bytes_max, tally, seconds, unanswered, defects
+        )
 
     def new_defects(self) -> list[str]:
         with self.broker.log_path.open() as log:
@@ -180,6 +189,7 @@ class Stages:
 
     def open(self) -> Stage:
         if self.stage is None:
+            raise_descriptor_limit()
             self.number += 1
             broker = attacked_broker(self.where / f"data-{self.number}").start()
             self.stage = Attacker(broker), set_up(broker)

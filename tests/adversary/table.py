@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from barnabas.wire.apis import APIS
-from tests.adversary.amplifiers import AMPLIFIERS, against
+from tests.adversary.amplifiers import AMPLIFIERS, against, growth_max
 from tests.adversary.broker import MB
 from tests.adversary.generator import KINDS, kinds_for
 from tests.adversary.hints import Entities
@@ -39,7 +39,12 @@ def run_amplifiers(where: Path, names: list[str]) -> int:
     def attacks(entities: Entities) -> Iterator[Runnable]:
         for name, amplifier in AMPLIFIERS.items():
             if not names or any(wanted in name for wanted in names):
-                yield partial(Attacker.measure, name=name, attack=against(amplifier, entities))
+                yield partial(
+                    Attacker.measure,
+                    name=name,
+                    attack=against(amplifier, entities),
+                    growth_bytes_max=growth_max(name),
+                )
 
     return run(where, attacks)
 

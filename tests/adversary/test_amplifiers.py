@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adversary.amplifiers import AMPLIFIERS, against
+from tests.adversary.amplifiers import AMPLIFIERS, against, growth_max
 from tests.adversary.measure import Stages
 
 
@@ -12,7 +12,7 @@ from tests.adversary.measure import Stages
 def test_amplifier_stays_within_budget(stages: Stages, name: str) -> None:
     attacker, entities = stages.open()
     try:
-        outcome = attacker.measure(name, against(AMPLIFIERS[name], entities))
+        outcome = attacker.measure(name, against(AMPLIFIERS[name], entities), growth_max(name))
         print(outcome)
         attacker.check_health()
         assert not outcome.violations()

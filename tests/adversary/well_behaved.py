@@ -2,8 +2,9 @@
 
     python -m tests.adversary.well_behaved <bootstrap server> <topic> <seconds>
 
-A producer and a consumer of confluent-kafka send one record every 20 ms. A raw prober sends one small request after
-another. The latencies in milliseconds are printed as JSON at the end.
+A producer and a consumer of confluent-kafka send one record every 20 ms. A raw prober sends three small requests every
+20 ms. Latencies count from the time at which an operation was due, so that a long stall is not counted once only. They
+are printed as JSON, in milliseconds, at the end.
 """
 
 from __future__ import annotations
@@ -49,9 +50,12 @@ def produce(servers: str, topic: str, until: float, latencies: Latencies) -> Non
         else:
             latencies.add("confluent produce", STAMP.unpack(message.value())[0])
 
-    while time.monotonic() < until:
-        producer.produce(topic, STAMP.pack(time.monotonic()), on_delivery=delivered)
-        producer.poll(PERIOD_SECONDS)
+    due = time.monotonic()
+    while due < until:
+        producer.produce(topic, STAMP.pack(due), on_delivery=delivered)
+        due += PERIOD_SECONDS
+        while (left := due - time.monotonic()) > 0:
+            producer.poll(left)
     producer.flush(FLUSH_SECONDS)
 
 
@@ -74,20 +78,17 @@ def consume(servers: str, topic: str, until: float, latencies: Latencies) -> Non
 def probe(servers: str, topic: str, until: float, latencies: Latencies) -> None:
     host, _, port = servers.rpartition(":")
     asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+    due = time.monotonic()
     while time.monotonic() < until:
         try:
             with RawClient((host, int(port))) as client:
                 while time.monotonic() < until:
-                    began = time.monotonic()
                     client.exchange(asked, 9, MetadataResponse)
-                    latencies.add("raw metadata", began)
-                    began = time.monotonic()
                     offset = client.produce(topic, 0, b"probe").base_offset
-                    latencies.add("raw produce", began)
-                    began = time.monotonic()
                     client.fetch(topic, 0, offset)
-                    latencies.add("raw fetch", began)
-                    time.sleep(PERIOD_SECONDS)
+                    latencies.add("raw metadata, produce, fetch", due)
+                    due += PERIOD_SECONDS
+                    time.sleep(max(due - time.monotonic(), 0))
         except OSError as error:
             latencies.failures.append(f"prober: {error}")
 
