@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from pathlib import Path
 
 from confluent_kafka import Consumer as RdkafkaConsumer
 from confluent_kafka import TopicPartition
@@ -33,6 +34,16 @@ BYTES = 20_000
 GROUP_SESSION_S = 6.0
 
 
+def logger_to(path: Path) -> logging.Logger:
+    logger = logging.getLogger(f"tests.librdkafka.{path}")
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    return logger
+
+
 class Reader(Worker):
     def __init__(self, name: str, topic: str, partitions: int, ledger: Ledger) -> None:
         super().__init__(name)
@@ -52,9 +63,16 @@ class Reader(Worker):
 
 
 class Consumer(Reader):
-    """Also holds that no offset is left out, and none comes again."""
+    """Also holds that no offset is left out, and none comes again. Given a log, it writes down how it fetches."""
 
-    def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        partitions: int,
+        ledger: Ledger,
+        log: Path | None = None,
+    ) -> None:
         super().__init__("consumer", topic, partitions, ledger)
         self.consumer = RdkafkaConsumer(
             {
@@ -68,8 +86,9 @@ class Consumer(Reader):
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "topic.metadata.refresh.fast.interval.ms": 100,
+                **({} if log is None else {"debug": "topic,metadata,fetch,consumer"}),
             },
-            logger=QUIET,
+            logger=QUIET if log is None else logger_to(log),
         )
 
     def work(self) -> None:

@@ -72,6 +72,7 @@ class StormStage(Stage):
     def __init__(self, data: Path, seed: int, *, delivery_s: float) -> None:
         self.seed = seed
         self.delivery_s = delivery_s
+        self.consumer_log = data / "consumer.log"
         self.resources = ExitStack()
         self.volumes: dict[int, Path] = {}
         self.no_volumes = ""
