@@ -72,8 +72,14 @@ class Consumer(Reader):
         partitions: int,
         ledger: Ledger,
         log: Path | None = None,
+        *,
+        is_patient: bool = False,
     ) -> None:
-        super().__init__("consumer", topic, partitions, ledger)
+        """A patient one waits for a response as long as librdkafka does by default, a minute. Any other gives up early,
+        and so would get over a fetch that is never answered."""
+        super().__init__(
+            "patient-consumer" if is_patient else "consumer", topic, partitions, ledger
+        )
         self.consumer = RdkafkaConsumer(
             {
                 "bootstrap.servers": servers,
@@ -81,8 +87,8 @@ class Consumer(Reader):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "check.crcs": True,
-                "socket.timeout.ms": REQUEST_MS,
-                "fetch.wait.max.ms": 200,
+                "socket.timeout.ms": 60_000 if is_patient else REQUEST_MS,
+                "fetch.wait.max.ms": 500 if is_patient else 200,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "topic.metadata.refresh.fast.interval.ms": 100,
