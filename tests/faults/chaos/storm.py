@@ -21,7 +21,7 @@ STOP_S = 90.0
 EXPLAINED_FOR_S = 30.0
 """A broker may end by itself when its disk was full or ZooKeeper was away within that time: it could not start."""
 BALLAST = "ballast"
-OFFLINE = "log directory is offline"
+OFFLINE = b"log directory is offline"
 DISKS_EVERY_S = 1.0
 
 
@@ -196,7 +196,7 @@ class Storm:
         """
         for broker in self.brokers:
             if broker.is_running and broker.id not in self.full and broker.id in self.were_full:
-                with broker.log_path.open(errors="replace") as log:
+                with broker.log_path.open("rb") as log:
                     log.seek(self.log_begins.get(broker.id, 0))
                     has_lost_disk = OFFLINE in log.read()
                 if has_lost_disk:
