@@ -24,7 +24,7 @@ test: $(READY)              ## everything: real clients, killed processes, malfo
 	$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 failures features
 
-faults: $(READY)            ## minutes of killed, stopped and paused leaders; Spark over 20 kills of each kind: half an hour
+faults: $(READY)            ## minutes of chaos: killed brokers, cut links, storms of both; Spark over 20 kills of each kind: half an hour
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 

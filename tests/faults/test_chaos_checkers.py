@@ -59,6 +59,14 @@ def test_a_batch_that_the_leader_had_already_has_no_offset(ledger: Ledger) -> No
     assert ledger.faults({0: [b"w-0-0", b"w-0-1", b"w-0-2"]}) == []
 
 
+def test_record_of_unknown_fate_may_be_there_once(ledger: Ledger) -> None:
+    ledger.unknown.add(("w", 0, 2))
+    both = [b"w-0-0", b"w-0-1"]
+    assert ledger.faults({0: both}) == []
+    assert ledger.faults({0: [*both, b"w-0-2"]}) == []
+    assert any("twice" in found for found in ledger.faults({0: [*both, b"w-0-2", b"w-0-2"]}))
+
+
 def test_writing_again_means_something_sent_since_is_acknowledged(ledger: Ledger) -> None:
     assert ledger.seconds_until_writing_again("w", 0.25) == 1.25  # what was told at 0.5 is older
     assert ledger.seconds_until_writing_again("w", 2.0) is None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from pathlib import Path
 
 from confluent_kafka import Consumer as RdkafkaConsumer
 from confluent_kafka import TopicPartition
@@ -33,6 +34,16 @@ BYTES = 20_000
 GROUP_SESSION_S = 6.0
 
 
+def logger_to(path: Path) -> logging.Logger:
+    logger = logging.getLogger(f"tests.librdkafka.{path}")
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    return logger
+
+
 class Reader(Worker):
     def __init__(self, name: str, topic: str, partitions: int, ledger: Ledger) -> None:
         super().__init__(name)
@@ -52,10 +63,23 @@ class Reader(Worker):
 
 
 class Consumer(Reader):
-    """Also holds that no offset is left out, and none comes again."""
+    """Also holds that no offset is left out, and none comes again. Given a log, it writes down how it fetches."""
 
-    def __init__(self, servers: str, topic: str, partitions: int, ledger: Ledger) -> None:
-        super().__init__("consumer", topic, partitions, ledger)
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        partitions: int,
+        ledger: Ledger,
+        log: Path | None = None,
+        *,
+        is_patient: bool = False,
+    ) -> None:
+        """A patient one waits for a response as long as librdkafka does by default, a minute. Any other gives up early,
+        and so would get over a fetch that is never answered."""
+        super().__init__(
+            "patient-consumer" if is_patient else "consumer", topic, partitions, ledger
+        )
         self.consumer = RdkafkaConsumer(
             {
                 "bootstrap.servers": servers,
@@ -63,13 +87,14 @@ class Consumer(Reader):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "check.crcs": True,
-                "socket.timeout.ms": REQUEST_MS,
-                "fetch.wait.max.ms": 200,
+                "socket.timeout.ms": 60_000 if is_patient else REQUEST_MS,
+                "fetch.wait.max.ms": 500 if is_patient else 200,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "topic.metadata.refresh.fast.interval.ms": 100,
+                **({} if log is None else {"debug": "topic,metadata,fetch,consumer"}),
             },
-            logger=QUIET,
+            logger=QUIET if log is None else logger_to(log),
         )
 
     def work(self) -> None:

@@ -17,7 +17,6 @@ from barnabas.wire.records import Record, batch_headers, records
 from tests.faults.chaos.ledger import SHOWN_MAX
 from tests.faults.chaos.readers import QUIET
 from tests.faults.chaos.worker import Worker
-from tests.faults.chaos.writer_process import REQUEST_MS
 
 COMPACTED, RETAINED = "compacted", "retained"
 SETTINGS = {
@@ -48,13 +47,14 @@ class SideWriter(Worker):
         self.offsets: dict[str, dict[int, int]] = {COMPACTED: {}, RETAINED: {}}
         """Of the acknowledged records of a topic, by number."""
         self.failed: list[str] = []
+        self.number = 0
+        """Of the next record of each topic."""
         self.producer = Producer(
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
                 "acks": "all",
-                "socket.timeout.ms": REQUEST_MS,
-                "request.timeout.ms": REQUEST_MS,
+                # Timeouts are the defaults: one that gave up early would get over a request that is never answered.
                 "message.timeout.ms": int(delivery_s * 1000),
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.max.ms": 200,
@@ -71,17 +71,20 @@ class SideWriter(Worker):
             self.failed.append(f"fatal: {error}")
 
     def work(self) -> None:
-        number = 0
         while not self.stopping.is_set():
             for topic in SETTINGS:
-                self.write(topic, number)
-            number += 1
+                self.write(topic, self.number)
+            self.number += 1
             until = time.monotonic() + WRITTEN_EVERY_S
             while (left := until - time.monotonic()) > 0:
                 self.producer.poll(left)
         left_over = self.producer.flush(60.0)
         if left_over:
             self.failed.append(f"{left_over} records were not acknowledged within 60 s")
+
+    def has_written(self, number: int) -> bool:
+        """Whether this record of both topics is acknowledged."""
+        return all(number in offsets for offsets in self.offsets.values())
 
     def write(self, topic: str, number: int) -> None:
         def acknowledged(error: object, message: Message) -> None:

@@ -55,6 +55,7 @@ BROKER = [sys.executable, "-m", "tests.faults.chaos.broker_main"]
 class Stage:
     topic_settings: Mapping[str, str] = TOPIC_SETTINGS
     delivery_s = DELIVERY_S
+    consumer_log: Path | None = None
     may_give_up = False
     """Whether our own producer may give up on a record, as it does after a request timeout without a leader."""
 
@@ -136,7 +137,7 @@ class Stage:
             )
             for kind in self.kinds
         ]
-        self.consumer = Consumer(servers, TOPIC, PARTITIONS, self.ledger)
+        self.consumer = Consumer(servers, TOPIC, PARTITIONS, self.ledger, self.consumer_log)
         self.readers = [
             self.consumer,
             *self.more_readers(),

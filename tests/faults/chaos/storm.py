@@ -21,6 +21,8 @@ STOP_S = 90.0
 EXPLAINED_FOR_S = 30.0
 """A broker may end by itself when its disk was full or ZooKeeper was away within that time: it could not start."""
 BALLAST = "ballast"
+OFFLINE = b"log directory is offline"
+DISKS_EVERY_S = 1.0
 
 
 class Exit(NamedTuple):
@@ -47,6 +49,11 @@ class Storm:
         self.asked_to_stop: dict[int, float] = {}
         self.unable_until: dict[int, float] = {}
         """Until when a broker has a reason to end by itself."""
+        self.full: set[int] = set()
+        self.were_full: set[int] = set()
+        self.log_begins: dict[int, int] = {}
+        """Where in the log of a broker its present process begins."""
+        self.next_look_at_disks = 0.0
         self.exits: list[Exit] = []
 
     @property
@@ -68,6 +75,7 @@ class Storm:
         for broker in self.stage.cluster.brokers:
             self.stage.set_clock(broker, 0.0)
         deadline = time.monotonic() + STOP_S
+        self.look_for_lost_disks()
         while not all(broker.is_running for broker in self.brokers) or self.asked_to_stop:
             self.supervise()
             assert time.monotonic() < deadline, "not all brokers could be started again"
@@ -107,6 +115,8 @@ class Storm:
                 key = (fault.target[0], ZOOKEEPER_ID)
                 self.stage.proxies.disturb(key, number, disturbance(fault))
             case Kind.DISK_FULL:
+                self.full.add(fault.target[0])
+                self.were_full.add(fault.target[0])
                 self.fill(fault.target[0])
             case Kind.CLOCK_JUMP:
                 self.stage.set_clock(fault.target[0], fault.amount)
@@ -137,6 +147,7 @@ class Storm:
                 self.stage.proxies.mend((fault.target[0], ZOOKEEPER_ID), number)
             case Kind.DISK_FULL:
                 self.free(fault.target[0])
+                self.full.discard(fault.target[0])
             case Kind.BROKER_PAUSE:
                 broker = self.stage.cluster.brokers[fault.target[0]]
                 if broker.is_running:
@@ -172,7 +183,25 @@ class Storm:
                 continue
             self.note_exit(broker)
             if not self.down[broker.id]:
+                self.log_begins[broker.id] = broker.log_path.stat().st_size
                 broker.launch()
+        if time.monotonic() >= self.next_look_at_disks:
+            self.next_look_at_disks = time.monotonic() + DISKS_EVERY_S
+            self.look_for_lost_disks()
+
+    def look_for_lost_disks(self) -> None:
+        """Start brokers again that took their log directory offline because it was full.
+
+        A leader does so if another replica can lead. It stays offline until the next start, as in Kafka.
+        """
+        for broker in self.brokers:
+            if broker.is_running and broker.id not in self.full and broker.id in self.were_full:
+                with broker.log_path.open("rb") as log:
+                    log.seek(self.log_begins.get(broker.id, 0))
+                    has_lost_disk = OFFLINE in log.read()
+                if has_lost_disk:
+                    self.killed.add(broker.id)
+                    broker.kill()
 
     def look_for_hang(self, broker: MemberProcess) -> None:
         asked = self.asked_to_stop.get(broker.id)

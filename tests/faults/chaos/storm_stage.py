@@ -32,6 +32,7 @@ from tests.faults.chaos.proxies import Proxies
 from tests.faults.chaos.readers import (
     GROUP_SESSION_S,
     AiokafkaConsumer,
+    Consumer,
     GroupConsumer,
     Reader,
 )
@@ -72,6 +73,7 @@ class StormStage(Stage):
     def __init__(self, data: Path, seed: int, *, delivery_s: float) -> None:
         self.seed = seed
         self.delivery_s = delivery_s
+        self.consumer_log = data / "consumer.log"
         self.resources = ExitStack()
         self.volumes: dict[int, Path] = {}
         self.no_volumes = ""
@@ -152,7 +154,9 @@ class StormStage(Stage):
 
     def more_readers(self) -> list[Reader]:
         servers = self.cluster.bootstrap_servers
+        log = self.data / "patient-consumer.log"
         return [
+            Consumer(servers, TOPIC, PARTITIONS, self.ledger, log, is_patient=True),
             GroupConsumer(servers, TOPIC, PARTITIONS, self.ledger),
             AiokafkaConsumer(servers, TOPIC, PARTITIONS, self.ledger),
         ]
@@ -250,11 +254,14 @@ class StormStage(Stage):
                 late = time.monotonic() - began > limit[reader] * patience()
                 assert not late, f"{reader.name} stands at {reader.positions}, the ends are {ends}"
             time.sleep(0.05)
-        since = time.monotonic()
+        since, number = time.monotonic(), self.side_writer.number
         self.wait(
-            lambda: all(
-                self.ledger.seconds_until_writing_again(writer.kind, since) is not None
-                for writer in self.writers
+            lambda: (
+                self.side_writer.has_written(number)
+                and all(
+                    self.ledger.seconds_until_writing_again(writer.kind, since) is not None
+                    for writer in self.writers
+                )
             ),
             "all writers go on",
             PROGRESS_S * patience(),
