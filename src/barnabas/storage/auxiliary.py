@@ -17,8 +17,8 @@ OFFSETS_MAX = 16 << 20
 """A checkpoint of one log directory: about 400,000 partitions."""
 EPOCHS_MAX = 4 << 20
 """A leader-epoch-checkpoint: about 200,000 epochs."""
-SNAPSHOT_MAX = 64 << 20
-"""A producer snapshot: about 1,400,000 producers."""
+SNAPSHOT_MAX = 16 << 20
+"""A producer snapshot: about 360,000 producers."""
 PROPERTIES_MAX = 64 << 10
 """meta.properties and partition.metadata."""
 INDEX_MAX = 16 << 20

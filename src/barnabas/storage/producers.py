@@ -193,12 +193,12 @@ def decode(data: bytes) -> Producers:
     version, checksum = SNAPSHOT_HEAD.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise ValueError(f"producer snapshot of version {version}")
-    if crc32c(data[head:]) != checksum:
-        raise ValueError("the checksum of the producer snapshot does not match")
     (count,) = SNAPSHOT_COUNT.unpack_from(data, head)
     entries = data[head + SNAPSHOT_COUNT.size :]
     if len(entries) != count * SNAPSHOT_ENTRY.size:
         raise ValueError(f"{len(entries)} bytes for {count} producers")
+    if crc32c(data[head:]) != checksum:
+        raise ValueError("the checksum of the producer snapshot does not match")
     producers = Producers()
     for entry in SNAPSHOT_ENTRY.iter_unpack(entries):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, open_at = entry

@@ -398,6 +398,38 @@ def test_a_retry_is_recognised_across_a_restart(
     assert not produce(again, 40, b"next").duplicate
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("is_follower", [False, True], ids=["leader", "follower"])
+def test_retries_are_recognized_after_a_restart_with_another_clock(
+    disk: ForgetfulDisk, is_follower: bool, clean: bool
+) -> None:
+    """A follower that becomes leader recognizes retries, too."""
+    log = new_log(disk, SMALL)
+    for at in range(20):
+        produce(log, at, b"%d" % at * 20)
+    if is_follower:
+        copy = new_log(disk, SMALL, "/data/copy-0")
+        for segment in log.segments:
+            copy.append_as_follower(memoryview(segment.log.read(0, segment.size)))
+        log = copy
+    log.close(clean=clean)
+    for days in (8, -8, 0):
+        log = open_log(
+            disk,
+            log.directory,
+            SMALL,
+            clean=clean,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=NOW_MS + days * 86_400_000,
+        )
+        log.expire_producers(1_000_000)
+        log.expire_producers(1_000_000 + log.producer_expiration_ms - 1)
+        retried = produce(log, 19, b"19" * 20)
+        assert (retried.duplicate, retried.first_offset, log.log_end_offset) == (True, 19, 20)
+        log.close(clean=clean)
+
+
 def test_a_producer_that_lost_its_batch_to_a_torn_write_may_send_it_again(
     disk: ForgetfulDisk,
 ) -> None:
