@@ -13,7 +13,7 @@ def shift(milliseconds: int) -> None:
     def now_ms(self: SystemClock) -> int:
         return time.time_ns() // 1_000_000 + milliseconds
 
-    SystemClock.now_ms = now_ms  # type: ignore[method-assign,assignment]
+    SystemClock.now_ms = now_ms  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
