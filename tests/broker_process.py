@@ -118,12 +118,20 @@ class BrokerProcess:
         self.port = free_port()
         self.log_path = data.with_name(data.name + ".log")
         self.process: subprocess.Popen[str] | None = None
+        self.command: list[str] = COMMAND
 
     def start(self) -> Self:
         overrides = [f"--override={key}={value}" for key, value in self.settings.items()]
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "up", "-v", f"--port={self.port}", f"--data={self.data}", *overrides],
+                [
+                    *self.command,
+                    "up",
+                    "-v",
+                    f"--port={self.port}",
+                    f"--data={self.data}",
+                    *overrides,
+                ],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

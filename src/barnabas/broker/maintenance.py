@@ -40,7 +40,7 @@ def start(tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: C
     period = config.log_retention_check_interval_ms / 1000
     every(tasks, "retention", delay, period, lambda: retain(replicas, clock))
     period = config.producer_id_expiration_check_interval_ms / 1000
-    every(tasks, "expire", delay, period, lambda: expire_producers(replicas, clock))
+    every(tasks, "expire", delay, period, lambda: expire_producers(replicas))
     every(tasks, "purge", 1.0, 1.0, lambda: purge(logs, clock))
     LogCleaner(config, replicas, clock).start(tasks)
 
@@ -116,9 +116,10 @@ async def retain(replicas: ReplicaManager, clock: Clock) -> None:
             partition.notify()
 
 
-async def expire_producers(replicas: ReplicaManager, clock: Clock) -> None:
-    now_ms = clock.now_ms()
+async def expire_producers(replicas: ReplicaManager) -> None:
+    """By the loop's monotonic time: a wall clock that jumps must not expire producers."""
+    monotonic_ms = round(asyncio.get_running_loop().time() * 1000)
     turns = Turns()
     for partition in list(replicas.partitions.values()):
         await turns.leave()
-        partition.log.expire_producers(now_ms)
+        partition.log.expire_producers(monotonic_ms)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from barnabas.broker.seldom import Seldom
 from barnabas.controller.history import StateChange
 from barnabas.errors import StorageError
+from barnabas.storage.auxiliary import PROPERTIES_MAX, read_head
 from barnabas.world.ports import Clock, Disk, File
 
 logger = logging.getLogger("barnabas.history")
@@ -74,7 +75,9 @@ class Outbox:
             found = self.disk.list(self.directory) if self.disk.exists(self.directory) else []
             self.names = [n for n in found if n.startswith(PREFIX) and n.endswith(SUFFIX)]
             if PUBLISHED in found:
-                self.published = parse_mark(self.disk.read_bytes(self.path(PUBLISHED)))
+                self.published = parse_mark(
+                    read_head(self.disk, self.path(PUBLISHED), PROPERTIES_MAX)
+                )
             self.trim()
         except StorageError as error:
             logger.error("cannot read the state changes of earlier runs error=%s", error)
@@ -175,5 +178,5 @@ def parse_mark(data: bytes) -> Mark:
     try:
         mark = json.loads(data)
         return Mark(str(mark["file"]), int(mark["position"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return NOTHING

@@ -38,6 +38,7 @@ from barnabas.replication.isr import IsrChange
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import ReplicationQuota, quota_of
+from barnabas.storage.checkpoints import is_damaged_copy
 from barnabas.storage.log import Log, parent
 from barnabas.storage.log_manager import LogManager
 from barnabas.tasks import Tasks, Turns
@@ -379,6 +380,14 @@ class ReplicaManager:
         """The log of this very topic. One of a former topic of that name is never served; it is kept for somebody to
         look at, as when the power went before its deletion was on the disk."""
         log = self.logs.get(tp)
+        if log is not None and log.topic_id is not None and is_damaged_copy(log.topic_id, topic_id):
+            logger.warning(
+                "partition.metadata is damaged, rewriting it partition=%s found=%s topic_id=%s",
+                tp,
+                log.topic_id,
+                topic_id,
+            )
+            log.assign_topic_id(topic_id)
         if log is not None and log.topic_id not in (None, topic_id) and topic_id != ZERO_ID:
             logger.warning("setting aside partition=%s of former topic id=%s", tp, log.topic_id)
             self.logs.set_aside(tp)

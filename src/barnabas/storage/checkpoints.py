@@ -8,8 +8,10 @@
     partition.metadata                 "version: 0", "topic_id: <22 characters>"         (in each log's directory)
     .kafka_cleanshutdown               everything is on the disk; removed when read
 
-A checkpoint that cannot be read costs a warning and the safe default (check the log, begin at its first segment, high
-watermark 0); it never stops a start. meta.properties does: a directory of another broker must not be written to.
+A checkpoint never stops a start. A damaged line costs a warning and the safe default for its partition (check the log,
+begin at its first segment, high watermark at the log start); the other lines are used. Each value is a hint, which
+validation.py compares with the log on disk. A damaged meta.properties can stop a start: a directory of another broker
+must not be written to.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ import base64
 import binascii
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 from uuid import UUID
 
-from barnabas.errors import StorageError, reason
+from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
+from barnabas.storage.auxiliary import OFFSETS_MAX, PROPERTIES_MAX, read_head
 from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)
@@ -35,6 +39,9 @@ PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 BLANK = ".barnabas_blank"
 LOCK = ".lock"
+LONG_MAX = 2**63 - 1
+SHOWN_MAX = 60
+DAMAGED_BITS_MAX = 16
 
 
 # ---- offsets per partition ------------------------------------------------------------------------------------
@@ -46,38 +53,77 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """ValueError if these bytes are not a whole checkpoint. Kafka leaves empty files where there is nothing yet."""
-    lines = data.decode().splitlines()
-    if not lines:
-        return {}
-    if lines[0].strip() != "0":
-        raise ValueError(f"checkpoint of version {lines[0]!r}")
-    if len(lines) < 2 or int(lines[1]) != len(lines) - 2:
-        raise ValueError("the number of lines does not match")
+class OffsetCheckpoint(NamedTuple):
+    """The usable lines of a checkpoint. `problem` describes the first damage, None if there is none."""
+
+    offsets: dict[TopicPartition, int]
+    problem: str | None = None
+
+
+def decode_offsets(data: bytes) -> OffsetCheckpoint:
+    """Every good line counts, whatever the others hold. Kafka leaves empty files where there is nothing yet.
+
+    Of two values for one partition the smaller is used: it makes the broker check or keep more, never less.
+    """
+    if not data:
+        return OffsetCheckpoint({})
+    lines = data.decode("ascii", errors="replace").split("\n")
+    rest = lines.pop()  # Empty, unless the last line was cut short: its number may lack digits.
+    if not lines or lines[0].strip() != "0":
+        return OffsetCheckpoint({}, f"unknown version {shown(lines[0] if lines else rest)}")
+    problems = [f"incomplete last line {shown(rest)}"] if rest else []
     offsets: dict[TopicPartition, int] = {}
     for line in lines[2:]:
-        topic, partition, offset = line.split()
-        if int(offset) < 0 or int(partition) < 0:
-            raise ValueError(f"negative number in {line!r}")
-        offsets[TopicPartition(topic, int(partition))] = int(offset)
-    return offsets
+        entry = decode_line(line)
+        if entry is None:
+            problems.append(f"bad line {shown(line)}")
+            continue
+        partition, offset = entry
+        known = offsets.get(partition, offset)
+        if known != offset:
+            problems.append(f"two values for {partition}: {known} and {offset}")
+        offsets[partition] = min(known, offset)
+    if len(lines) < 2 or lines[1].strip() != str(len(lines) - 2):
+        problems.append(f"{len(lines) - 2} lines, expected {shown(lines[1] if lines[1:] else '')}")
+    return OffsetCheckpoint(offsets, problems[0] if problems else None)
 
 
-def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+def decode_line(line: str) -> tuple[TopicPartition, int] | None:
+    fields = line.split()
+    if len(fields) != 3:
+        return None
+    partition, offset = parse_number(fields[1]), parse_number(fields[2])
+    if partition is None or offset is None:
+        return None
+    return TopicPartition(fields[0], partition), offset
+
+
+def parse_number(text: str) -> int | None:
+    """A decimal number from 0 to 2**63 - 1, None for anything else."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LONG_MAX)):
+        return None
+    number = int(text)
+    return number if number <= LONG_MAX else None
+
+
+def shown(text: str) -> str:
+    """Text of a damaged file, short and printable."""
+    return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
+
+
+def read_offsets(disk: Disk, path: str) -> OffsetCheckpoint:
     if not disk.exists(path):
-        return {}
-    try:
-        return decode_offsets(disk.read_bytes(path))
-    except ValueError as error:
+        return OffsetCheckpoint({})
+    found = decode_offsets(read_head(disk, path, OFFSETS_MAX))
+    if found.problem is not None:
         logger.warning(
-            "checkpoint is unusable, going on without it path=%s reason=%s", path, reason(error)
+            "checkpoint is damaged path=%s problem=%s used_lines=%d; "
+            "partitions without a usable line get safe defaults",
+            path,
+            found.problem,
+            len(found.offsets),
         )
-        return {}
-
-
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    disk.replace_bytes(path, encode_offsets(offsets))
+    return found
 
 
 # ---- whose directory this is ----------------------------------------------------------------------------------
@@ -87,7 +133,7 @@ def check_meta_properties(disk: Disk, directory: str, *, broker_id: int, cluster
     """Write meta.properties into a new directory; StorageError if the one there names somebody else."""
     path = f"{directory}/{META_PROPERTIES}"
     if disk.exists(path):
-        found = decode_properties(disk.read_bytes(path))
+        found = decode_properties(read_head(disk, path, PROPERTIES_MAX))
         for key, ours in (("cluster.id", cluster_id), ("broker.id", str(broker_id))):
             theirs = found.get(key)
             if theirs is not None and theirs != ours:
@@ -132,3 +178,11 @@ def decode_partition_metadata(data: bytes) -> UUID | None:
             except (ValueError, binascii.Error):
                 return None
     return None
+
+
+def is_damaged_copy(found: UUID, expected: UUID) -> bool:
+    """Whether `found` is `expected` with a few damaged bits, and not the id of another topic.
+
+    Two random ids differ in about 61 of 122 bits. The chance that they differ in 16 or fewer is below 1 in 10**16.
+    """
+    return 0 < (found.int ^ expected.int).bit_count() <= DAMAGED_BITS_MAX

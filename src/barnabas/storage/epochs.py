@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from barnabas.storage.checkpoints import parse_number, shown
+
 UNDEFINED = -1
+EPOCH_MAX = 2**31 - 1
 FILE_NAME = "leader-epoch-checkpoint"
 
 
@@ -99,13 +102,17 @@ def decode(data: bytes) -> LeaderEpochs:
     """ValueError if these bytes are not a whole checkpoint. Kafka leaves an empty file where there is no history."""
     if not data:
         return LeaderEpochs()
-    lines = data.decode("ascii").splitlines()
-    if len(lines) < 2 or lines[0].strip() != "0" or int(lines[1]) != len(lines) - 2:
+    lines = data.decode("ascii").split("\n")
+    if lines.pop():
+        raise ValueError("the last line is incomplete")
+    if len(lines) < 2 or lines[0].strip() != "0" or lines[1].strip() != str(len(lines) - 2):
         raise ValueError("not a leader epoch checkpoint")
     entries = []
     for line in lines[2:]:
-        epoch, start = line.split()
-        entries.append((int(epoch), int(start)))
+        epoch, start = map(parse_number, line.split())
+        if epoch is None or start is None or epoch > EPOCH_MAX:
+            raise ValueError(f"bad line {shown(line)}")
+        entries.append((epoch, start))
     history = LeaderEpochs(entries)
     if history.entries != entries:
         raise ValueError("epochs and offsets do not grow together")

@@ -88,7 +88,9 @@ def append_run(log: Log, data: memoryview, run: Placed, now_ms: int) -> None:
     largest = max(run, key=lambda entry: entry[1].max_timestamp)[1]
     for _, header in run:
         if header.partition_leader_epoch > log.epochs.latest:
-            log.assign_epoch(header.partition_leader_epoch, header.base_offset)
+            # A log that starts inside a batch: its first epoch starts with the log (validation.py).
+            start = max(header.base_offset, log.log_start_offset)
+            log.assign_epoch(header.partition_leader_epoch, start)
     segment = log.active
     if log.must_roll(segment, len(data), largest.max_timestamp, last.last_offset, now_ms):
         segment = log.roll(now_ms, base_offset=first.base_offset)

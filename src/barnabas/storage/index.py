@@ -107,9 +107,10 @@ class TimeEntries:
             timestamps.append(timestamp)
             self.offsets.append(offset)
 
-    def floor_offset(self, timestamp: int) -> int:
+    def floor_entry(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry at or before `timestamp`."""
         at = bisect_right(self.timestamps, timestamp) - 1
-        return self.offsets[at] if at >= 0 else 0
+        return (self.timestamps[at], self.offsets[at]) if at >= 0 else None
 
     def truncate(self, offset: int) -> None:
         keep = bisect_left(self.offsets, offset)

@@ -564,8 +564,9 @@ class Log:
         """Remove the files of deleted segments whose delay is over."""
         retention.purge(self, now_ms)
 
-    def expire_producers(self, now_ms: int) -> None:
-        self.producers.expire(now_ms, self.producer_expiration_ms)
+    def expire_producers(self, monotonic_ms: int) -> None:
+        """Called periodically, with the time of a monotonic clock (`Producers.expire`)."""
+        self.producers.expire(monotonic_ms, self.producer_expiration_ms)
 
     # ---- close --------------------------------------------------------------------------------------------------
 

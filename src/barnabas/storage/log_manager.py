@@ -32,6 +32,7 @@ from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.log import Log, parent
 from barnabas.storage.producers import EXPIRATION_MS
 from barnabas.storage.recovery import open_log
+from barnabas.storage.validation import PERHAPS_CLEANED
 from barnabas.world.ports import DirectoryLock, Disk
 
 logger = logging.getLogger(__name__)
@@ -186,7 +187,8 @@ class LogManager:
         recovery_points = self.read_checkpoint(directory, checkpoints.RECOVERY_POINT)
         log_starts = self.read_checkpoint(directory, checkpoints.LOG_START)
         high_watermarks = self.read_checkpoint(directory, checkpoints.HIGH_WATERMARK)
-        cleaned_to = self.read_checkpoint(directory, checkpoints.CLEANED_TO)
+        cleaned = self.read_checkpoint(directory, checkpoints.CLEANED_TO)
+        never_cleaned = NEVER_CLEANED if cleaned.problem is None else PERHAPS_CLEANED
         for name in disk.list(directory):
             path = f"{directory}/{name}"
             if not disk.is_directory(path):
@@ -205,19 +207,19 @@ class LogManager:
                 path,
                 config_of(partition.topic),
                 clean=clean,
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=log_starts.get(partition, 0),
-                cleaned_to=cleaned_to.get(partition, NEVER_CLEANED),
+                recovery_point=recovery_points.offsets.get(partition, 0),
+                log_start_offset=log_starts.offsets.get(partition, 0),
+                high_watermark=high_watermarks.offsets.get(partition, 0),
+                cleaned_to=cleaned.offsets.get(partition, never_cleaned),
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
-            log.high_watermark = high_watermarks.get(partition, 0)
             self.adopt(partition, log)
         logger.info(
             "loaded log directory path=%s logs=%d clean=%s", directory, len(self.logs), clean
         )
 
-    def read_checkpoint(self, directory: str, name: str) -> dict[TopicPartition, int]:
+    def read_checkpoint(self, directory: str, name: str) -> checkpoints.OffsetCheckpoint:
         return checkpoints.read_offsets(self.disk, f"{directory}/{name}")
 
     def adopt(self, partition: TopicPartition, log: Log) -> None:
@@ -317,7 +319,6 @@ class LogManager:
         for log in list(self.logs.values()):
             with self.guarding(parent(log.directory)):
                 removed += log.delete_old_segments(now_ms)
-            log.expire_producers(now_ms)
         return removed
 
     def purge(self, now_ms: int) -> Iterator[None]:

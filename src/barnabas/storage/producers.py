@@ -7,6 +7,10 @@ Per producer id: its epoch, and sequence and offsets of its last five batches. A
     out of order  anything else                                     → OUT_OF_ORDER_SEQUENCE_NUMBER
 and of a producer that is not known here any sequence is accepted: retention or expiry may have taken its last records.
 
+A producer expires when it has written nothing for producer.id.expiration.ms while this process was running. The time is
+monotonic and starts when the producer is loaded. Record timestamps and the wall clock do not matter: a clock that jumps
+must not make the log forget a producer that is about to retry.
+
     <offset>.snapshot   int16 version 1, uint32 crc32c of what follows, int32 count, then per producer
                         int64 id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
                         int64 timestamp, int32 coordinator epoch, int64 first offset of its open transaction or −1
@@ -51,6 +55,8 @@ class Producer:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "idle_since_ms",
+        "is_active",
         "last_timestamp",
         "next_sequence",
         "transaction_first_offset",
@@ -63,6 +69,10 @@ class Producer:
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = -1
         self.transaction_first_offset = -1
+        self.is_active = True
+        """Loaded or written to since the last expiry check."""
+        self.idle_since_ms = 0
+        """Monotonic time of the expiry check that last found it active."""
 
 
 class Producers:
@@ -121,6 +131,7 @@ class Producers:
             del batches[0]
         batches.append(ProducedBatch(sequence, last, first_offset, first_offset + delta, timestamp))
         producer.last_timestamp = timestamp
+        producer.is_active = True
         if header.attributes & 0x10 and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset
 
@@ -136,15 +147,21 @@ class Producers:
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_first_offset = -1
         producer.last_timestamp = header.max_timestamp
+        producer.is_active = True
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget who has been silent for so long, unless a transaction of theirs is open."""
-        expired = [
-            producer_id
-            for producer_id, producer in self.by_id.items()
-            if producer.transaction_first_offset < 0
-            and now_ms - producer.last_timestamp >= expiration_ms
-        ]
+    def expire(self, monotonic_ms: int, expiration_ms: int) -> None:
+        """Forget producers without an open transaction that were idle for `expiration_ms`.
+
+        Called periodically. Idle time counts from the first check that finds a producer inactive or newly loaded, so a
+        producer lives up to one check interval longer than `expiration_ms`.
+        """
+        expired: list[int] = []
+        for producer_id, producer in self.by_id.items():
+            if producer.is_active or producer.transaction_first_offset >= 0:
+                producer.is_active = False
+                producer.idle_since_ms = monotonic_ms
+            elif monotonic_ms - producer.idle_since_ms >= expiration_ms:
+                expired.append(producer_id)
         for producer_id in expired:
             del self.by_id[producer_id]
 
@@ -176,12 +193,12 @@ def decode(data: bytes) -> Producers:
     version, checksum = SNAPSHOT_HEAD.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise ValueError(f"producer snapshot of version {version}")
-    if crc32c(data[head:]) != checksum:
-        raise ValueError("the checksum of the producer snapshot does not match")
     (count,) = SNAPSHOT_COUNT.unpack_from(data, head)
     entries = data[head + SNAPSHOT_COUNT.size :]
     if len(entries) != count * SNAPSHOT_ENTRY.size:
         raise ValueError(f"{len(entries)} bytes for {count} producers")
+    if crc32c(data[head:]) != checksum:
+        raise ValueError("the checksum of the producer snapshot does not match")
     producers = Producers()
     for entry in SNAPSHOT_ENTRY.iter_unpack(entries):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, open_at = entry

@@ -11,6 +11,9 @@ holds the recovery point on, so the active segment always, is read batch by batc
     believed       read               cut here          removed
                          recovery point
 
+Checkpointed offsets are hints. One that does not fit the log costs a warning, and the log on disk counts: no record is
+removed because a checkpoint says so alone (validation.py).
+
 The first torn, altered or missing byte ends the log: what stands behind it was never promised to anybody, and offsets
 with a hole between them would be believed by consumers. Where a log is or was compacted holes are normal.
 
@@ -29,8 +32,9 @@ from msgspec import Struct
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import CorruptBatch, StorageError, reason
+from barnabas.storage import checkpoints, snapshots, validation
 from barnabas.storage import epochs as leader_epochs
-from barnabas.storage import snapshots
+from barnabas.storage.auxiliary import EPOCHS_MAX, PROPERTIES_MAX, read_head
 from barnabas.storage.checkpoints import PARTITION_METADATA, decode_partition_metadata
 from barnabas.storage.cleaner_output import CLEANED, SWAP
 from barnabas.storage.compaction import LONG_MAX, NEVER_CLEANED
@@ -55,6 +59,7 @@ class Recovered(Struct):
     producers: Producers
     next_offset: int
     written: list[str]
+    last_epoch: int = leader_epochs.UNDEFINED
     cut: bool = False
 
 
@@ -67,43 +72,59 @@ def open_log(
     recovery_point: int,
     log_start_offset: int,
     now_ms: int,
+    high_watermark: int = 0,
     cleaned_to: int = NEVER_CLEANED,
     producer_expiration_ms: int = EXPIRATION_MS,
 ) -> Log:
-    """`recovery_point`, `log_start_offset` and `cleaned_to` as checkpointed."""
+    """`recovery_point`, `log_start_offset`, `high_watermark` and `cleaned_to` as checkpointed."""
     finish_transit(disk, directory)
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
-    drop_deleted(segments, log_start_offset)
     epochs, epochs_known = load_epochs(disk, directory)
+    log_start_offset = validation.usable_log_start(
+        directory,
+        segments,
+        log_start_offset,
+        epochs=epochs if epochs_known else None,
+        high_watermark=high_watermark,
+        clean=clean,
+    )
+    drop_deleted(segments, log_start_offset)
     if not epochs_known and any(segment.size for segment in segments):
         epochs = epochs_from_batches(segments)
     written: list[str] = []
     producers: Producers | None = None
-    if segments and not (clean and tail_is_sound(segments[-1])):
-        recovered = recover(
-            disk,
-            directory,
-            segments,
-            epochs,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            holes_below=LONG_MAX if config.compacts else cleaned_to,
-        )
-        producers, written, end = recovered.producers, recovered.written, recovered.next_offset
-    else:
-        end = segments[-1].next_offset() if segments else log_start_offset
-    if not segments or end < log_start_offset:
-        if segments:
-            logger.warning(
-                "log ends before its start, beginning anew log=%s end=%d start=%d",
+    end, last_epoch = log_start_offset, leader_epochs.UNDEFINED
+    if segments:
+        tail = sound_tail(segments[-1]) if clean else None
+        if tail is not None:
+            end, last_epoch = tail
+        else:
+            recovered = recover_all(
+                disk,
                 directory,
-                end,
-                log_start_offset,
+                segments,
+                epochs,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                holes_below=LONG_MAX if config.compacts else cleaned_to,
             )
-        for segment in segments:
-            segment.remove_files()
-        segments[:] = [
+            if recovered.next_offset < recovery_point:
+                recovery_point = 0
+            producers, written = recovered.producers, recovered.written
+            end, last_epoch = recovered.next_offset, recovered.last_epoch
+    if segments and end < log_start_offset:
+        if any(segment.size for segment in segments):
+            problem = f"beyond the log end {end}"
+            base = segments[0].base_offset
+            validation.warn(directory, checkpoints.LOG_START, log_start_offset, problem, base)
+            log_start_offset = base
+        else:
+            for segment in segments:
+                segment.remove_files()
+            segments.clear()
+    if not segments:
+        segments.append(
             Segment.create(
                 disk,
                 directory,
@@ -111,7 +132,7 @@ def open_log(
                 index_interval=config.index_interval_bytes,
                 now_ms=now_ms,
             )
-        ]
+        )
         end, producers = log_start_offset, Producers()
         epochs.clear()
     start = max(log_start_offset, segments[0].base_offset)
@@ -122,6 +143,11 @@ def open_log(
     if producers is None:
         producers = snapshots.rebuild(disk, directory, segments, log_start_offset=start, end=end)
     epochs.truncate_from_end(end)
+    if not validation.epochs_agree(epochs, active, last_epoch=last_epoch, log_start=start):
+        path = f"{directory}/{leader_epochs.FILE_NAME}"
+        logger.warning("leader epochs do not fit the log, rebuilding path=%s", path)
+        epochs = epochs_from_batches(segments)
+        epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
     log = Log(
         disk,
@@ -136,7 +162,10 @@ def open_log(
         topic_id=load_topic_id(disk, directory),
         producer_expiration_ms=producer_expiration_ms,
     )
-    log.cleaned_to = cleaned_to
+    log.watermark = validation.usable_high_watermark(
+        directory, high_watermark, start, end, clean=clean
+    )
+    log.cleaned_to = validation.usable_cleaned_to(directory, cleaned_to, end)
     log.save_epochs()
     if written:
         log.unsynced_paths += written
@@ -145,11 +174,50 @@ def open_log(
         log.unflushed_since_ms = now_ms
     elif clean:
         log.saved_end = end
-    log.expire_producers(now_ms)
     return log
 
 
 # ---- the unflushed part ---------------------------------------------------------------------------------------
+
+
+def recover_all(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    holes_below: int,
+) -> Recovered:
+    """Read everything from the recovery point on, or the whole log if the recovery point is beyond its end."""
+    recovered = recover(
+        disk,
+        directory,
+        segments,
+        epochs,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        holes_below=holes_below,
+    )
+    if recovered.next_offset >= recovery_point:
+        return recovered
+    base = segments[0].base_offset
+    problem = f"beyond the log end {recovered.next_offset}"
+    validation.warn(directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base)
+    if len(segments) == 1:
+        return recovered
+    whole = recover(
+        disk,
+        directory,
+        segments,
+        epochs,
+        recovery_point=base,
+        log_start_offset=log_start_offset,
+        holes_below=holes_below,
+    )
+    whole.written += recovered.written
+    return whole
 
 
 def recover(
@@ -193,6 +261,7 @@ def recover(
             break
         if at > first:
             state.next_offset = segment.base_offset
+            state.last_epoch = leader_epochs.UNDEFINED
             state.written.append(
                 snapshots.take(disk, directory, segment.base_offset, state.producers)
             )
@@ -226,6 +295,7 @@ def recover_segment(segment: Segment, state: Recovered) -> None:
         if header.producer_id >= 0:
             snapshots.record(state.producers, header, batch)
         state.next_offset = header.next_offset
+        state.last_epoch = header.partition_leader_epoch
         valid = position + header.size
     if valid < segment.size:
         logger.warning(
@@ -257,8 +327,11 @@ def refuse_old_format(segment: Segment) -> None:
         )
 
 
-def tail_is_sound(segment: Segment) -> bool:
-    """After a clean stop: whole batches up to the end of the file, the last one with a valid checksum."""
+def sound_tail(segment: Segment) -> tuple[int, int] | None:
+    """After a clean stop: the log end and the epoch of the last batch, -1 without one.
+
+    None unless there are whole batches up to the end of the file, the last one with a valid checksum.
+    """
     try:
         segment.hold_entries()
         assert segment.offsets is not None
@@ -267,12 +340,14 @@ def tail_is_sound(segment: Segment) -> bool:
         for position, header in segment.headers(start):
             last = position, header
         if last is None:
-            return segment.size == 0
-        batch = segment.log.read(last[0], last[1].size)
-        return crc_is_valid(memoryview(batch), 0, last[1])
+            return (segment.base_offset, leader_epochs.UNDEFINED) if segment.size == 0 else None
+        position, header = last
+        batch = segment.log.read(position, header.size)
+        if crc_is_valid(memoryview(batch), 0, header):
+            return header.next_offset, header.partition_leader_epoch
     except CorruptBatch as error:
         logger.warning("log was not stopped as cleanly as it says error=%s", error)
-        return False
+    return None
 
 
 # ---- files ----------------------------------------------------------------------------------------------------
@@ -367,7 +442,7 @@ def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
     path = f"{directory}/{leader_epochs.FILE_NAME}"
     if disk.exists(path):
         try:
-            epochs = leader_epochs.decode(disk.read_bytes(path))
+            epochs = leader_epochs.decode(read_head(disk, path, EPOCHS_MAX))
             return epochs, bool(epochs.epochs)
         except ValueError as error:
             logger.warning(
@@ -378,16 +453,18 @@ def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
 
 def epochs_from_batches(segments: list[Segment]) -> LeaderEpochs:
     epochs = LeaderEpochs()
-    try:
-        for segment in segments:
+    for segment in segments:
+        try:
             for _, header in segment.headers():
                 if header.partition_leader_epoch > epochs.latest:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
-    except CorruptBatch:
-        return epochs  # Reading stops here; what is behind is cut, or reported when it is read.
+        except CorruptBatch:
+            continue  # The rest of the segment is cut, or reported when it is read.
     return epochs
 
 
 def load_topic_id(disk: Disk, directory: str) -> UUID | None:
     path = f"{directory}/{PARTITION_METADATA}"
-    return decode_partition_metadata(disk.read_bytes(path)) if disk.exists(path) else None
+    if not disk.exists(path):
+        return None
+    return decode_partition_metadata(read_head(disk, path, PROPERTIES_MAX))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from barnabas.errors import CorruptBatch
 from barnabas.model import NO_TIMESTAMP
+from barnabas.storage.auxiliary import INDEX_MAX
 from barnabas.storage.index import (
     MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
@@ -46,6 +47,8 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 DELETED = ".deleted"
 HEADER_WINDOW = 4096
 CHECK_WINDOW = 4 << 20
+UNINDEXED_MAX = 4 << 20
+"""Bytes after the last index entry, besides index.interval.bytes. A follower's append set has one entry."""
 
 
 class Found(NamedTuple):
@@ -277,10 +280,21 @@ class Segment:
 
     def floor_position_of_time(self, timestamp: int) -> int:
         """Every batch before this position is older than `timestamp`."""
-        if self.times is not None:
-            return self.floor_position(self.base_offset + self.times.floor_offset(timestamp - 1))
-        entry = last_at_or_below(self.open_indexes()[1], TIME_ENTRY, timestamp - 1)
+        entry = self.floor_time_entry(timestamp - 1)
+        if entry is not None and not self.is_time_entry_right(*entry):
+            logger.warning("time index is broken, rebuilding it path=%s", self.path + ".timeindex")
+            self.rebuild_indexes()
+            entry = self.floor_time_entry(timestamp - 1)
         return self.floor_position(self.base_offset + entry[1]) if entry else 0
+
+    def floor_time_entry(self, timestamp: int) -> tuple[int, int] | None:
+        if self.times is not None:
+            return self.times.floor_entry(timestamp)
+        return last_at_or_below(self.open_indexes()[1], TIME_ENTRY, timestamp)
+
+    def is_time_entry_right(self, timestamp: int, relative_offset: int) -> bool:
+        found = self.find(self.base_offset + relative_offset)
+        return found is not None and found.header.max_timestamp == timestamp
 
     def load_timestamps(self) -> None:
         """A closed segment reads its largest timestamp from the end of its time index, when it is first asked for."""
@@ -404,11 +418,8 @@ class Segment:
 
     def stored_entries(self) -> tuple[OffsetEntries, TimeEntries] | None:
         """What the index files hold; None if one is missing, broken, or empty where it should not be."""
-        index_path, time_path = self.path + ".index", self.path + ".timeindex"
-        if not (self.disk.exists(index_path) and self.disk.exists(time_path)):
-            return None
-        index = without_zero_tail(self.disk.read_bytes(index_path), OFFSET_ENTRY.size)
-        times = without_zero_tail(self.disk.read_bytes(time_path), TIME_ENTRY.size)
+        index = self.read_index(".index", OFFSET_ENTRY.size)
+        times = self.read_index(".timeindex", TIME_ENTRY.size)
         if index is None or times is None:
             return None
         entries = OffsetEntries.decode(index), TimeEntries.decode(times)
@@ -417,8 +428,18 @@ class Segment:
         except CorruptBatch:
             return None
 
+    def read_index(self, suffix: str, entry_size: int) -> bytes | None:
+        """The entries in an index file; None if it is missing or its size cannot be right."""
+        path = self.path + suffix
+        if not self.disk.exists(path):
+            return None
+        most = self.size // max(self.index_interval, HEADER_SIZE) + 2
+        if self.disk.size(path) > max(INDEX_MAX, most * entry_size):
+            return None
+        return without_zero_tail(self.disk.read_bytes(path), entry_size)
+
     def entries_are_sound(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
-        """As far as can be told from the entries and three batch headers."""
+        """As far as can be told from the entries, two batch headers and those after the last entry."""
         if not (offset_entries_are_sound(offsets, self.size) and time_entries_are_sound(times)):
             return False
         first = next(self.headers(), None)
@@ -430,7 +451,25 @@ class Segment:
             return first[1].max_timestamp == NO_TIMESTAMP
         last = self.base_offset + times.offsets[-1]
         found = self.scan_to(last, offsets.floor_position(times.offsets[-1]))
-        return found is not None and found.header.max_timestamp == times.timestamps[-1]
+        if found is None or found.header.max_timestamp != times.timestamps[-1]:
+            return False
+        return self.tail_is_indexed(offsets, times.timestamps[-1])
+
+    def tail_is_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
+        """Whether no batch after the last offset entry is younger than the time index knows, nor far behind the entry.
+
+        Otherwise an index lost its last entries. Retention would delete the segment too early, reads would be slow.
+        """
+        start = offsets.positions[-1] if offsets else 0
+        second = None
+        for position, header in self.headers(start):
+            if header.max_timestamp > largest_timestamp:
+                return False
+            if second is None:
+                second = position + header.size
+            elif position - second > self.index_interval + UNINDEXED_MAX:
+                return False
+        return True
 
     def cut_zero_tails(self, offsets: OffsetEntries, times: TimeEntries) -> None:
         for path, entries, size in (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage import producers as producer_state
+from barnabas.storage.auxiliary import SNAPSHOT_MAX, read_head
 from barnabas.storage.producers import Producers
 from barnabas.storage.segment import Segment, segment_path
 from barnabas.wire.records import BatchHeader, records
@@ -71,7 +72,7 @@ def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, 
         if low <= offset <= high:
             path = segment_path(directory, offset) + SUFFIX
             try:
-                return producer_state.decode(disk.read_bytes(path)), offset
+                return producer_state.decode(read_head(disk, path, SNAPSHOT_MAX)), offset
             except (ValueError, StorageError) as error:
                 logger.warning(
                     "producer snapshot is unusable path=%s reason=%s", path, reason(error)

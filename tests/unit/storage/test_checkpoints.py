@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from barnabas.storage.checkpoints import (
     decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
+    is_damaged_copy,
     read_offsets,
 )
 from tests.unit.storage.builders import forgetful_disk
@@ -21,30 +23,69 @@ OFFSETS = {TopicPartition("orders", 1): 42, TopicPartition("a.b-c_d", 0): 0}
 
 def test_offset_checkpoints_are_kafkas() -> None:
     assert encode_offsets(OFFSETS) == b"0\n2\na.b-c_d 0 0\norders 1 42\n"
-    assert decode_offsets(encode_offsets(OFFSETS)) == OFFSETS
-    assert decode_offsets(b"") == {}
+    assert decode_offsets(encode_offsets(OFFSETS)) == (OFFSETS, None)
+    assert decode_offsets(b"") == ({}, None)
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"1\n0\n",
+        b"0",
         b"0\n",
-        b"0\n3\norders 1 42\n",
         b"0\n1\norders 1\n",
         b"0\n1\norders 1 x\n",
         b"0\n1\norders 1 -5\n",
+        b"0\n1\norders 1 4_2\n",
+        b"0\n1\norders 1 9223372036854775808\n",
+        b"0\n1\norders 1 " + b"9" * 5000 + b"\n",
+        b"0\n1\norders 1 \xd9\xa3\n",
+        b"0\n1\norders 1 42",
         b"\xff\xfe\0",
+        bytes(100),
+        b"\n" * 100,
     ],
 )
-def test_a_broken_checkpoint_is_a_warning_and_nothing_known(
+def test_checkpoint_without_a_good_line_is_one_warning(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = forgetful_disk()
     disk.replace_bytes("/data/checkpoint", data)
-    assert read_offsets(disk, "/data/checkpoint") == {}
-    assert "/data/checkpoint" in caplog.text
-    assert read_offsets(disk, "/data/missing") == {}
+    assert read_offsets(disk, "/data/checkpoint").offsets == {}
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "/data/checkpoint" in record.getMessage()
+    assert len(record.getMessage()) < 400
+    assert read_offsets(disk, "/data/missing") == ({}, None)
+
+
+@pytest.mark.parametrize(
+    ("data", "offsets"),
+    [
+        (b"0\n3\norders 1 42\n", {"orders": 42}),
+        (b"0\nx\norders 1 42\n", {"orders": 42}),
+        (b"0\n2\nbills 1 -1\norders 1 42\n", {"orders": 42}),
+        (b"0\n2\n\xff\xfe\0\norders 1 42\n", {"orders": 42}),
+        (b"0\n2\nbills 1 7\norders 1 4", {"bills": 7}),
+        (b"0\n2\norders 1 42\norders 1 40\n", {"orders": 40}),
+        (b"0\n1\norders 1 42\n" * 2, {"orders": 42}),
+        (b"0\n1\norders 1 42\n" + bytes(1000), {"orders": 42}),
+    ],
+)
+def test_damaged_line_does_not_discard_the_others(data: bytes, offsets: dict[str, int]) -> None:
+    found = decode_offsets(data)
+    assert found.offsets == {TopicPartition(topic, 1): at for topic, at in offsets.items()}
+    assert found.problem is not None
+
+
+def test_damaged_topic_id_is_told_from_another_topic() -> None:
+    topic_id = UUID(bytes=bytes(range(16)))
+    assert not is_damaged_copy(topic_id, topic_id)
+    assert is_damaged_copy(UUID(int=topic_id.int ^ 1 << 77), topic_id)
+    random = Random(1)
+    for _ in range(1000):
+        other = UUID(int=random.getrandbits(128), version=4)
+        assert not is_damaged_copy(other, UUID(int=random.getrandbits(128), version=4))
 
 
 def test_a_new_directory_is_signed_and_then_recognised() -> None:

@@ -118,14 +118,45 @@ def test_a_broken_snapshot_is_noticed(damage: object) -> None:
             decode(bytes(flipped))
 
 
-def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open() -> None:
+def test_idle_producer_expires_unless_its_transaction_is_open() -> None:
     producers = Producers()
     producers.record(header(0, producer=1), 0, 1000)
     producers.record(header(0, producer=2), 1, 2000)
     fields: dict[str, Any] = {"producer_id": 3, "producer_epoch": 0, "base_sequence": 0}
     producers.record(read_header(batch([b"v"], is_transactional=True, **fields)), 2, 1000)
+    producers.expire(1000, 10_000)
+    producers.record(header(1, producer=2), 3, 2001)
+    producers.expire(10_999, 10_000)
+    assert set(producers.by_id) == {1, 2, 3}
     producers.expire(11_000, 10_000)
     assert set(producers.by_id) == {2, 3}
+    producers.expire(20_998, 10_000)
+    assert set(producers.by_id) == {2, 3}
+    producers.expire(20_999, 10_000)
+    assert set(producers.by_id) == {3}
+
+
+def test_expiry_ignores_record_timestamps() -> None:
+    producers = Producers()
+    producers.record(header(0, producer=1), 0, 0)
+    producers.record(header(0, producer=2), 1, 2**62)
+    for monotonic_ms in (0, 9_999):
+        producers.expire(monotonic_ms, 10_000)
+        assert set(producers.by_id) == {1, 2}
+    producers.expire(10_000, 10_000)
+    assert not producers.by_id
+
+
+def test_loaded_producer_gets_the_whole_expiration_time() -> None:
+    producers = Producers()
+    producers.record(header(0, producer=1), 0, 1000)
+    producers.expire(0, 10_000)
+    loaded = decode(producers.encode())
+    loaded.expire(50_000, 10_000)
+    loaded.expire(59_999, 10_000)
+    assert set(loaded.by_id) == {1}
+    loaded.expire(60_000, 10_000)
+    assert not loaded.by_id
 
 
 def test_a_transaction_marker_ends_the_transaction_and_keeps_the_sequence() -> None:

@@ -7,6 +7,7 @@ import pytest
 from barnabas.errors import StorageError
 from barnabas.storage import snapshots
 from barnabas.storage.log import Log
+from barnabas.storage.recovery import open_log
 from simulator.disk import ForgetfulDisk
 from tests.unit.storage.builders import (
     DIRECTORY,
@@ -170,10 +171,17 @@ def test_only_what_is_not_flushed_is_read(disk: ForgetfulDisk) -> None:
     assert again.log_start_offset == before[1]
 
 
-def test_a_recovery_point_beyond_the_log_does_no_harm(disk: ForgetfulDisk) -> None:
+def test_recovery_point_beyond_the_log_end_checks_and_flushes_the_whole_log(
+    disk: ForgetfulDisk,
+) -> None:
     log = several_segments(disk)
+    before = contents(log)
     again = reopened(log, recovery_point=10**9)
-    assert again.recovery_point == again.log_end_offset == log.log_end_offset
+    assert again.log_end_offset == log.log_end_offset
+    assert contents(again) == before
+    assert again.recovery_point == 0
+    log.segments[1].log.truncate(log.segments[1].size - 1)
+    assert reopened(log, recovery_point=10**9).bases == log.bases[:2]
 
 
 # ---- files beside the log -----------------------------------------------------------------------------------------
@@ -269,11 +277,83 @@ def test_an_unfinished_compaction_is_thrown_away(disk: ForgetfulDisk) -> None:
     assert contents(reopened(log, clean=True)) == before
 
 
-def test_a_log_that_ends_before_its_start_begins_anew(disk: ForgetfulDisk) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("value", [76, 5000, 2**63 - 1])
+def test_log_start_beyond_the_log_end_keeps_the_records(
+    disk: ForgetfulDisk, value: int, clean: bool
+) -> None:
     log = several_segments(disk)
-    again = reopened(log, log_start_offset=5000)
-    assert (again.log_start_offset, again.log_end_offset, again.size_bytes) == (5000, 5000, 0)
-    assert append(again, b"a").first_offset == 5000
+    before = contents(log)
+    end = log.log_end_offset
+    log.close(clean=clean)
+    again = reopened(log, log_start_offset=value, clean=clean)
+    assert contents(again) == before
+    assert (again.log_start_offset, append(again, b"a", epoch=9).first_offset) == (0, end)
+
+
+def test_log_start_within_the_log_is_checked_against_the_leader_epochs(
+    disk: ForgetfulDisk,
+) -> None:
+    log = several_segments(disk)
+    before = contents(log)
+    log.high_watermark = log.log_end_offset
+    again = reopened(log, log_start_offset=log.bases[3])
+    assert (again.bases, contents(again)) == (log.bases, before)
+    again.high_watermark = again.log_end_offset
+    again.advance_log_start(log.bases[2] + 1)
+    moved = reopened(again)
+    assert moved.log_start_offset == log.bases[2] + 1
+    assert moved.bases == log.bases[2:]
+
+
+def test_empty_log_starts_at_its_checkpoint_if_the_high_watermark_allows(
+    disk: ForgetfulDisk,
+) -> None:
+    for high_watermark, start in ((100, 50), (49, 0)):
+        directory = f"/data/empty{high_watermark}-0"
+        log = new_log(disk, directory=directory)
+        for _ in range(2):
+            again = open_log(
+                disk,
+                directory,
+                log.config,
+                clean=False,
+                recovery_point=0,
+                log_start_offset=50,
+                high_watermark=high_watermark,
+                now_ms=NOW_MS,
+            )
+            assert (again.log_start_offset, again.log_end_offset) == (start, start)
+            for name in disk.list(directory):
+                disk.remove(f"{directory}/{name}")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"2 5", b"3 5"),
+        (b"2 5", b"2 6"),
+        (b"0 0\n1 25\n2 50\n", b"0 0\n1 25\n2 5000\n"),
+        (b"0 0\n1 25\n2 50\n", b"0 9000\n1 9001\n2 9002\n"),
+        (b"0 0\n1 25\n2 50\n", b"0 0\n1 25\n2147483647 50\n"),
+    ],
+)
+def test_leader_epochs_that_contradict_the_batches_are_rebuilt(
+    disk: ForgetfulDisk, change: tuple[bytes, bytes], clean: bool
+) -> None:
+    log = new_log(disk)
+    for at in range(75):
+        append(log, b"%d" % at, epoch=at // 25)
+    entries = log.epochs.entries
+    assert entries == [(0, 0), (1, 25), (2, 50)]
+    log.close(clean=clean)
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    data = disk.read_bytes(path)
+    assert change[0] in data
+    disk.replace_bytes(path, data.replace(*change))
+    assert reopened(log, clean=clean).epochs.entries == entries
+    assert disk.read_bytes(path) == data
 
 
 def test_an_emptied_directory_is_an_empty_log(disk: ForgetfulDisk) -> None:
@@ -316,6 +396,38 @@ def test_a_retry_is_recognised_across_a_restart(
     assert (retried.first_offset, retried.last_offset) == (sent.first_offset, sent.last_offset)
     assert again.log_end_offset == 40
     assert not produce(again, 40, b"next").duplicate
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("is_follower", [False, True], ids=["leader", "follower"])
+def test_retries_are_recognized_after_a_restart_with_another_clock(
+    disk: ForgetfulDisk, is_follower: bool, clean: bool
+) -> None:
+    """A follower that becomes leader recognizes retries, too."""
+    log = new_log(disk, SMALL)
+    for at in range(20):
+        produce(log, at, b"%d" % at * 20)
+    if is_follower:
+        copy = new_log(disk, SMALL, "/data/copy-0")
+        for segment in log.segments:
+            copy.append_as_follower(memoryview(segment.log.read(0, segment.size)))
+        log = copy
+    log.close(clean=clean)
+    for days in (8, -8, 0):
+        log = open_log(
+            disk,
+            log.directory,
+            SMALL,
+            clean=clean,
+            recovery_point=0,
+            log_start_offset=0,
+            now_ms=NOW_MS + days * 86_400_000,
+        )
+        log.expire_producers(1_000_000)
+        log.expire_producers(1_000_000 + log.producer_expiration_ms - 1)
+        retried = produce(log, 19, b"19" * 20)
+        assert (retried.duplicate, retried.first_offset, log.log_end_offset) == (True, 19, 20)
+        log.close(clean=clean)
 
 
 def test_a_producer_that_lost_its_batch_to_a_torn_write_may_send_it_again(

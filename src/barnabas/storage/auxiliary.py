@@ -1,0 +1,37 @@
+"""Bounded reads of the small files beside the logs.
+
+A damaged file system can leave a checkpoint or a snapshot of many gigabytes. Such a file is never read whole: each kind
+has a limit far above any good file, and a reader sees only the bytes before it. What is missing then fails the format's
+own checks.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.world.ports import Disk
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_MAX = 16 << 20
+"""A checkpoint of one log directory: about 400,000 partitions."""
+EPOCHS_MAX = 4 << 20
+"""A leader-epoch-checkpoint: about 200,000 epochs."""
+SNAPSHOT_MAX = 16 << 20
+"""A producer snapshot: about 360,000 producers."""
+PROPERTIES_MAX = 64 << 10
+"""meta.properties and partition.metadata."""
+INDEX_MAX = 16 << 20
+"""An index file, unless its segment can need more. Kafka allocates segment.index.bytes ahead, by default 10 MiB."""
+
+
+def read_head(disk: Disk, path: str, limit: int) -> bytes:
+    """The first `limit` bytes of a file."""
+    if disk.size(path) <= limit:
+        return disk.read_bytes(path)
+    logger.warning("file is too large, reading only its beginning path=%s limit=%d", path, limit)
+    file = disk.open(path)
+    try:
+        return file.read(0, limit)
+    finally:
+        file.close()
