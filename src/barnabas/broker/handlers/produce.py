@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, NamedTuple
 
 from barnabas.broker.connection import CloseConnection, Connection
+from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -90,7 +91,8 @@ def handle(
             try:
                 if partition is None:
                     raise parts.replicas.missing(name, index)
-                info = append(partition, records, version, request, now_ms)
+                is_allowed = may_produce_to(name, header.client_id, connection)
+                info = append(partition, records, version, request, now_ms, is_allowed)
             except (ApiError, StorageError) as error:
                 failed = True
                 answers.append(refusal(parts, index, error, partition))
@@ -123,11 +125,12 @@ def append(
     version: int,
     request: ProduceRequest,
     now_ms: int,
+    is_allowed: bool,
 ) -> AppendInfo:
     acks = request.acks
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
-    if partition.topic in NOT_PRODUCED_TO:
+    if not is_allowed:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
         )
