@@ -38,7 +38,8 @@ from barnabas.world.watchdog import LoopWatchdog
 FIRST_BROKER_ID = 1
 READY_SECONDS = 30.0
 ALONE_SECONDS = 2.0
-OFFSETS_REPLICAS_MAX = 3
+INTERNAL_TOPIC_REPLICAS_MAX = 3
+TRANSACTION_STATE_MIN_ISR_MAX = 2
 EACH_ITS_OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 
@@ -74,7 +75,7 @@ class Cluster:
                     "broker.id": str(broker_id),
                     "listeners": f"PLAINTEXT://{bracketed(host)}:{port + number if port else 0}",
                     "log.dirs": str(data / f"broker-{broker_id}"),
-                    **group_settings(brokers),
+                    **local_settings(brokers),
                     **(settings or {}),
                 }
             )
@@ -438,10 +439,15 @@ def close_doors(world: World) -> None:
         world.network.close()
 
 
-def group_settings(brokers: int) -> dict[str, str]:
-    """Groups are kept on three brokers, as by default, or on as many as there are; and the first member of one does not
-    wait for others, since whoever tries something out on one machine has seldom more."""
+def local_settings(brokers: int) -> dict[str, str]:
+    """Defaults for a cluster with this number of brokers on one machine.
+
+    Internal topics get Kafka's default number of replicas, or one on each broker if there are fewer. The first member
+    of a group does not wait for others.
+    """
     return {
-        "offsets.topic.replication.factor": str(min(OFFSETS_REPLICAS_MAX, brokers)),
+        "offsets.topic.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
+        "transaction.state.log.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
+        "transaction.state.log.min.isr": str(min(TRANSACTION_STATE_MIN_ISR_MAX, brokers)),
         "group.initial.rebalance.delay.ms": "0",
     }

@@ -9,7 +9,12 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.errors import AddressInUse, ConfigError
+from barnabas.errors import AddressInUse, ConfigError, ErrorCode
+from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw
+
+TRANSACTION = 1
 
 
 def topics(servers: str) -> list[str]:
@@ -122,3 +127,14 @@ def test_every_method_of_a_broker_may_be_called_in_every_state() -> None:
         broker.start()
         broker.resume()
         assert broker.is_running
+
+
+def test_a_transactional_client_finds_a_coordinator_on_one_broker() -> None:
+    request = FindCoordinatorRequest(coordinator_keys=("billing",), key_type=TRANSACTION)
+    with LocalCluster() as cluster, Raw(cluster.bootstrap_servers) as raw:
+
+        def is_found() -> bool:
+            (found,) = raw.ask(request, FindCoordinatorResponse).coordinators
+            return found.error_code == ErrorCode.NONE
+
+        eventually(is_found, "a coordinator of transactions", 20)

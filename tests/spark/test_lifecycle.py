@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.lifecycle.analysis import analyse
-from barnabas.lifecycle.events import events_of
+from barnabas.lifecycle.events import events_of, read_records
 from barnabas.lifecycle.report import Document, Row, collect, document_of, rows_of
 from tests.spark.lifecycle_story import NOW, START, story
 
@@ -20,6 +20,14 @@ JUNK = [
     '{"epoch": 1}',
     '{"epoch": "x", "sequence": 2, "at": "then", "what": "topic"}',
     "[1]",
+    '{"at":"2026-05-01T08:00:00Z","broker":1,"epoch":1,"sequence":1,"cause":"c","what":"request","id":"X to 2",'
+    '"to":2,"topics":["orders"],"partitions":1,"result":"sent"}',
+    '{"at":"0001-01-01T00:00:00Z","broker":1,"epoch":1,"sequence":1,"cause":"c","what":"controller","id":"controller",'
+    '"before":null,"after":1,"result":"done"}',
+    '{"at":"+99999-01-01T00:00:00Z","broker":1,"epoch":9,"sequence":1,"cause":"c","what":"controller",'
+    '"id":"controller","before":null,"after":1,"result":"done"}',
+    '{"at":"2026-05-01T08:00:00Z","broker":1,"epoch":1,"sequence":1,"what":"partition","id":"orders-0",'
+    '"topic":"orders","before":"NewPartition","after":"OfflinePartition","result":"done"}',
 ]
 
 
@@ -31,6 +39,22 @@ def document(spark: SparkSession) -> Document:
     records = spark.createDataFrame([(line,) for line in [*lines, None]], "value string")
     tables = collect(analyse(events_of(records).localCheckpoint(), NOW))
     return document_of(rows_of(tables), servers="here:9092", now=NOW)
+
+
+def test_a_repeated_topic_in_a_request_fails_no_query(spark: SparkSession) -> None:
+    line = (
+        '{"at":"2026-05-01T08:00:00Z","broker":1,"epoch":1,"sequence":1,"cause":"c","what":"request","id":"X to 2",'
+        '"to":2,"topics":{"orders":"0","orders":"1"},"partitions":1,"result":"sent"}'
+    )
+    records = spark.createDataFrame([(line,)], "value string")
+    (event,) = events_of(records).collect()
+    assert event["topics"] == {"orders": "1"}
+
+
+def test_malformed_records_can_be_counted(spark: SparkSession) -> None:
+    lines = [*story().lines(), *JUNK, None]
+    records = spark.createDataFrame([(line,) for line in lines], "value string")
+    assert read_records(records).where("event is null").count() == len(JUNK) + 1
 
 
 def ms(at: datetime | None) -> int | None:

@@ -34,6 +34,18 @@ def test_groups_work_with_any_number_of_brokers_and_wait_for_nobody(
 
 
 @pytest.mark.parametrize("config_of", [in_this_process, in_processes])
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 2), (3, 3, 2), (5, 3, 2)]
+)
+def test_transaction_state_fits_any_number_of_brokers(
+    tmp_path: Path, config_of: ConfigOf, brokers: int, replicas: int, min_isr: int
+) -> None:
+    config = config_of(tmp_path, brokers, {})
+    assert config.transaction_state_log_replication_factor == replicas
+    assert config.transaction_state_log_min_isr == min_isr
+
+
+@pytest.mark.parametrize("config_of", [in_this_process, in_processes])
 def test_what_somebody_has_said_counts(tmp_path: Path, config_of: ConfigOf) -> None:
     said = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "500"}
     config = config_of(tmp_path, 3, said)

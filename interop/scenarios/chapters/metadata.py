@@ -80,6 +80,27 @@ STEPS: tuple[Step, ...] = (
         for version in (10, 11, 12)
     ),
     ask(
+        "metadata: by id with an empty name",
+        lambda given: MetadataRequest(
+            topics=(
+                MetadataRequestTopic(given.topic_id("known"), ""),
+                MetadataRequestTopic(NOBODY, ""),
+                MetadataRequestTopic(given.topic_id("known"), "known"),
+            ),
+            allow_auto_topic_creation=True,
+        ),
+    ),
+    ask(
+        "metadata: by id next to a name",
+        lambda given: MetadataRequest(
+            topics=(
+                MetadataRequestTopic(given.topic_id("known")),
+                MetadataRequestTopic(name="unborn"),
+            ),
+            allow_auto_topic_creation=True,
+        ),
+    ),
+    ask(
         "metadata: a null name, version 10",
         MetadataRequest(topics=(MetadataRequestTopic(NOBODY, None),)),
         10,
@@ -92,6 +113,14 @@ STEPS: tuple[Step, ...] = (
             include_cluster_authorized_operations=True,
         ),
         9,
+    ),
+    ask(
+        "metadata: with authorized operations of an unknown topic",
+        MetadataRequest(
+            topics=(MetadataRequestTopic(name="nobody"),),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        ),
     ),
     # ---- settings
     *(

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import suppress
 
 from barnabas.broker.connection import Connection
 from barnabas.errors import ErrorCode, MultiFailed, NoNode, RegistryError
 from barnabas.metadata import znodes
+from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
 from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
 from barnabas.world.ports import Check
@@ -29,6 +32,7 @@ from barnabas.world.ports import Check
 logger = logging.getLogger("barnabas.control")
 
 ANY_VERSION = -1
+HISTORY_CLIENT_ID = re.compile(r"broker-\d+-history")
 
 
 class ControlPlane:
@@ -146,3 +150,20 @@ def may_act_for_the_cluster(_: Connection) -> bool:
     for fetches that name a replica id alike: in Kafka the latter was once forgotten (CVE-2018-1288).
     """
     return True
+
+
+def history_client_id(broker_id: int) -> str:
+    """Client id of the requests with which a broker publishes its state-change history."""
+    return f"broker-{broker_id}-history"
+
+
+def may_produce_to(topic: str, client_id: str | None, connection: Connection) -> bool:
+    """Whether this Produce request may write to the topic. Internal topics are written by brokers only.
+
+    Brokers write to `__state_changes` with Produce requests and identify themselves by their client id, as Kafka's
+    `__admin_client` does. It is a name, not a proof: authentication belongs in `may_act_for_the_cluster`.
+    """
+    if topic not in INTERNAL_TOPICS:
+        return True
+    is_broker = HISTORY_CLIENT_ID.fullmatch(client_id or "") is not None
+    return topic == STATE_CHANGES and is_broker and may_act_for_the_cluster(connection)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from barnabas.broker.connection import (
     BETWEEN_BROKERS,
     Answer,
+    CloseConnection,
     Connection,
     MemoryBudget,
     Promise,
@@ -92,11 +93,21 @@ class Listeners:
     def serve_early(
         self, frame: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer] | Promise:
-        """Before this broker knows its partitions: the controller must be heard, for it to learn of them; clients wait,
-        since any answer to them would be wrong."""
+        """Serve a request that arrives before the broker knows its partitions.
+
+        Requests of the controller are served at once. Requests of clients wait, since any answer would be wrong.
+        """
         if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BETWEEN_BROKERS:
             return self.serve(frame, connection)
-        return self.serve_later(memoryview(bytes(frame)), connection)
+        # Waiting requests keep their memory. The controller's requests need the rest: without them the wait never ends.
+        if self.memory.used_bytes > self.memory.limit_bytes // 2:
+            raise CloseConnection(
+                "the broker is starting and waiting requests hold "
+                f"{self.memory.used_bytes} of {self.memory.limit_bytes} bytes "
+                "(queued.max.request.bytes); retry later"
+            )
+        # The connection leaves its buffer alone until this is answered, so the frame needs no copy.
+        return self.serve_later(frame, connection)
 
     async def serve_later(self, frame: memoryview, connection: Connection) -> Answer:
         await self.opened.wait()

@@ -10,8 +10,7 @@ has been waiting for a week.
 The topic is made when there is something to tell and a topic that it is about, through the same CreateTopics anybody
 would send. Events about this topic alone are not published: they would be news of their own making.
 
-The topic is internal in what Metadata says: whoever subscribes to `.*` or lists topics means their own. By its name it
-is read like any other, by any client.
+The topic is internal: Metadata says so, and only brokers may write to it. By its name any client reads it.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from barnabas.broker.control_plane import history_client_id
 from barnabas.broker.outbox import Outbox
 from barnabas.broker.seldom import Seldom
 from barnabas.client.connection import BrokerConnection
@@ -253,7 +253,7 @@ class StateLog:
             self.world.network,
             endpoint.host,
             endpoint.port,
-            client_id=f"broker-{self.broker_id}-history",
+            client_id=history_client_id(self.broker_id),
             timeout_s=TIMEOUT_S,
         )
         self.connected_to = broker
@@ -275,5 +275,8 @@ def record(line: bytes, offset: int) -> Record:
     if found is None:  # written by somebody else; passed on as it is
         return Record(offset, 0, None, line, ())
     at, epoch, sequence = found.groups()
-    timestamp = round(datetime.fromisoformat(at.decode()).timestamp() * 1000)
+    try:
+        timestamp = round(datetime.fromisoformat(at.decode()).timestamp() * 1000)
+    except (ValueError, OverflowError):  # damaged on the disk; readers skip it
+        return Record(offset, 0, None, line, ())
     return Record(offset, timestamp, b"%s-%s" % (epoch, sequence), line, ())

@@ -79,6 +79,26 @@ class Known(NamedTuple):
     controller_version: int
 
 
+class AppliedOverrides(NamedTuple):
+    """The settings of a topic that are in force, and the errors of those that are ignored."""
+
+    config: TopicConfig
+    overrides: dict[str, str]
+    errors: list[ConfigError]
+
+
+def apply_overrides(defaults: TopicConfig, overrides: Mapping[str, str]) -> AppliedOverrides:
+    """Lay a topic's own settings over the defaults. An invalid setting is ignored."""
+    applied = AppliedOverrides(defaults, {}, [])
+    for key, value in overrides.items():
+        try:
+            applied = applied._replace(config=applied.config.with_overrides({key: value}))
+            applied.overrides[key] = value
+        except ConfigError as error:
+            applied.errors.append(error)
+    return applied
+
+
 class Topics:
     def __init__(
         self,
@@ -95,7 +115,7 @@ class Topics:
         self.new_topics = new_topics
         self.random = random
         self.overrides: dict[str, Mapping[str, str]] = {}
-        """What each topic sets for itself, over the broker's defaults."""
+        """What each topic sets for itself, over the broker's defaults. In force for topics with a replica here."""
         self.created_automatically: dict[str, None] = {}
         """Names whose creation was begun because a client asked for them, and has not been answered yet."""
 
@@ -107,30 +127,36 @@ class Topics:
 
     async def learn(self, names: Iterable[str]) -> None:
         """Read what these topics set for themselves, anew: the name may have belonged to another topic before."""
-        missing = await self.read_settings(tuple(names))
+        for name, found in (await self.read(names)).items():
+            if found is None:
+                self.overrides.pop(name, None)
+            else:
+                self.overrides[name] = found
+
+    async def read(self, names: Iterable[str]) -> dict[str, Mapping[str, str] | None]:
+        """Read the settings of these topics from the registry. None stands for a topic without a config znode."""
+        wanted = tuple(names)
+        found = dict(zip(wanted, await at_most(IN_FLIGHT_MAX, self.read_one, wanted), strict=True))
+        missing = [name for name, settings in found.items() if settings is None]
         if missing:
             # A topic is created together with its settings: our server of the registry may be behind.
             await catch_up(self.registry)
-            for name in await self.read_settings(missing):
-                self.overrides.pop(name, None)
+            again = await at_most(IN_FLIGHT_MAX, self.read_one, missing)
+            found.update(zip(missing, again, strict=True))
+        return found
 
-    async def read_settings(self, names: Sequence[str]) -> list[str]:
-        """Those that have none are the answer."""
-        found = await at_most(IN_FLIGHT_MAX, self.read_settings_of, names)
-        return [name for name, is_there in zip(names, found, strict=True) if not is_there]
-
-    async def read_settings_of(self, name: str) -> bool:
+    async def read_one(self, name: str) -> Mapping[str, str] | None:
         path = znodes.topic_config_path(name)
         try:
             data, _ = await self.registry.get(path)
         except NoNode:
-            return False
+            return None
         try:
-            self.overrides[name] = znodes.decode_config(path, data)
+            return znodes.decode_config(path, data)
         except RegistryError as error:
             # Its bytes make no sense. The topic goes on with what is known of it, or with the defaults.
             logger.error("ignoring the settings of topic=%s error=%s", name, error)
-        return True
+            return self.overrides.get(name, {})
 
     def forget(self, names: Iterable[str]) -> None:
         """They are deleted."""
@@ -139,13 +165,10 @@ class Topics:
 
     def config_of(self, name: str) -> TopicConfig:
         """A setting that was legal when it was written must not keep a broker from starting."""
-        config = self.defaults
-        for key, value in self.overrides.get(name, {}).items():
-            try:
-                config = config.with_overrides({key: value})
-            except ConfigError as error:
-                logger.warning("ignoring setting topic=%s error=%s", name, error)
-        return config
+        applied = apply_overrides(self.defaults, self.overrides.get(name, {}))
+        for error in applied.errors:
+            logger.warning("ignoring setting topic=%s error=%s", name, error)
+        return applied.config
 
     # ---- creating
 

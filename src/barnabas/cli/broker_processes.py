@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.cli.output import note
-from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared, group_settings
+from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared, local_settings
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.world.held_port import HeldPort
@@ -80,7 +80,7 @@ class BrokerProcesses:
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{bracketed(self.host)}:{port}",
             "log.dirs": str(self.data / f"broker-{broker_id}"),
-            **group_settings(len(self.ids)),
+            **local_settings(len(self.ids)),
             **({"zookeeper.connect": self.zookeeper} if self.zookeeper else {}),
             **self.settings,
         }

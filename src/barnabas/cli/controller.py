@@ -6,7 +6,6 @@ Kafka's protocol; a cluster of ours tells it in its history of state changes.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -22,6 +21,7 @@ from barnabas.cli.output import Output
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer, FromEnd
 from barnabas.errors import ApiError
+from barnabas.lifecycle.event import read_event
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 
@@ -71,12 +71,9 @@ def epoch_of(cluster: Cluster, controller_id: int) -> int | None:
         lines = [record.value for record in Consumer(cluster, starts).records(stop_at_end=True)]
     except ApiError:
         return None  # a history that cannot be read just now is no reason to hide the controller
-    events = [json.loads(line) for line in lines if line]
-    last = max(events, key=lambda event: (event["epoch"], event["sequence"]), default=None)
-    if last is None or last["broker"] != controller_id:
-        return None
-    epoch: int = last["epoch"]
-    return epoch
+    events = [event for line in lines if (event := read_event(line)) is not None]
+    last = max(events, key=lambda event: event.key, default=None)
+    return None if last is None or last.broker != controller_id else last.epoch
 
 
 def controller_text(document: dict[str, Any]) -> str:

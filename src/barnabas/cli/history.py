@@ -12,11 +12,11 @@ was away come late: here they are told once, by (epoch, sequence), and in that o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
+from msgspec import UNSET
 
 from barnabas.cli.consume import raise_if_reader_gone
 from barnabas.cli.failure import Hinted, unknown_topic
@@ -37,6 +37,14 @@ from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, FromTime, Start
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.lifecycle.event import (
+    AnyEvent,
+    ControllerEvent,
+    RequestEvent,
+    fields_of,
+    read_event,
+    skipped,
+)
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 from barnabas.printable import printable
@@ -78,6 +86,8 @@ def history(
         )
         timeline = Timeline(name)
         timeline.take(consumer.records(stop_at_end=True))
+        if timeline.malformed:
+            note(skipped(timeline.malformed))
         if not timeline.events and not follow:
             require_topic(cluster, name, start)
         narrator = Narrator(printable(name))
@@ -145,41 +155,43 @@ class Timeline:
         self.events: dict[tuple[int, int], Event] = {}
         self.elections: dict[tuple[int, int], Event] = {}
         self.requests: set[tuple[int, int]] = set()
-        self.marks = [json.dumps(topic).encode(), b'"answers":', b'"what":"controller"']
+        self.malformed = 0
+        """Records that are no events and were skipped."""
 
     def take(self, records: Iterable[ConsumedRecord]) -> list[Event]:
         """Those of the records that are new, and about this topic."""
         found = []
         for record in records:
-            value = record.value or b""
-            # Most lines are about other topics, and need not be understood.
-            if not any(mark in value for mark in self.marks):
+            event = read_event(record.value)
+            if event is None:
+                self.malformed += 1
                 continue
-            try:
-                event = json.loads(value)
-                key = (int(event["epoch"]), int(event["sequence"]))
-            except (ValueError, TypeError, KeyError):
-                continue  # not ours: nothing keeps others from writing there
-            if key not in self.events and key not in self.elections and self.is_about(event, key):
-                found.append(event)
+            is_known = event.key in self.events or event.key in self.elections
+            kept = None if is_known else self.kept_with(event)
+            if kept is None:
+                continue
+            fields = fields_of(record.value)
+            if fields is None:
+                self.malformed += 1
+                continue
+            kept[event.key] = fields
+            found.append(fields)
         return found
 
-    def is_about(self, event: Event, key: tuple[int, int]) -> bool:
-        what = event.get("what")
-        if what == "controller":
-            self.elections[key] = event
-            return True
-        if what == "request" and "answers" in event:
-            mine = (key[0], event["answers"]) in self.requests
-        elif what == "request":
-            mine = self.topic in event.get("topics", {})
-            if mine:
-                self.requests.add((key[0], key[1] - event.get("part", 1) + 1))
+    def kept_with(self, event: AnyEvent) -> dict[tuple[int, int], Event] | None:
+        """Return where an event belongs, or None for one about other topics."""
+        if isinstance(event, ControllerEvent):
+            return self.elections
+        if not isinstance(event, RequestEvent):
+            mine = event.topic == self.topic
+        elif event.answers is not UNSET:
+            mine = (event.epoch, event.answers) in self.requests
         else:
-            mine = event.get("topic") == self.topic
-        if mine:
-            self.events[key] = event
-        return mine
+            mine = event.topics is not UNSET and self.topic in event.topics
+            if mine:
+                part = 1 if event.part is UNSET else event.part
+                self.requests.add((event.epoch, event.sequence - part + 1))
+        return self.events if mine else None
 
     def in_order(self) -> list[Event]:
         """By epoch and sequence; of the elections, those since something happened to the topic."""
@@ -322,7 +334,7 @@ class Narrator:
     def about(self, event: Event) -> str:
         ranges = str(event["topics"][self.topic])
         told = f"partition {ranges}" if ranges.isdigit() else f"partitions {ranges}"
-        if len(event["topics"]) > 1 or "parts" in event:
+        if "partitions" in event and (len(event["topics"]) > 1 or "parts" in event):
             told += f", {event['partitions']} with those of other topics"
         if event.get("deletes"):
             told += f", {event['deletes']} to be deleted"

@@ -21,6 +21,7 @@ from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.lifecycle.event import skipped
 from barnabas.lifecycle.page import page, topic_state
 from barnabas.lifecycle.report import (
     Document,
@@ -133,7 +134,7 @@ def nothing_to_report(why: str) -> ApiError:
 def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
     """And the moment it is of: not before the last event, whatever the clock here says."""
     from barnabas.lifecycle.analysis import analyse
-    from barnabas.lifecycle.events import events_of
+    from barnabas.lifecycle.events import distinct_events, read_records
 
     records: DataFrame = (
         spark.read.format("barnabas")
@@ -143,7 +144,11 @@ def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
         .option("failOnDataLoss", "false")
         .load()
     )
-    events = events_of(records).localCheckpoint()
+    read = read_records(records).localCheckpoint()
+    malformed = read.where("event is null").count()
+    if malformed:
+        note(skipped(malformed))
+    events = distinct_events(read).localCheckpoint()
     (last_ms,) = events.selectExpr("unix_millis(max(at))").first()
     if last_ms is None:
         raise nothing_to_report("has records, but no events")

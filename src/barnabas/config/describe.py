@@ -34,9 +34,12 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
 
 
 UNKNOWN_TYPE = 0
+LOG_LEVELS = ((5, "TRACE"), (10, "DEBUG"), (20, "INFO"), (30, "WARN"), (40, "ERROR"))
+"""The highest Python level at which messages of each Kafka level are still logged."""
 
 
 class Synonym(Struct, frozen=True, kw_only=True):
@@ -46,7 +49,7 @@ class Synonym(Struct, frozen=True, kw_only=True):
 
 
 class ConfigEntry(Struct, frozen=True, kw_only=True):
-    """One line of the answer. The value of a sensitive setting is never in it."""
+    """One setting of the answer. The value of a sensitive setting is never in it."""
 
     name: str
     value: str | None
@@ -151,6 +154,27 @@ def describe_broker_defaults(
             value = broker_value(name, levels)
             entries.append(entry(name, find_setting(name), value, synonyms, is_read_only(name)))
     return tuple(entries)
+
+
+def describe_loggers(levels: Mapping[str, int]) -> tuple[ConfigEntry, ...]:
+    """Every logger with its effective Python level, in alphabetical order, with Kafka's names of levels."""
+    return tuple(
+        ConfigEntry(
+            name=name,
+            value=log_level(level),
+            source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
+            read_only=False,
+            is_sensitive=False,
+            synonyms=(),
+            type=UNKNOWN_TYPE,
+            documentation=None,
+        )
+        for name, level in sorted(levels.items())
+    )
+
+
+def log_level(level: int) -> str:
+    return next((name for highest, name in LOG_LEVELS if level <= highest), "FATAL")
 
 
 def entry(

@@ -3,7 +3,7 @@
     records of __state_changes ─► events ─► about topics ─► with lives
 
 Events come at least once, and those of a broker that was away come late: they are told apart by (epoch, sequence), and
-that is their order too. Anybody may write to the topic, so what is not an event is passed over.
+that is their order too. A malformed event (event.py) is skipped.
 
 A name may be used again after its topic was deleted. Each topic that bore it is a life, counted from 1. A life begins
 when a partition comes into being after the last one was gone; the client's wish may be told just before that, since who
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as f
+
+from barnabas.lifecycle.event import normalised
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -35,13 +37,22 @@ ORDER = ("epoch", "sequence")
 
 
 def events_of(records: DataFrame) -> DataFrame:
-    """Records with a `value`, as any source has them → one row per event."""
-    told = records.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("event"))
-    return (
-        told.select("event.*")
-        .where("epoch is not null and sequence is not null and at is not null and what is not null")
-        .dropDuplicates(["epoch", "sequence"])
-    )
+    """Records with a `value`, as any source has them → one row per event. Malformed records are skipped."""
+    return distinct_events(read_records(records))
+
+
+def read_records(records: DataFrame) -> DataFrame:
+    """Records with a `value` → one row per record with its `event`, which is null for a malformed one.
+
+    Values are validated before Spark parses them: from_json fails on a repeated key, and keeps half of a wrong event.
+    """
+    valid = f.udf(normalised, "string", useArrow=False)(f.col("value").cast("binary"))
+    return records.select(f.from_json(valid, SCHEMA).alias("event"))
+
+
+def distinct_events(read: DataFrame) -> DataFrame:
+    """Rows of `read_records` → one row per event."""
+    return read.select("event.*").where("epoch is not null").dropDuplicates(["epoch", "sequence"])
 
 
 def about_topics(events: DataFrame) -> DataFrame:

@@ -38,10 +38,9 @@ from barnabas.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-NOT_PRODUCED_TO = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-INTERNAL_TOPICS = NOT_PRODUCED_TO | {STATE_CHANGES}
-"""Hidden from who subscribes to a pattern. The history is produced by brokers, but over the same Produce as anything
-else."""
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, STATE_CHANGES})
+"""Written by brokers only, and hidden from clients that subscribe to a pattern."""
+NOT_PRODUCED_TO = INTERNAL_TOPICS
 LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available
 DOUBT_SECONDS = 0.5
 FAREWELL_SECONDS = 2.0

@@ -210,13 +210,22 @@ class ReplicaManager:
     # ---- LeaderAndIsr
 
     def topics_without_log(self, topics: Iterable[LeaderAndIsrTopicState]) -> set[str]:
-        """Of these, the ones with a partition that is not in the table yet."""
+        """Return those of these topics of which this broker has no replica yet.
+
+        A partition that is added later gets the settings that the topic's other partitions here use.
+        """
         return {
             topic.topic_name
             for topic in topics
-            for state in topic.partition_states
-            if (topic.topic_name, state.partition_index) not in self.partitions
+            if not self.has_replica_of(topic.topic_id)
+            and any(
+                (topic.topic_name, state.partition_index) not in self.partitions
+                for state in topic.partition_states
+            )
         }
+
+    def has_replica_of(self, topic_id: UUID) -> bool:
+        return topic_id != ZERO_ID and topic_id in self.names
 
     async def become_leader_or_follower(
         self, topics: Iterable[LeaderAndIsrTopicState], config_of: ConfigOf

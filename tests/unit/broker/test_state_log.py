@@ -279,3 +279,9 @@ async def test_turned_off_there_is_the_file_alone(published: Published) -> None:
     assert not published.created
     assert log.outbox.unpublished(10_000) is not None
     log.close()
+
+
+@pytest.mark.parametrize("at", [b"then", b"2026-99-01", b"\xff"])
+def test_a_damaged_line_is_published_without_its_time(at: bytes) -> None:
+    line = b'{"at":"%s","epoch":1,"sequence":2}' % at
+    assert state_logs.record(line, 3) == Record(3, 0, None, line, ())

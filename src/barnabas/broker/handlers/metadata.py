@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import NamedTuple
 
 from barnabas.broker.auto_creation import create_automatically
@@ -62,9 +62,12 @@ def handle(
         may_create = False
     else:
         may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
-    topics = tuple(dict.fromkeys(topics))  # each topic is described once, as in Kafka
     if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
         return refuse(topics, version)
+    wanted = distinct_topics(topics)
+    if any(topic.name is None and topic.topic_id == ZERO_ID for topic in wanted):
+        return refuse(topics, version)
+    topics = wanted
     if may_create and any(is_unknown(parts, topic) for topic in topics):
         asker = asker_of(header, connection)._replace(via=parts.config.broker_id)
         return create_missing(parts, topics, asked, asker)
@@ -75,8 +78,19 @@ def handle(
     return respond(parts, encode_topics(parts, topics, {}, asked), asked)
 
 
+def distinct_topics(topics: Iterable[MetadataRequestTopic]) -> tuple[MetadataRequestTopic, ...]:
+    """Return each requested topic once, with its name or its id.
+
+    If any topic id is given, Kafka looks at the ids alone. The Java client sends an empty name along with each id.
+    """
+    by_id = {topic.topic_id: None for topic in topics if topic.topic_id != ZERO_ID}
+    if by_id:
+        return tuple(MetadataRequestTopic(topic_id=topic_id) for topic_id in by_id)
+    return tuple(dict.fromkeys(topics))
+
+
 def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
-    """The whole request is wrong: nothing is told of the cluster, and the topics are given back as they came."""
+    """Reject the whole request: the answer names no brokers and repeats the topics as they came."""
     refused = [
         MetadataResponseTopic(
             name=topic.name or "", topic_id=topic.topic_id, error_code=ErrorCode.INVALID_REQUEST
@@ -94,12 +108,16 @@ def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
 
 def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
     """By its name: asking for an id creates nothing."""
-    is_named = topic.name is not None and topic.topic_id == ZERO_ID
-    return is_named and topic.name not in parts.metadata.topics
+    return topic.name is not None and topic.name not in parts.metadata.topics
+
+
+def name_of(parts: BrokerParts, topic: MetadataRequestTopic) -> str | None:
+    """Return the name of a topic that was requested by name or by id, or None for an unknown id."""
+    return topic.name if topic.name is not None else parts.metadata.names.get(topic.topic_id)
 
 
 def is_large(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
-    found = parts.metadata.topics.get(topic.name or "")
+    found = parts.metadata.topics.get(name_of(parts, topic) or "")
     return found is not None and len(found.partitions) > SMALL
 
 
@@ -117,7 +135,7 @@ async def encode_later(
     parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked
 ) -> bytes:
     """When it is clear whether a leader is gone."""
-    await parts.metadata.wait_for_news(topic.name or "" for topic in topics)
+    await parts.metadata.wait_for_news(name_of(parts, topic) or "" for topic in topics)
     return await encode_slowly(parts, topics, {}, asked)
 
 
@@ -130,10 +148,9 @@ async def encode_slowly(
     """With turns for others in between."""
     encoded: list[bytes] = []
     for topic in topics:
-        if topic.name is not None and is_large(parts, topic) and not asked.topic_operations:
-            await parts.metadata.prepare(
-                topic.name, asked.version, encode_metadata_topic, asked.listener
-            )
+        name = name_of(parts, topic)
+        if name is not None and is_large(parts, topic) and not asked.topic_operations:
+            await parts.metadata.prepare(name, asked.version, encode_metadata_topic, asked.listener)
     for start in range(0, len(topics), TOPICS_PER_TURN):
         encoded += encode_topics(parts, topics[start : start + TOPICS_PER_TURN], errors, asked)
         await asyncio.sleep(0)
@@ -150,9 +167,9 @@ def encode_topics(
     version = asked.version
     encoded = []
     for topic in topics:
-        name = topic.name if topic.name is not None else cache.names.get(topic.topic_id)
+        name = name_of(parts, topic)
         if name is None or name not in cache.topics or name in errors:
-            encoded.append(encode_metadata_topic(version, missing(topic, errors)))
+            encoded.append(encode_metadata_topic(version, missing(topic, errors, asked)))
         elif asked.topic_operations:
             found = cache.describe(name, version, asked.listener)
             allowed = found._replace(topic_authorized_operations=TOPIC_OPERATIONS)
@@ -188,7 +205,9 @@ def respond(parts: BrokerParts, encoded: list[bytes], asked: Asked) -> bytes:
     )
 
 
-def missing(topic: MetadataRequestTopic, errors: dict[str, ErrorCode]) -> MetadataResponseTopic:
+def missing(
+    topic: MetadataRequestTopic, errors: dict[str, ErrorCode], asked: Asked
+) -> MetadataResponseTopic:
     if topic.name is None:
         return MetadataResponseTopic(
             name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID
@@ -199,5 +218,9 @@ def missing(topic: MetadataRequestTopic, errors: dict[str, ErrorCode]) -> Metada
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         )
-    is_internal = topic.name in INTERNAL_TOPICS
-    return MetadataResponseTopic(name=topic.name, error_code=code, is_internal=is_internal)
+    return MetadataResponseTopic(
+        name=topic.name,
+        error_code=code,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS if asked.topic_operations else NO_OPERATIONS,
+    )

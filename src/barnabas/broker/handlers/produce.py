@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import CloseConnection, Connection
+from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -92,7 +93,10 @@ def handle(
             try:
                 if partition is None:
                     raise parts.replicas.missing(name, index)
-                info = yield from append(partition, records, version, request, parts.clock)
+                is_allowed = may_produce_to(name, header.client_id, connection)
+                info = yield from append(
+                    partition, records, version, request, parts.clock, is_allowed
+                )
             except (ApiError, StorageError) as error:
                 failed = True
                 answers.append(refusal(parts, index, error, partition))
@@ -126,11 +130,12 @@ def append(
     version: int,
     request: ProduceRequest,
     clock: Clock,
+    is_allowed: bool,
 ) -> Work[AppendInfo]:
     acks = request.acks
     if acks not in ACKS:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
-    if partition.topic in NOT_PRODUCED_TO:
+    if not is_allowed:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
         )

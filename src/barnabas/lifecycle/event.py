@@ -1,0 +1,176 @@
+"""Events of the state-change history, validated: a record of `__state_changes` is a known event or malformed.
+
+The fields are those that readers rely on. Other fields are allowed and ignored here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Sequence = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Time = Annotated[datetime, Meta(tz=True)]
+
+PartitionStateName = Literal[
+    "NonExistentPartition", "NewPartition", "OnlinePartition", "OfflinePartition"
+]
+DEPTH_MAX = 10
+FIRST_YEAR, LAST_YEAR = 2000, 2199
+"""Beyond these years some readers cannot compute with a time."""
+
+
+class Event(Struct, kw_only=True, tag_field="what"):
+    """What all events have."""
+
+    at: Time
+    broker: Int
+    epoch: Count
+    sequence: Sequence
+    cause: str
+    result: Literal["done", "failed", "sent"]
+    id: str
+    why: str | None = None
+
+    def __post_init__(self) -> None:
+        check_year(self.at)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.epoch, self.sequence
+
+
+class Led(Event, kw_only=True):
+    """An event that may carry the leadership of its partition: all of it or nothing."""
+
+    topic: str
+    partition: Count
+    leader: Int | UnsetType = UNSET
+    leader_epoch: Int | UnsetType = UNSET
+    isr: list[Int] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [each is not UNSET for each in (self.leader, self.leader_epoch, self.isr)]
+        if any(given) and not all(given):
+            raise ValueError("leader, leader_epoch and isr belong together")
+
+
+class PartitionEvent(Led, kw_only=True, tag="partition"):
+    before: PartitionStateName
+    after: PartitionStateName
+    replicas: list[Int] | UnsetType = UNSET
+    unclean: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.after == "OnlinePartition" and self.result != "failed" and self.leader is UNSET:
+            raise ValueError("an online partition has a leader")
+
+
+class ReplicaEvent(Led, kw_only=True, tag="replica"):
+    replica: Int
+    before: str
+    after: str
+
+
+class TopicEvent(Event, kw_only=True, tag="topic"):
+    topic: str
+    after: str
+    by: str | None = None
+    host: str | None = None
+    asked_at: Time | UnsetType = UNSET
+    automatic: bool | UnsetType = UNSET
+    via: Int | UnsetType = UNSET
+    partitions: Count | UnsetType = UNSET
+    replication_factor: Count | UnsetType = UNSET
+    defaults: list[str] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.asked_at is not UNSET:
+            check_year(self.asked_at)
+
+
+class RequestEvent(Event, kw_only=True, tag="request"):
+    """A request names its topics; an answer names the request."""
+
+    to: Int
+    topics: dict[str, str] | UnsetType = UNSET
+    partitions: Count | UnsetType = UNSET
+    deletes: Count | UnsetType = UNSET
+    part: Sequence | UnsetType = UNSET
+    parts: Sequence | UnsetType = UNSET
+    answers: Sequence | UnsetType = UNSET
+    errors: dict[str, str] | UnsetType = UNSET
+    known_already: Count | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.topics is UNSET) == (self.answers is UNSET):
+            raise ValueError("a request has either topics or answers")
+        if self.part is not UNSET and self.part > self.sequence:
+            raise ValueError("a part comes after the request began")
+
+
+class ControllerEvent(Event, kw_only=True, tag="controller"):
+    before: Int | None = None
+    after: Int | None = None
+
+
+AnyEvent = PartitionEvent | ReplicaEvent | TopicEvent | RequestEvent | ControllerEvent
+
+decoder = msgspec.json.Decoder(AnyEvent)
+encode = msgspec.json.Encoder().encode
+
+
+def read_event(value: bytes | None) -> AnyEvent | None:
+    """Return the event in a record's value, or None for a malformed one."""
+    try:
+        event: AnyEvent = decoder.decode(value or b"")
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+    return event
+
+
+def fields_of(value: bytes | None) -> dict[str, Any] | None:
+    """Return all fields of an event, those that are not known here too, or None if they cannot be printed."""
+    try:
+        found = json.loads(value or b"")
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and is_shallow(found) else None
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether nothing is nested deeper than events are, with room for later versions."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return not level
+
+
+def normalised(value: bytes | None) -> str | None:
+    """Return the event as JSON with the fields above, each once, or None for a malformed one."""
+    event = read_event(value)
+    return None if event is None else encode(event).decode()
+
+
+def skipped(malformed: int) -> str:
+    return f"skipped {malformed} malformed event{'' if malformed == 1 else 's'}"
+
+
+def check_year(at: datetime) -> None:
+    if not FIRST_YEAR <= at.year <= LAST_YEAR:
+        raise ValueError(f"the year {at.year} is out of range")

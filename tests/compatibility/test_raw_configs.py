@@ -1,0 +1,228 @@
+"""DescribeConfigs: settings in force, loggers, and requests that repeat a resource."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+import pytest
+
+from barnabas import LocalCluster
+from barnabas.errors import ErrorCode
+from barnabas.metadata import znodes
+from barnabas.wire.apis import APIS
+from barnabas.wire.messages.configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    ResourceType,
+)
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from barnabas.wire.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tests.compatibility.raw import Raw, batch_of, wait_until_known
+
+NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2, settings={"log.retention.ms": "-1"}) as running:
+        yield running
+
+
+@pytest.fixture
+def controller(cluster: LocalCluster) -> Iterator[Raw]:
+    assert cluster.controller_id is not None
+    with Raw(cluster.brokers[cluster.controller_id].address) as raw:
+        yield raw
+
+
+def new_topic(cluster: LocalCluster, raw: Raw, replicas: tuple[int, ...], **configs: str) -> str:
+    name = f"set-{next(NUMBERS)}"
+    wanted = CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=(CreatableReplicaAssignment(0, replicas),),
+        configs=tuple(
+            CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
+        ),
+    )
+    (made,) = raw.ask(CreateTopicsRequest(topics=(wanted,)), CreateTopicsResponse).topics
+    assert made.error_code == ErrorCode.NONE, made
+    wait_until_known([broker.address for broker in cluster.brokers.values()], name)
+    return name
+
+
+def write_znode(cluster: LocalCluster, topic: str, settings: Mapping[str, str]) -> None:
+    """Change a topic's settings as Kafka's tools do with --zookeeper."""
+    registry, keeper = cluster.cluster.open_registry()
+
+    async def write() -> None:
+        session = await registry.connect(10_000)
+        data = znodes.encode_config(settings)
+        await session.set(znodes.topic_config_path(topic), data)
+        await session.close()
+
+    keeper.run(write())
+
+
+def describe(
+    raw: Raw, *resources: DescribeConfigsResource, version: int | None = None
+) -> tuple[DescribeConfigsResult, ...]:
+    request = DescribeConfigsRequest(resources=resources)
+    return raw.ask(request, DescribeConfigsResponse, version).results
+
+
+def settings_of(
+    cluster: LocalCluster, broker: int, topic: str
+) -> dict[str, DescribeConfigsResourceResult]:
+    with Raw(cluster.brokers[broker].address) as raw:
+        (result,) = describe(raw, DescribeConfigsResource(ResourceType.TOPIC, topic))
+    assert result.error_code == ErrorCode.NONE
+    return {entry.name: entry for entry in result.configs}
+
+
+def value(cluster: LocalCluster, broker: int, topic: str, key: str) -> tuple[str | None, int]:
+    found = settings_of(cluster, broker, topic)[key]
+    return found.value, found.config_source
+
+
+# ---- settings in force
+
+
+def test_a_changed_znode_is_not_reported_while_it_is_not_in_force(
+    cluster: LocalCluster, controller: Raw
+) -> None:
+    topic = new_topic(cluster, controller, (1,), max_message_bytes="2000")
+    before = settings_of(cluster, 1, topic)
+    write_znode(cluster, topic, {"max.message.bytes": "100", "retention.ms": "7"})
+    assert settings_of(cluster, 1, topic) == before
+    assert value(cluster, 1, topic, "max.message.bytes") == ("2000", ConfigSource.TOPIC_CONFIG)
+    with Raw(cluster.brokers[1].address) as raw:
+        assert raw.produce(topic, batch_of(b"x" * 1000)).error_code == ErrorCode.NONE
+
+
+def test_a_broker_without_a_replica_reports_the_znode(
+    cluster: LocalCluster, controller: Raw
+) -> None:
+    topic = new_topic(cluster, controller, (1,), retention_ms="5")
+    assert value(cluster, 2, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
+    write_znode(cluster, topic, {"retention.ms": "7"})
+    assert value(cluster, 2, topic, "retention.ms") == ("7", ConfigSource.TOPIC_CONFIG)
+    assert value(cluster, 1, topic, "retention.ms") == ("5", ConfigSource.TOPIC_CONFIG)
+
+
+def test_a_new_partition_gets_the_settings_that_its_topic_has_in_force(
+    cluster: LocalCluster, controller: Raw
+) -> None:
+    topic = new_topic(cluster, controller, (1,), max_message_bytes="100")
+    write_znode(cluster, topic, {"max.message.bytes": "2000"})
+    grown = CreatePartitionsTopic(name=topic, count=40)
+    request = CreatePartitionsRequest(topics=(grown,), timeout_ms=10_000)
+    (result,) = controller.ask(request, CreatePartitionsResponse).results
+    assert result.error_code == ErrorCode.NONE
+    wait_until_known([broker.address for broker in cluster.brokers.values()], topic)
+    assert value(cluster, 1, topic, "max.message.bytes") == ("100", ConfigSource.TOPIC_CONFIG)
+    life = cluster.brokers[1].life
+    assert life is not None
+    assert life.broker.logs is not None
+    sizes = {
+        log.config.max_message_bytes
+        for partition, log in life.broker.logs.logs.items()
+        if partition.topic == topic
+    }
+    assert sizes == {100}
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_an_invalid_setting_is_not_in_force_and_not_reported(
+    cluster: LocalCluster, controller: Raw, broker: int
+) -> None:
+    topic = new_topic(cluster, controller, (1,))
+    write_znode(cluster, topic, {"retention.ms": "soon", "no.such.setting": "1"})
+    assert value(cluster, broker, topic, "retention.ms")[1] != ConfigSource.TOPIC_CONFIG
+
+
+# ---- loggers
+
+
+@pytest.mark.parametrize("version", APIS[32].versions)
+def test_the_loggers_of_a_broker_are_described_with_their_levels(
+    cluster: LocalCluster, version: int
+) -> None:
+    levels = {5: "TRACE", 10: "DEBUG", 20: "INFO", 25: "WARN", 30: "WARN", 40: "ERROR", 50: "FATAL"}
+    for level in levels:
+        logging.getLogger(f"barnabas.test.level-{level}").setLevel(level)
+    logging.getLogger("barnabas.test.level-40.child")
+    with Raw(cluster.brokers[2].address) as raw:
+        wanted = DescribeConfigsResource(ResourceType.BROKER_LOGGER, "2")
+        (result,) = describe(raw, wanted, version=version)
+    assert result.error_code == ErrorCode.NONE
+    found = {entry.name: entry for entry in result.configs}
+    for level, name in levels.items():
+        assert found[f"barnabas.test.level-{level}"].value == name
+    assert found["barnabas.test.level-40.child"].value == "ERROR"
+    assert {"root", "barnabas.network"} <= found.keys()
+    assert all(name == "root" or name.split(".")[0] == "barnabas" for name in found)
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG if version >= 1 else -1
+    for entry in found.values():
+        assert (entry.config_source, entry.synonyms) == (source, ())
+        assert not (entry.read_only or entry.is_sensitive or entry.is_default)
+
+
+def test_one_logger_is_described_by_its_name(cluster: LocalCluster) -> None:
+    wanted = DescribeConfigsResource(ResourceType.BROKER_LOGGER, "1", ("barnabas.network", "no"))
+    with Raw(cluster.brokers[1].address) as raw:
+        (result,) = describe(raw, wanted)
+    assert [entry.name for entry in result.configs] == ["barnabas.network"]
+
+
+@pytest.mark.parametrize("name", ["2", "", "one"])
+def test_loggers_of_another_broker_are_refused(cluster: LocalCluster, name: str) -> None:
+    with Raw(cluster.brokers[1].address) as raw:
+        (result,) = describe(raw, DescribeConfigsResource(ResourceType.BROKER_LOGGER, name))
+    assert (result.error_code, result.configs) == (ErrorCode.INVALID_REQUEST, ())
+
+
+# ---- repetitions
+
+
+def test_a_repeated_resource_is_answered_once(cluster: LocalCluster, controller: Raw) -> None:
+    topic = new_topic(cluster, controller, (1,))
+    wanted = [
+        DescribeConfigsResource(kind, name, keys)
+        for kind, name in (
+            (ResourceType.TOPIC, topic),
+            (ResourceType.BROKER, "1"),
+            (ResourceType.BROKER_LOGGER, "1"),
+            (ResourceType.TOPIC, "nowhere"),
+        )
+        for keys in (None, (), ("x", "y"), ("y", "x", "x"))
+    ]
+    with Raw(cluster.brokers[1].address) as raw:
+        results = describe(raw, *wanted * 500)
+    assert [(each.resource_type, bool(each.configs)) for each in results] == [
+        (ResourceType.TOPIC, True),
+        (ResourceType.TOPIC, False),
+        (ResourceType.BROKER, True),
+        (ResourceType.BROKER, False),
+        (ResourceType.BROKER_LOGGER, True),
+        (ResourceType.BROKER_LOGGER, False),
+        (ResourceType.TOPIC, False),
+        (ResourceType.TOPIC, False),
+    ]

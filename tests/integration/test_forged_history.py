@@ -1,0 +1,142 @@
+"""The history topic belongs to the brokers; records that are no events disturb none of its readers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from barnabas import LocalCluster
+from barnabas.cli.main import cli
+from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.wire.apis import APIS
+from barnabas.wire.codec import encode
+from barnabas.wire.headers import RequestHeader, encode_request_header
+from barnabas.wire.messages.offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceResponse
+from tests.broker_process import eventually
+from tests.compatibility.raw import Raw, produce_request, recent_batch_of
+from tests.raw_connection import with_size
+
+ON = {"barnabas.history.topic.enable": True}
+PRODUCE_VERSIONS = [version for version in APIS[0].versions if version >= 3]
+HEAD = '"at":"2026-05-01T08:00:00Z","broker":1,"epoch":1,"sequence":1,"cause":"c","result":"done"'
+FORGED = [
+    b"no event",
+    b"[1]",
+    b"{}",
+    b"null",
+    b'{"epoch":99,"sequence":1}',
+    f'{{{HEAD},"what":"partition","id":"orders-0","topic":"orders"}}'.encode(),
+    f'{{{HEAD},"what":"controller","id":"controller","after":[]}}'.encode(),
+    f'{{{HEAD},"what":"request","id":"X to 1","to":1,"topics":["orders"]}}'.encode(),
+    b'{"x":' + b"[" * 10_000,
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(settings=ON) as running:
+        with Raw(running.bootstrap_servers) as raw:
+            raw.create_topic("orders")
+        eventually(lambda: "answered" in told(running).output, "a history", seconds=30)
+        yield running
+
+
+@pytest.fixture
+def raw(cluster: LocalCluster) -> Iterator[Raw]:
+    with Raw(cluster.bootstrap_servers) as connection:
+        yield connection
+
+
+def run(cluster: LocalCluster, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments, "-b", cluster.bootstrap_servers])
+
+
+def told(cluster: LocalCluster) -> Result:
+    return run(cluster, "topics", "history", "orders")
+
+
+def produce_as(raw: Raw, client_id: str, *values: bytes) -> PartitionProduceResponse:
+    request, version = produce_request(STATE_CHANGES, recent_batch_of(*values)), 9
+    header = RequestHeader(request.API_KEY, version, 77, client_id)
+    raw.send(with_size(encode_request_header(header) + encode(request, version)))
+    answer = raw.answer(ProduceResponse, version, 77)
+    return answer.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_client_cannot_produce_to_the_history(raw: Raw, version: int) -> None:
+    end = raw.list_offset(STATE_CHANGES, -1).offset
+    for _ in range(2):  # the second one may take the path of requests that look alike
+        answer = raw.produce(STATE_CHANGES, recent_batch_of(b"{}"), version=version)
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert raw.list_offset(STATE_CHANGES, -1).offset == end
+
+
+@pytest.mark.parametrize("client_id", ["", "broker", "my-broker-1-history", "broker-1-history-2"])
+def test_only_the_client_id_of_a_broker_may_produce_to_the_history(
+    raw: Raw, client_id: str
+) -> None:
+    answer = produce_as(raw, client_id, b"{}")
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_wrong_acks_are_named_before_the_topic(raw: Raw) -> None:
+    answer = raw.produce(STATE_CHANGES, recent_batch_of(b"{}"), acks=7)
+    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_records_of_the_history_cannot_be_deleted(raw: Raw) -> None:
+    wanted = DeleteRecordsTopic(STATE_CHANGES, (DeleteRecordsPartition(0, -1),))
+    request = DeleteRecordsRequest(topics=(wanted,), timeout_ms=5000)
+    (topic,) = raw.ask(request, DeleteRecordsResponse).topics
+    assert topic.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_brokers_go_on_publishing(cluster: LocalCluster, raw: Raw) -> None:
+    raw.create_topic("later")
+    eventually(
+        lambda: "answered" in run(cluster, "topics", "history", "later").output,
+        "the next topic in the history",
+        seconds=30,
+    )
+
+
+def test_the_history_is_read_past_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
+    before = told(cluster).stdout
+    assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
+    result = told(cluster)
+    assert result.exit_code == 0, result.exception
+    assert result.stdout == before
+    assert result.stderr == f"skipped {len(FORGED)} malformed events\n"
+    shown = run(cluster, "controller", "show", "-o", "json")
+    assert shown.exit_code == 0, shown.exception
+    assert json.loads(shown.output)["epoch"] == 1
+
+
+@pytest.mark.usefixtures("trained_spark")
+def test_a_report_is_made_past_malformed_events(cluster: LocalCluster, raw: Raw) -> None:
+    assert produce_as(raw, "broker-1-history", *FORGED).error_code == ErrorCode.NONE
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report", "-o", "json"],
+        env={**os.environ, "BARNABAS_BOOTSTRAP_SERVERS": cluster.bootstrap_servers},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "malformed events\n" in done.stderr
+    assert "orders" in {row["topic"] for row in json.loads(done.stdout)["topics"]}

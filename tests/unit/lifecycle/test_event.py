@@ -1,0 +1,196 @@
+"""Any bytes may stand in the history: readers skip what is no event, and work with what is one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.cli.history import Narrator, Timeline, text_of
+from barnabas.cli.output import to_yaml
+from barnabas.client.consumer import ConsumedRecord
+from barnabas.controller.states import PartitionState
+from barnabas.lifecycle.event import (
+    PartitionStateName,
+    fields_of,
+    normalised,
+    read_event,
+    skipped,
+)
+
+HEAD = {
+    "at": "2026-05-01T08:00:00.131Z",
+    "broker": 1,
+    "role": "controller",
+    "epoch": 7,
+    "sequence": 12,
+    "cause": "TopicsChanged#4",
+    "id": "orders-0",
+    "result": "done",
+}
+LED = {"topic": "orders", "partition": 0, "leader": 2, "leader_epoch": 0, "isr": [2, 3, 1]}
+EVENTS: dict[str, dict[str, Any]] = {
+    "partition": {
+        **LED,
+        "before": "NewPartition",
+        "after": "OnlinePartition",
+        "replicas": [2, 3, 1],
+        "unclean": True,
+    },
+    "replica": {**LED, "replica": 2, "before": "NewReplica", "after": "OnlineReplica"},
+    "topic": {
+        "topic": "orders",
+        "after": "created",
+        "by": "rdkafka",
+        "host": "10.0.0.7",
+        "asked_at": "2026-05-01T08:00:00.001Z",
+        "partitions": 6,
+        "replication_factor": 2,
+        "defaults": ["num.partitions"],
+        "automatic": True,
+        "via": 2,
+    },
+    "request": {"to": 2, "topics": {"orders": "0-5", "x": "1"}, "partitions": 7, "deletes": 1},
+    "answer": {"to": 2, "answers": 11, "errors": {"orders-0": "X"}, "known_already": 2},
+    "controller": {"before": None, "after": 1},
+}
+EVENTS = {
+    name: {**HEAD, "what": "request" if name == "answer" else name, **fields}
+    for name, fields in EVENTS.items()
+}
+
+WORDS = st.sampled_from(
+    [
+        "orders",
+        "done",
+        "failed",
+        "OnlinePartition",
+        "NewReplica",
+        "ONLINE",
+        "2026",
+        "\ud800",
+        "\x1b",
+    ]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=5)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=4,
+)
+FIELDS = sorted({key for event in EVENTS.values() for key in event})
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> bytes:
+    """An event with some fields replaced or removed, perhaps cut off or with other bytes in it."""
+    event = dict(draw(st.sampled_from(list(EVENTS.values()))))
+    event["sequence"] = draw(st.integers(1, 5))
+    for key in draw(st.lists(st.sampled_from(FIELDS), max_size=3)):
+        if draw(st.booleans()):
+            event.pop(key, None)
+        else:
+            event[key] = draw(VALUES)
+    data = json.dumps(event).encode()
+    if draw(st.integers(0, 9)) == 0:
+        cut = draw(st.integers(0, len(data)))
+        data = data[:cut] + draw(st.binary(max_size=4)) + data[cut + draw(st.integers(0, 4)) :]
+    return data
+
+
+def consumed(values: list[bytes | None]) -> list[ConsumedRecord]:
+    return [
+        ConsumedRecord("__state_changes", 0, offset, 0, None, value)
+        for offset, value in enumerate(values)
+    ]
+
+
+@given(st.lists(forged() | st.binary(max_size=20) | st.none(), max_size=12))
+def test_a_timeline_is_told_whatever_the_history_holds(values: list[bytes | None]) -> None:
+    timeline = Timeline("orders")
+    timeline.take(consumed(values))
+    events = timeline.in_order()
+    document = {"topic": "orders", "events": events}
+    text_of(document, Narrator("orders")).encode()
+    json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    to_yaml(document).encode()
+    assert timeline.malformed + len(timeline.events) + len(timeline.elections) <= len(values)
+
+
+@given(forged() | st.binary())
+def test_normalising_keeps_what_an_event_says(value: bytes) -> None:
+    event, text = read_event(value), normalised(value)
+    assert (event is None) == (text is None)
+    if text is not None:
+        assert read_event(text.encode()) == event
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_each_kind_of_event_is_read(name: str) -> None:
+    value = json.dumps({**EVENTS[name], "later": {"version": [1]}}).encode()
+    event = read_event(value)
+    assert event is not None
+    assert event.key == (7, 12)
+    assert fields_of(value) == json.loads(value)
+
+
+def test_the_states_are_those_of_the_controller() -> None:
+    assert set(get_args(PartitionStateName)) == set(PartitionState)
+
+
+DEEP = b'{"later":' + b"[" * 100_000 + b"]" * 100_000 + b","
+LARGE = b'{"later":' + b"9" * 5000 + b","
+
+
+@pytest.mark.parametrize("start", [DEEP, LARGE], ids=["deep", "large"])
+def test_a_field_that_cannot_be_printed_makes_an_event_malformed(start: bytes) -> None:
+    value = start + json.dumps(EVENTS["partition"]).encode()[1:]
+    timeline = Timeline("orders")
+    assert timeline.take(consumed([value])) == []
+    assert timeline.malformed == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("partition", {"leader": None}),
+        ("partition", {"isr": "2,3"}),
+        ("partition", {"partition": "0"}),
+        ("partition", {"after": "online"}),
+        ("partition", {"at": "then"}),
+        ("partition", {"at": "0001-01-01T00:00:00Z"}),
+        ("partition", {"at": "2026-05-01T08:00:00"}),
+        ("partition", {"epoch": 2**40}),
+        ("partition", {"sequence": 0}),
+        ("replica", {"replica": [1]}),
+        ("topic", {"defaults": [1]}),
+        ("topic", {"partitions": "many"}),
+        ("request", {"topics": ["orders"]}),
+        ("request", {"topics": {"orders": 1}}),
+        ("request", {"part": 13}),
+        ("request", {"answers": 11}),
+        ("answer", {"errors": {"orders-0": 1}}),
+        ("controller", {"after": "1"}),
+        ("controller", {"what": "weather"}),
+    ],
+)
+def test_a_malformed_event_is_counted_and_hides_no_other(
+    name: str, changed: dict[str, Any]
+) -> None:
+    wrong = json.dumps({**EVENTS[name], **changed}).encode()
+    right = json.dumps(EVENTS["partition"]).encode()
+    assert normalised(wrong) is None
+    timeline = Timeline("orders")
+    timeline.take(consumed([wrong, right]))
+    assert timeline.malformed == 1
+    assert timeline.in_order() == [EVENTS["partition"]]
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "skipped 1 malformed event"), (2, "skipped 2 malformed events")]
+)
+def test_how_many_were_skipped_is_told(count: int, told: str) -> None:
+    assert skipped(count) == told
