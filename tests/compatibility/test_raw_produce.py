@@ -7,6 +7,7 @@ from zlib import crc32
 
 import pytest
 
+from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.compression import Compression
@@ -266,11 +267,13 @@ def test_every_producer_gets_an_id_of_its_own(raw: Raw, version: int) -> None:
     assert 0 <= first < second
 
 
-def test_the_coordinator_of_transactions_needs_its_topic(raw: Raw) -> None:
+def test_the_coordinator_of_transactions_needs_its_topic() -> None:
     request = FindCoordinatorRequest(
         key_type=CoordinatorType.TRANSACTION, coordinator_keys=("orders",)
     )
-    (found,) = raw.ask(request, FindCoordinatorResponse).coordinators
+    settings = {"transaction.state.log.replication.factor": "3"}
+    with LocalCluster(settings=settings) as cluster, Raw(cluster.bootstrap_servers) as raw:
+        (found,) = raw.ask(request, FindCoordinatorResponse).coordinators
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "transaction.state.log.replication.factor=3" in (found.error_message or "")
 
