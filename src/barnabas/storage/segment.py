@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.errors import CorruptBatch
@@ -46,6 +47,8 @@ NOT_LOADED = -2
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 DELETED = ".deleted"
 HEADER_WINDOW = 4096
+TIMES_CHECKED_MAX = 1000
+"""Batches after the last entry of a time index that are compared with it. Usually there are few: timestamps grow."""
 CHECK_WINDOW = 4 << 20
 UNINDEXED_MAX = 4 << 20
 """Bytes after the last index entry, besides index.interval.bytes. A follower's append set has one entry."""
@@ -452,6 +455,9 @@ class Segment:
         last = self.base_offset + times.offsets[-1]
         found = self.scan_to(last, offsets.floor_position(times.offsets[-1]))
         if found is None or found.header.max_timestamp != times.timestamps[-1]:
+            return False
+        after_last = islice(self.headers(found.position), TIMES_CHECKED_MAX)
+        if any(header.max_timestamp > times.timestamps[-1] for _, header in after_last):
             return False
         return self.tail_is_indexed(offsets, times.timestamps[-1])
 
