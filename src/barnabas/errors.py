@@ -356,12 +356,18 @@ class BarnabasError(Exception):
     """The root of all that Barnabas raises on purpose."""
 
 
+MESSAGE_MAX = 1000
+
+
 class ApiError(BarnabasError):
     """The answer to a request, or to one item of it, is this error."""
 
     def __init__(
         self, code: ErrorCode, message: str = "", *, record_indexes: tuple[int, ...] = ()
     ) -> None:
+        if len(message) > MESSAGE_MAX:
+            # A message may quote a name of 32 KB, and a response has no room for a longer string.
+            message = f"{message[:MESSAGE_MAX]}…(+{len(message) - MESSAGE_MAX})"
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from barnabas.tasks import in_thread
+from barnabas.tasks import SMALL, in_thread
 
 T = TypeVar("T")
 
@@ -62,6 +62,14 @@ def run_to_end(work: Work[T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def aside(size: int, call: Callable[[], T]) -> Work[T]:
+    """The result of a function on `size` values that nobody changes: found in the worker thread if they are many."""
+    if size <= SMALL:
+        return call()
+    result: T = yield call
+    return result
 
 
 async def run_in_turns(work: Work[T]) -> T:

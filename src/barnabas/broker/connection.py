@@ -39,6 +39,7 @@ PROMISES_OF_ALL_MAX = 10_000  # of all connections; then each has one at a time,
 HELD_BYTES_MAX = 256 * 1024  # of answers that stand behind a promise
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of it
+SHRINK_SECONDS = 0.05  # between two searches for idle buffers
 WORK_SECONDS_MAX = 0.005  # on the frames of one connection, before others are served
 UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read yet, on all connections
 LARGE_RESPONSE_BYTES = 64 * 1024  # such responses are sent one by one
@@ -91,10 +92,12 @@ class MemoryBudget:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self.holders: dict[Connection, None] = {}
-        self.waiting: list[Connection] = []
+        self.waiting: dict[Connection, int] = {}
+        """Bytes wanted by connection, the one that waits longest first."""
         self.promises = 0
         """Answers that wait, on all connections."""
         self.relief: asyncio.TimerHandle | None = None
+        self.shrunk_at = -SHRINK_SECONDS
         self.unsent: dict[Connection, int] = {}
         """Bytes of responses by connection, the one that waits longest first."""
         self.unsent_bytes = 0
@@ -112,10 +115,9 @@ class MemoryBudget:
 
     def take(self, size_bytes: int, connection: Connection) -> bool:
         if not self.fits(size_bytes):
-            for holder in list(self.holders):
-                holder.shrink_when_idle()
+            self.shrink_idle_holders()
         if not self.fits(size_bytes):
-            self.waiting.append(connection)
+            self.waiting[connection] = size_bytes
             self.relieve_later()
             return False
         self.used_bytes += size_bytes
@@ -127,13 +129,25 @@ class MemoryBudget:
             loop = asyncio.get_running_loop()
             self.relief = loop.call_later(STALLED_SECONDS_MAX, self.relieve)
 
-    def relieve(self) -> None:
-        """Others wait: whoever was promised memory and does not fill it loses its connection."""
-        self.relief = None
+    def shrink_idle_holders(self) -> None:
+        """Once in a while only: thousands of connections may ask for memory in one pass of the loop."""
         now = asyncio.get_running_loop().time()
+        if now >= self.shrunk_at + SHRINK_SECONDS:
+            self.shrunk_at = now
+            for holder in list(self.holders):
+                holder.shrink_when_idle()
+
+    def relieve(self) -> None:
+        """While others wait, close connections that have been promised memory and do not fill it. A few at a time."""
+        self.relief = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         for holder in list(self.holders):
             if self.waiting and holder.hoards_memory(now):
                 holder.refuse([], "a large request is too slow (queued.max.request.bytes)")
+            if loop.time() > now + WORK_SECONDS_MAX:
+                self.relief = loop.call_later(0, self.relieve)
+                return
         if self.waiting:
             self.relieve_later()
 
@@ -143,8 +157,11 @@ class MemoryBudget:
     def give_back(self, size_bytes: int, connection: Connection) -> None:
         self.used_bytes -= size_bytes
         del self.holders[connection]
-        waiting, self.waiting = self.waiting, []
-        for waiter in waiting:
+        while self.waiting:
+            waiter, wanted = next(iter(self.waiting.items()))
+            if not self.fits(wanted):
+                break
+            del self.waiting[waiter]
             waiter.memory_is_free()
 
 
@@ -256,6 +273,7 @@ class Connection:
             self.answering.cancel()
         self.forget_promises()
         self.memory.remove_unsent(self)
+        self.memory.waiting.pop(self, None)
         self.release_memory()
         self.on_closed(self)
 

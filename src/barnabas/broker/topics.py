@@ -48,7 +48,7 @@ from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import NO_LEADER, ZERO_ID
-from barnabas.tasks import aside
+from barnabas.tasks import Turns, aside
 from barnabas.world.ports import Check, Create, SetData
 
 logger = logging.getLogger("barnabas.topics")
@@ -364,11 +364,15 @@ def timed_out(outcome: TopicOutcome) -> TopicOutcome:
 
 
 async def at_most(limit: int, work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """The results in order, with so many under way at once."""
-    free = asyncio.Semaphore(limit)
+    """The results in the order of the items, at most `limit` of which are worked on at a time."""
+    results: dict[int, R] = {}
+    remaining = iter(enumerate(items))
+    turns = Turns()
 
-    async def one(item: T) -> R:
-        async with free:
-            return await work(item)
+    async def worker() -> None:
+        for number, item in remaining:
+            results[number] = await work(item)
+            await turns.leave()
 
-    return await asyncio.gather(*(one(item) for item in items))
+    await asyncio.gather(*(worker() for _ in range(min(limit, len(items)))))
+    return [results[number] for number in range(len(items))]

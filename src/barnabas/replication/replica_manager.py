@@ -55,6 +55,7 @@ logger = logging.getLogger("barnabas.replicas")
 EPOCHS_SAVED_AT_ONCE = 100
 EPOCHS_SAVED_AFTER_SECONDS = 1.0
 EPOCHS_WAIT_FOR_QUIET_MAX = 10
+JUDGED_PER_TURN = 1000
 
 ConfigOf = Callable[[str], TopicConfig]
 Errors = dict[TopicPartition, ErrorCode]
@@ -235,6 +236,7 @@ class ReplicaManager:
         to_lead: list[Change] = []
         to_follow: list[Change] = []
         configs: dict[str, TopicConfig] = {}
+        turns = Turns(JUDGED_PER_TURN)
         for topic in topics:
             configs[topic.topic_name] = config_of(topic.topic_name)
             for state in topic.partition_states:
@@ -245,6 +247,7 @@ class ReplicaManager:
                 errors[change.tp] = code
                 if is_to_be_done:
                     (to_lead if state.leader == self.broker_id else to_follow).append(change)
+                await turns.leave()
         self.fetchers.remove(change.tp for change in to_lead)
         await self.carry_out(to_lead, configs, self.make_leader, errors)
         if self.are_few(len(to_lead)):

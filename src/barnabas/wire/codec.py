@@ -129,42 +129,47 @@ class MessageTooLarge(Exception):
 
 
 def encode(message: Message, version: int, *, bytes_max: int | None = None) -> bytes:
-    """Raises MessageTooLarge beyond `bytes_max`, before that much memory is used."""
-    return b"".join(encode_parts(message, version, bytes_max))
+    """Raises MessageTooLarge beyond `bytes_max`, before more memory than that is used."""
+    if bytes_max is None:
+        return b"".join(encode_parts(message, version))
+    # Pieces of a few bytes each would take ten times as much memory as the whole.
+    whole = bytearray()
+
+    def append(part: bytes) -> None:
+        whole.extend(part)
+        if len(whole) > bytes_max:
+            raise MessageTooLarge(f"more than {bytes_max} bytes")
+
+    write_message(message, version, append)
+    return bytes(whole)
 
 
-def encode_parts(message: Message, version: int, bytes_max: int | None = None) -> list[bytes]:
+def encode_parts(message: Message, version: int) -> list[bytes]:
     """The same bytes in pieces."""
+    parts: list[bytes] = []
+    write_message(message, version, parts.append)
+    return parts
+
+
+def write_message(message: Message, version: int, append: Append) -> None:
     cls = type(message)
     if version not in cls.VERSIONS:
         raise LocalWireError(f"{cls.__name__} has no version {version}")
-    return encode_struct(message, version, version >= cls.FLEXIBLE_SINCE, bytes_max)
+    write_struct(message, version, version >= cls.FLEXIBLE_SINCE, append)
 
 
-def encode_struct(
-    value: Any, version: int, flexible: bool, bytes_max: int | None = None
-) -> list[bytes]:
+def encode_struct(value: Any, version: int, flexible: bool) -> list[bytes]:
     """A part of a message by itself, for those who join messages from prepared pieces."""
     parts: list[bytes] = []
-    append = parts.append if bytes_max is None else bounded_append(parts, bytes_max)
+    write_struct(value, version, flexible, parts.append)
+    return parts
+
+
+def write_struct(value: Any, version: int, flexible: bool, append: Append) -> None:
     try:
         compiled(value.__class__, version, flexible).write(value, append)
     except (struct.error, UnicodeEncodeError, AttributeError, TypeError) as error:
         raise LocalWireError(f"{type(value).__name__} v{version}: {error}") from error
-    return parts
-
-
-def bounded_append(parts: list[bytes], bytes_max: int) -> Append:
-    size = 0
-
-    def append(part: bytes) -> None:
-        nonlocal size
-        size += len(part)
-        if size > bytes_max:
-            raise MessageTooLarge(f"more than {bytes_max} bytes")
-        parts.append(part)
-
-    return append
 
 
 def has_more_elements(value: Any, most: int) -> bool:

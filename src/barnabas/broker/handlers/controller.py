@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.control_plane import may_act_for_the_cluster
@@ -12,13 +14,21 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.controller.events import AlterPartitionReceived, ControlledShutdownReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    AlterPartitionTopicResponse,
+)
 from barnabas.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
 
 R = TypeVar("R")
+Topics = tuple[AlterPartitionTopic, ...]
+ALTERED_AT_ONCE = 1000
+"""Partitions in one event of the controller, which others wait for."""
 
 
 async def alter_partition(
@@ -31,14 +41,35 @@ async def alter_partition(
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not parts.controller.is_active:
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    future: asyncio.Future[AlterPartitionResponse | ApiError]
-    future = asyncio.get_running_loop().create_future()
-    answer = answers(future)
-    parts.controller.queue.put(AlterPartitionReceived(request, header.api_version, answer))
-    result = await future
-    if isinstance(result, ApiError):
-        return AlterPartitionResponse(error_code=result.code)
-    return result
+    altered: list[AlterPartitionTopicResponse] = []
+    for topics in bounded(request.topics):
+        some = replace(request, topics=topics)
+        future: asyncio.Future[AlterPartitionResponse | ApiError]
+        future = asyncio.get_running_loop().create_future()
+        answer = answers(future)
+        parts.controller.queue.put(AlterPartitionReceived(some, header.api_version, answer))
+        result = await future
+        if isinstance(result, ApiError):
+            return AlterPartitionResponse(error_code=result.code)
+        if result.error_code:
+            return result
+        altered += result.topics
+    return AlterPartitionResponse(topics=tuple(altered))
+
+
+def bounded(topics: Topics) -> Iterator[Topics]:
+    """The same partitions in groups that one event of the controller handles. At least one group."""
+    group: list[AlterPartitionTopic] = []
+    size = 0
+    for topic in topics:
+        for start in range(0, len(topic.partitions), ALTERED_AT_ONCE):
+            partitions = topic.partitions[start : start + ALTERED_AT_ONCE]
+            if size and size + len(partitions) > ALTERED_AT_ONCE:
+                yield tuple(group)
+                group, size = [], 0
+            group.append(topic._replace(partitions=partitions))
+            size += len(partitions)
+    yield tuple(group)
 
 
 async def controlled_shutdown(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import NamedTuple
 
-from barnabas.broker.bounded_work import Work
+from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -62,7 +63,8 @@ def handle(
             done.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
     if waits:
         return finish(request, results, waits)
-    return response(request, results)
+    size = sum(map(len, results))
+    return (yield from aside(size, partial(response, request, results)))
 
 
 def delete_before(partition: Partition, offset: int) -> int:

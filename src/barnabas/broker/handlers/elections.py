@@ -18,6 +18,7 @@ from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.tasks import aside, in_turns
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.elect_leaders import (
     ElectionType,
@@ -27,6 +28,8 @@ from barnabas.wire.messages.elect_leaders import (
     ElectLeadersTopicResult,
 )
 
+ELECTED_AT_ONCE = 1000
+"""Partitions in one event of the controller, which others wait for."""
 Outcomes = Mapping[TopicPartition, BrokerId | ApiError]
 STRATEGIES: dict[int, Strategy] = {
     ElectionType.PREFERRED: Strategy.PREFERRED,
@@ -37,14 +40,16 @@ STRATEGIES: dict[int, Strategy] = {
 async def elect(
     parts: BrokerParts, request: ElectLeadersRequest, _: RequestHeader, __: Connection
 ) -> ElectLeadersResponse:
-    partitions = asked_for(request, parts.metadata)
+    partitions = await aside(size_of(request), asked_for, request, parts.metadata)
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
         why = "an election is preferred (0) or unclean (1)"
         refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         return ElectLeadersResponse(
             error_code=refused.code,
-            replica_election_results=by_topic(dict.fromkeys(partitions, refused)),
+            replica_election_results=await aside(
+                len(partitions), by_topic, dict.fromkeys(partitions, refused)
+            ),
         )
     outcomes = await decided(parts, partitions, strategy)
     errors = await told(parts.metadata, outcomes, request.timeout_ms)
@@ -55,7 +60,11 @@ async def elect(
             for partition, error in errors.items()
             if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
         }
-    return ElectLeadersResponse(replica_election_results=by_topic(errors))
+    return ElectLeadersResponse(replica_election_results=await aside(len(errors), by_topic, errors))
+
+
+def size_of(request: ElectLeadersRequest) -> int:
+    return sum(len(topic.partitions) for topic in request.topic_partitions or ())
 
 
 def asked_for(request: ElectLeadersRequest, metadata: MetadataCache) -> tuple[TopicPartition, ...]:
@@ -79,10 +88,13 @@ async def decided(
 ) -> Outcomes:
     if not parts.controller.is_active:
         return dict.fromkeys(partitions, ApiError(ErrorCode.NOT_CONTROLLER))
-    future: asyncio.Future[Outcomes | ApiError] = asyncio.get_running_loop().create_future()
-    parts.controller.queue.put(ElectLeadersReceived(partitions, strategy, answers(future)))
-    outcomes = await future
-    return dict.fromkeys(partitions, outcomes) if isinstance(outcomes, ApiError) else outcomes
+    outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
+    async for some in in_turns(partitions, ELECTED_AT_ONCE):
+        future: asyncio.Future[Outcomes | ApiError] = asyncio.get_running_loop().create_future()
+        parts.controller.queue.put(ElectLeadersReceived(some, strategy, answers(future)))
+        found = await future
+        outcomes |= dict.fromkeys(some, found) if isinstance(found, ApiError) else found
+    return outcomes
 
 
 async def told(

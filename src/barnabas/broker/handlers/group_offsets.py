@@ -8,11 +8,11 @@ Version 0 of both is older than that topic: it keeps offsets in the registry (re
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from barnabas.broker.bounded_work import Work, run_in_turns
+from barnabas.broker.bounded_work import Work, aside, run_in_turns
 from barnabas.broker.connection import Connection
 from barnabas.broker.handlers import registry_offsets
 from barnabas.broker.parts import BrokerParts
@@ -61,16 +61,27 @@ def offset_commit(
 ) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
         return registry_offsets.commit(parts, request)
+    codes = yield from commit(parts, request)
+    if isinstance(codes, Awaitable):
+        return finish_commit(request, codes)
+    size = sum(len(partitions) for _, partitions in request.topics)
+    return (yield from aside(size, partial(committed, request, codes)))
+
+
+def commit(
+    parts: BrokerParts, request: OffsetCommitRequest
+) -> Work[Codes | Coroutine[Any, Any, Codes]]:
+    """The error codes by partition. A partition without one is committed."""
     commits, oversized, unknown = yield from wished(parts, request)
     if not commits and not oversized:
-        return committed(request, unknown)
+        return unknown
     try:
         group = group_to_commit_to(parts, request)
     except ApiError as error:
-        return committed(request, dict.fromkeys([*commits, *oversized], error.code) | unknown)
+        return dict.fromkeys([*commits, *oversized], error.code) | unknown
     codes = oversized | unknown
     if not commits:
-        return committed(request, codes)
+        return codes
     try:
         records = yield from records_of(request.group_id, commits)
         group.offsets.begin(commits)
@@ -80,12 +91,18 @@ def offset_commit(
             group.offsets.fail(commits)
             raise translated(error, OF_COMMITS) from error
     except ApiError as error:
-        return committed(request, dict.fromkeys(commits, error.code) | codes)
+        return dict.fromkeys(commits, error.code) | codes
     if appended.waits:
-        told = parts.groups.commits.finish(group.offsets, commits, appended)
-        return finish_commit(request, commits, codes, told)
+        result = parts.groups.commits.finish(group.offsets, commits, appended)
+        return codes_when_appended(commits, codes, result)
     group.offsets.complete(commits, appended.first_offset)
-    return committed(request, codes)
+    return codes
+
+
+async def codes_when_appended(
+    commits: Commits, codes: Codes, result: Awaitable[ErrorCode]
+) -> Codes:
+    return dict.fromkeys(commits, await result) | codes
 
 
 def wished(parts: BrokerParts, request: OffsetCommitRequest) -> Work[tuple[Commits, Codes, Codes]]:
@@ -150,13 +167,13 @@ def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
 
 
 async def finish_commit(
-    request: OffsetCommitRequest, commits: Commits, codes: Codes, told: Awaitable[ErrorCode]
+    request: OffsetCommitRequest, codes: Awaitable[Codes]
 ) -> OffsetCommitResponse:
-    return committed(request, dict.fromkeys(commits, await told) | codes)
+    return committed(request, await codes)
 
 
 def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
-    """Where there is no code it went well."""
+    """The response; a partition without a code was committed."""
     none = ErrorCode.NONE
     return OffsetCommitResponse(
         topics=tuple(
@@ -251,7 +268,9 @@ def fetched_of_group(
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:
-        return OffsetFetchResponseGroup(group_id, without_offsets(topics or ()))
+        size = sum(len(indexes) for _, indexes in topics or ())
+        answers = yield from aside(size, partial(without_offsets, topics or ()))
+        return OffsetFetchResponseGroup(group_id, answers)
     offsets = group.offsets
     if topics is None:
         by_topic: dict[str, list[int]] = {}
@@ -262,11 +281,12 @@ def fetched_of_group(
             OffsetFetchRequestTopic(name, tuple(indexes)) for name, indexes in by_topic.items()
         )
     find = find_stable if is_stable and offsets.pending else find_all
-    answers = []
+    found = []
     for name, indexes in topics:
-        answers.append(OffsetFetchResponseTopic(name, find(offsets, name, indexes)))
+        of_topic = yield from aside(len(indexes), partial(find, offsets, name, indexes))
+        found.append(OffsetFetchResponseTopic(name, of_topic))
         yield None
-    return OffsetFetchResponseGroup(group_id, tuple(answers))
+    return OffsetFetchResponseGroup(group_id, tuple(found))
 
 
 def find_all(
@@ -323,6 +343,11 @@ def offset_delete(
         codes = yield from delete_offsets(parts, request)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
+    size = sum(len(partitions) for _, partitions in request.topics)
+    return (yield from aside(size, partial(deleted, request, codes)))
+
+
+def deleted(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=tuple(
             OffsetDeleteResponseTopic(

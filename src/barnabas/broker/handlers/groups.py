@@ -49,6 +49,8 @@ ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
 LEAVING_PER_TURN = 500
 PROTOCOLS_MAX = 1000
 """Of one member. Clients have a handful."""
+NAME_MAX = 8000
+"""Characters of a client id or instance id: the member id that begins with it must fit a string of 32 KB."""
 
 JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
 
@@ -62,9 +64,9 @@ def join(
     """A response, or an awaitable of it."""
     version = header.api_version
     if len(request.protocols) > PROTOCOLS_MAX:
-        return JoinGroupResponse(
-            error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id
-        )
+        return refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if max(len(header.client_id or ""), len(request.group_instance_id or "")) > NAME_MAX:
+        return refuse_join(request, ErrorCode.INVALID_REQUEST)
     wish = Join(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -85,6 +87,10 @@ def join(
     if version >= PROTOCOL_MAY_BE_NULL_SINCE:
         return answer
     return named_later(answer) if isinstance(answer, asyncio.Future) else named(answer)
+
+
+def refuse_join(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=request.member_id, protocol_name="")
 
 
 async def named_later(answer: asyncio.Future[JoinGroupResponse]) -> JoinGroupResponse:
@@ -130,22 +136,19 @@ def leave(
 ) -> Work[LeaveGroupResponse]:
     together = header.api_version >= MEMBERS_LEAVE_TOGETHER_SINCE
     members = request.members if together else (MemberIdentity(request.member_id),)
-    codes: list[ErrorCode] = []
+    left: list[MemberResponse] = []
     try:
         for start in range(0, len(members), LEAVING_PER_TURN):
             leaving = members[start : start + LEAVING_PER_TURN]
-            codes += parts.groups.leave(request.group_id, leaving)
+            codes = parts.groups.leave(request.group_id, leaving)
+            for each, code in zip(leaving, codes, strict=True):
+                left.append(MemberResponse(each.member_id, each.group_instance_id, code))
             yield None
     except ApiError as error:
         return LeaveGroupResponse(error_code=error.code)
     if not together:
-        return LeaveGroupResponse(error_code=codes[0])
-    return LeaveGroupResponse(
-        members=tuple(
-            MemberResponse(each.member_id, each.group_instance_id, code)
-            for each, code in zip(members, codes, strict=True)
-        )
-    )
+        return LeaveGroupResponse(error_code=left[0].error_code)
+    return LeaveGroupResponse(members=tuple(left))
 
 
 # ---- looking at groups

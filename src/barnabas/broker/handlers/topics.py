@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
@@ -15,6 +14,7 @@ from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicWish
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.model import ZERO_ID
+from barnabas.tasks import Turns, aside
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.topics import (
     CreatableTopic,
@@ -31,6 +31,7 @@ from barnabas.wire.messages.topics import (
 CLUSTER_METADATA = "__cluster_metadata"
 CONFIGS_SINCE = 5
 BY_ID_SINCE = 6
+RESULTS_PER_TURN = 500
 DISABLED_SINCE = 3  # before, there was no code of its own for it
 
 
@@ -41,8 +42,8 @@ async def create(
     parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, connection: Connection
 ) -> CreateTopicsResponse:
     asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
-    refused = refuse_before_checking(parts, request)
-    wishes = [wish_of(topic) for topic in request.topics if topic.name not in refused]
+    refused = await aside(len(request.topics), refuse_before_checking, parts, request)
+    wishes = await aside(len(request.topics), wishes_of, request.topics, refused)
     outcomes: list[TopicOutcome] = []
     if wishes:
         try:
@@ -58,14 +59,15 @@ async def create(
     by_name = {outcome.name: outcome for outcome in outcomes}
     descriptions = Descriptions(parts.config)
     results = []
+    turns = Turns(RESULTS_PER_TURN)
     for topic in request.topics:
+        await turns.leave()
         failed = refused.get(topic.name)
         if failed is not None:
             results.append(not_created(topic.name, failed))
             continue
         result = created(by_name[topic.name])
         if not result.error_code and header.api_version >= CONFIGS_SINCE:
-            await asyncio.sleep(0)  # others have their turn between two topics
             configs = descriptions.of(by_name[topic.name].overrides)
             result = result._replace(configs=configs)
         results.append(result)
@@ -86,6 +88,12 @@ def refuse_before_checking(parts: BrokerParts, request: CreateTopicsRequest) -> 
         if why is not None:
             refused[name] = ApiError(ErrorCode.INVALID_REQUEST, why)
     return refused
+
+
+def wishes_of(
+    topics: tuple[CreatableTopic, ...], refused: Mapping[str, ApiError]
+) -> list[TopicWish]:
+    return [wish_of(topic) for topic in topics if topic.name not in refused]
 
 
 def wish_of(topic: CreatableTopic) -> TopicWish:
@@ -156,10 +164,15 @@ async def delete(
         if version >= BY_ID_SINCE
         else tuple(DeleteTopicState(name=name) for name in request.topic_names)
     )
+    turns = Turns(RESULTS_PER_TURN)
     error = refusal(parts, wanted, version)
     if error is not None:
-        return DeleteTopicsResponse(responses=tuple(not_deleted(each, error) for each in wanted))
-    named = [name_of(parts, topic) for topic in wanted]
+        refused = await aside(len(wanted), none_deleted, wanted, error)
+        return DeleteTopicsResponse(responses=refused)
+    named = []
+    for topic in wanted:
+        named.append(name_of(parts, topic))
+        await turns.leave()
     outcomes = await parts.topics.delete(
         [name for name in named if isinstance(name, str)], timeout_ms=request.timeout_ms
     )
@@ -167,6 +180,7 @@ async def delete(
     take_note(parts, done, asker, request="DeleteTopics", after="marked for deletion")
     results = []
     for topic, name in zip(wanted, named, strict=True):
+        await turns.leave()
         if isinstance(name, ApiError):
             results.append(not_deleted(topic, name))
             continue
@@ -201,6 +215,12 @@ def name_of(parts: BrokerParts, topic: DeleteTopicState) -> str | ApiError:
         why = f"there is no topic with id {topic.topic_id}"
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
     return name
+
+
+def none_deleted(
+    wanted: tuple[DeleteTopicState, ...], error: ApiError
+) -> tuple[DeletableTopicResult, ...]:
+    return tuple(not_deleted(each, error) for each in wanted)
 
 
 def not_deleted(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
