@@ -24,7 +24,7 @@ T = TypeVar("T")
 TURN_SECONDS = 0.005
 BUSY_FIRST_TURN_SECONDS = 0.0005
 """Of a new request while others run in the background."""
-LARGE_AT_ONCE = 4
+LARGE_AT_ONCE = 2
 """Large requests that are decoded or encoded at the same time: decoding may take 50 times their bytes."""
 
 Call = Callable[[], Any]

@@ -12,7 +12,7 @@ needs its frame no longer, so the next ones are served meanwhile, and followers 
 keep the order of their requests. How many may wait is limited, here and for all connections together.
 
 The buffer starts small, grows to hold the frame at hand (only as its bytes arrive: a lying length costs nothing), and
-is given back when the connection falls idle.
+is given back when the connection falls idle. Whatever it has beyond its small size counts against `MemoryBudget`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROMISES_OF_ALL_MAX = 10_000  # of all connections; then each has one at a time,
 HELD_BYTES_MAX = 256 * 1024  # of answers that stand behind a promise
 ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
 STALLED_SECONDS_MAX = 1.0  # without a byte of it
-SHRINK_SECONDS = 0.05  # between two searches for idle buffers
+RELIEF_SECONDS = 0.05  # between two searches for memory that others can have
 WORK_SECONDS_MAX = 0.005  # on the frames of one connection, before others are served
 UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read yet, on all connections
 LARGE_RESPONSE_BYTES = 64 * 1024  # such responses are sent one by one
@@ -97,7 +97,7 @@ class MemoryBudget:
         self.promises = 0
         """Answers that wait, on all connections."""
         self.relief: asyncio.TimerHandle | None = None
-        self.shrunk_at = -SHRINK_SECONDS
+        self.shrunk_at = -RELIEF_SECONDS
         self.unsent: dict[Connection, int] = {}
         """Bytes of responses by connection, the one that waits longest first."""
         self.unsent_bytes = 0
@@ -113,12 +113,13 @@ class MemoryBudget:
     def remove_unsent(self, connection: Connection) -> None:
         self.unsent_bytes -= self.unsent.pop(connection, 0)
 
-    def take(self, size_bytes: int, connection: Connection) -> bool:
-        if not self.fits(size_bytes):
+    def take(self, size_bytes: int, connection: Connection, *, may_wait: bool = True) -> bool:
+        if not self.fits(size_bytes) and may_wait:
             self.shrink_idle_holders()
         if not self.fits(size_bytes):
-            self.waiting[connection] = size_bytes
-            self.relieve_later()
+            if may_wait:
+                self.waiting[connection] = size_bytes
+                self.relieve_later()
             return False
         self.used_bytes += size_bytes
         self.holders[connection] = None
@@ -127,12 +128,12 @@ class MemoryBudget:
     def relieve_later(self) -> None:
         if self.relief is None:
             loop = asyncio.get_running_loop()
-            self.relief = loop.call_later(STALLED_SECONDS_MAX, self.relieve)
+            self.relief = loop.call_later(RELIEF_SECONDS, self.relieve)
 
     def shrink_idle_holders(self) -> None:
         """Once in a while only: thousands of connections may ask for memory in one pass of the loop."""
         now = asyncio.get_running_loop().time()
-        if now >= self.shrunk_at + SHRINK_SECONDS:
+        if now >= self.shrunk_at + RELIEF_SECONDS:
             self.shrunk_at = now
             for holder in list(self.holders):
                 holder.shrink_when_idle()
@@ -140,6 +141,7 @@ class MemoryBudget:
     def relieve(self) -> None:
         """While others wait, close connections that have been promised memory and do not fill it. A few at a time."""
         self.relief = None
+        self.shrink_idle_holders()
         loop = asyncio.get_running_loop()
         now = loop.time()
         for holder in list(self.holders):
@@ -340,6 +342,7 @@ class Connection:
             self.make_room(4 + size)
             return None
         self.frame_bytes_last = 4 + size
+        self.reserved_at = self.active_at
         self.start = start + 4 + size
         return self.view[start + 4 : start + 4 + size]
 
@@ -358,12 +361,14 @@ class Connection:
         have = self.end - self.start
         if have == 0:
             self.start = self.end = 0
-        if wanted > BUSY_BUFFER_BYTES and not self.reserve(wanted):
+        must_grow = wanted > IDLE_BUFFER_BYTES
+        if must_grow and not self.reserve(max(wanted, BUSY_BUFFER_BYTES)):
             return
         # A buffer that was filled to its end has a peer that sends faster than we read. It doubles, whatever length was
         # announced: that may be a lie.
         larger = min(2 * self.capacity, max(wanted, BUSY_BUFFER_BYTES))
-        if (self.was_filled or self.end == self.capacity) and larger > self.capacity:
+        may_grow = (self.was_filled or self.end == self.capacity) and larger > self.capacity
+        if may_grow and self.reserve(larger, may_wait=must_grow):
             self.replace_buffer(larger)
         elif self.start and self.start + wanted > self.capacity:
             self.view[:have] = self.view[self.start : self.end]
@@ -377,15 +382,17 @@ class Connection:
         self.data, self.view, self.capacity = data, memoryview(data), capacity
         self.start, self.end = 0, have
 
-    def reserve(self, size: int) -> bool:
-        if size <= self.reserved_bytes or size <= BUSY_BUFFER_BYTES:
+    def reserve(self, size: int, *, may_wait: bool = True) -> bool:
+        """Take memory for a buffer of this size. If there is none, wait for it, or do without."""
+        if size <= self.reserved_bytes:
             return True
         # What an earlier frame left goes first: two who hold a part and wait for the rest would wait for each other.
-        if self.reserved_bytes:
+        if self.reserved_bytes and may_wait:
             self.replace_buffer(max(IDLE_BUFFER_BYTES, self.end - self.start))
             self.release_memory()
-        if not self.memory.take(size, self):
-            self.waits_for_memory = True
+        size = max(size, BUSY_BUFFER_BYTES)
+        if self.reserved_bytes or not self.memory.take(size, self, may_wait=may_wait):
+            self.waits_for_memory = may_wait
             return False
         self.reserved_bytes = size
         self.reserved_at = self.loop.time()

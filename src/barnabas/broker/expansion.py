@@ -72,7 +72,8 @@ async def expand(
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             await write(topics, wish, controller_version, validate_only=validate_only)
         except ApiError as error:
-            return error
+            # Without its traceback, which would keep every frame of the way here in memory.
+            return ApiError(error.code, error.message)
         except (RegistryError, StorageError) as error:
             logger.error("cannot expand topic=%s error=%s", wish.name, error)
             return why_not(error)

@@ -59,7 +59,7 @@ Every connection, request and session has a bound, so that one client cannot exh
 | buffer of a busy connection | 256 KiB |
 | a larger request, while it arrives and is served | `socket.request.max.bytes`; 1 MiB unless it is a Produce |
 | larger requests of all connections | `queued.max.request.bytes`; -1 means 128 MiB |
-| large requests decoded or encoded at a time | 4 |
+| large requests decoded or encoded at a time | 2 |
 | a response, without records | 32 MiB |
 | responses that clients have not read yet | 64 MiB on all connections |
 | decompressed records of a batch, while it is validated | 32 MiB, one large batch at a time |

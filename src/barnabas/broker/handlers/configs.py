@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from barnabas.broker.connection import Connection
@@ -20,6 +19,7 @@ from barnabas.config.describe import (
 )
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.metadata.topic_names import check_topic_name
+from barnabas.tasks import Turns, aside
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.configs import (
     DescribeConfigsRequest,
@@ -49,11 +49,12 @@ async def describe(
     overrides = await topic_overrides(parts, request)
     lookups: dict[Resource, tuple[DescribeConfigsResourceResult, ...] | ApiError] = {}
     results = []
-    for resource, keys in distinct_resources(request):
+    turns = Turns()
+    for resource, keys in await aside(len(request.resources), distinct_resources, request):
         if resource not in lookups:
             lookups[resource] = look_up(parts, resource, overrides, request)
-            await asyncio.sleep(0)  # hundreds of settings each: others have their turn in between
         results.append(answer(resource, keys, lookups[resource]))
+        await turns.leave()
     return DescribeConfigsResponse(results=tuple(results))
 
 
@@ -77,11 +78,7 @@ async def topic_overrides(
     the topic, not when somebody changes the znode. For another topic: the settings in the registry.
     """
     topics = parts.metadata.topics
-    named = dict.fromkeys(
-        resource.resource_name
-        for resource in request.resources
-        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in topics
-    )
+    named = await aside(len(request.resources), known_topics, request, topics)
     known = parts.topics.overrides
     found = {name: known.get(name, {}) for name in named}
     elsewhere = [name for name in named if not parts.replicas.has_replica_of(topics[name].topic_id)]
@@ -93,6 +90,14 @@ async def topic_overrides(
         found |= {name: settings or {} for name, settings in in_registry.items()}
     defaults = parts.topics.defaults
     return {name: apply_overrides(defaults, each).overrides for name, each in found.items()}
+
+
+def known_topics(request: DescribeConfigsRequest, topics: Container[str]) -> dict[str, None]:
+    return dict.fromkeys(
+        resource.resource_name
+        for resource in request.resources
+        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in topics
+    )
 
 
 def look_up(

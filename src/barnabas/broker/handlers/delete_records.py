@@ -43,6 +43,7 @@ def handle(
     for topic in request.topics:
         done: list[DeleteRecordsPartitionResult] = []
         results.append(done)
+        yield None
         for wanted in topic.partitions:
             yield None
             index = wanted.partition_index
@@ -63,7 +64,7 @@ def handle(
             done.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
     if waits:
         return finish(request, results, waits)
-    size = sum(map(len, results))
+    size = len(results) + sum(map(len, results))
     return (yield from aside(size, partial(response, request, results)))
 
 

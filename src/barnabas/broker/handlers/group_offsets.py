@@ -64,7 +64,7 @@ def offset_commit(
     codes = yield from commit(parts, request)
     if isinstance(codes, Awaitable):
         return finish_commit(request, codes)
-    size = sum(len(partitions) for _, partitions in request.topics)
+    size = sum(1 + len(partitions) for _, partitions in request.topics)
     return (yield from aside(size, partial(committed, request, codes)))
 
 
@@ -117,6 +117,7 @@ def wished(parts: BrokerParts, request: OffsetCommitRequest) -> Work[tuple[Commi
     note_max = parts.config.offset_metadata_max_bytes
     for name, partitions in request.topics:
         topic = parts.metadata.topics.get(name)
+        yield None
         for index, offset, leader_epoch, timestamp, note in partitions:
             if topic is None or index not in topic.partitions:
                 unknown[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -268,7 +269,7 @@ def fetched_of_group(
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:
-        size = sum(len(indexes) for _, indexes in topics or ())
+        size = sum(1 + len(indexes) for _, indexes in topics or ())
         answers = yield from aside(size, partial(without_offsets, topics or ()))
         return OffsetFetchResponseGroup(group_id, answers)
     offsets = group.offsets
@@ -343,7 +344,7 @@ def offset_delete(
         codes = yield from delete_offsets(parts, request)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    size = sum(len(partitions) for _, partitions in request.topics)
+    size = sum(1 + len(partitions) for _, partitions in request.topics)
     return (yield from aside(size, partial(deleted, request, codes)))
 
 
@@ -372,6 +373,7 @@ def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Cod
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     codes: Codes = {}
     for name, partitions in request.topics:
+        yield None
         for (index,) in partitions:
             code = ErrorCode.NONE
             if not parts.metadata.knows(name, index):

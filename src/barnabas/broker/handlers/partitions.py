@@ -10,6 +10,7 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.broker.provenance import Asker, asker_of, is_done, take_note
 from barnabas.broker.topics import why_not
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.tasks import aside
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -17,6 +18,8 @@ from barnabas.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+Outcomes = dict[str, ApiError | None]
 
 
 async def create(
@@ -26,13 +29,11 @@ async def create(
     connection: Connection,
 ) -> CreatePartitionsResponse:
     asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
-    asked = Counter(topic.name for topic in request.topics)
-    outcomes: dict[str, ApiError | None] = {}
+    asked = await aside(len(request.topics), named, request)
+    outcomes: Outcomes = {}
     if parts.controller.is_active:
-        outcomes = {name: asked_for_twice(name) for name, count in asked.items() if count > 1}
-        if "" in asked:
-            outcomes.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has a name"))
-        wishes = [wish_of(topic) for topic in request.topics if topic.name not in outcomes]
+        outcomes = await aside(len(asked), refused_names, asked)
+        wishes = await aside(len(asked), wishes_of, request, outcomes)
         if wishes:
             outcomes |= await expanded(parts, request, wishes)
         if not request.validate_only:
@@ -40,14 +41,12 @@ async def create(
             take_notes(parts, done, asker)
     else:
         outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
-    return CreatePartitionsResponse(
-        results=tuple(result(name, outcomes[name]) for name in asked)  # one for each name
-    )
+    return CreatePartitionsResponse(results=await aside(len(asked), results_of, asked, outcomes))
 
 
 async def expanded(
     parts: BrokerParts, request: CreatePartitionsRequest, wishes: list[ExpansionWish]
-) -> dict[str, ApiError | None]:
+) -> Outcomes:
     try:
         return await expand(
             parts.topics,
@@ -73,6 +72,26 @@ def take_notes(parts: BrokerParts, wishes: list[ExpansionWish], asker: Asker) ->
             after=f"grown to {wish.count} partitions",
             facts={wish.name: {"partitions": wish.count}},
         )
+
+
+def named(request: CreatePartitionsRequest) -> Counter[str]:
+    return Counter(topic.name for topic in request.topics)
+
+
+def refused_names(asked: Counter[str]) -> Outcomes:
+    refused: Outcomes = {name: asked_for_twice(name) for name, count in asked.items() if count > 1}
+    if "" in asked:
+        refused.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has a name"))
+    return refused
+
+
+def wishes_of(request: CreatePartitionsRequest, refused: Outcomes) -> list[ExpansionWish]:
+    return [wish_of(topic) for topic in request.topics if topic.name not in refused]
+
+
+def results_of(asked: Counter[str], outcomes: Outcomes) -> tuple[CreatePartitionsTopicResult, ...]:
+    """One for each name."""
+    return tuple(result(name, outcomes[name]) for name in asked)
 
 
 def wish_of(topic: CreatePartitionsTopic) -> ExpansionWish:
