@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from barnabas.cli.garbage import look_less_often
+from barnabas.cli import interpreter
 from barnabas.cluster import Cluster
 from barnabas.world.descriptors import raise_descriptor_limit
 
@@ -146,7 +146,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
     raise_descriptor_limit()
-    look_less_often()
+    interpreter.tune()
     data, port, *settings = sys.argv[1:]
     cluster = Cluster(
         Path(data),

@@ -90,6 +90,9 @@ class Background:
         self.unfinished = 0
         self.turn = asyncio.Lock()
         self.thread = asyncio.Lock()
+        """Held by the one call that runs in a thread: more threads would compete with the loop for Python's lock."""
+        self.control_thread = asyncio.Lock()
+        """The same for requests of the controller, which do not wait for those of clients."""
         self.large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def start(self, work: Work[Any]) -> Turn:

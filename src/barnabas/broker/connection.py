@@ -277,6 +277,9 @@ class Connection:
         self.memory.remove_unsent(self)
         self.memory.waiting.pop(self, None)
         self.release_memory()
+        # The connection itself lives until the next garbage collection, which may be far away.
+        self.data, self.view, self.capacity = bytearray(), memoryview(b""), 0
+        self.start = self.end = 0
         self.on_closed(self)
 
     # ---- frames

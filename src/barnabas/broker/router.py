@@ -46,6 +46,7 @@ from barnabas.broker.handlers.produce import ProduceAnswer, handle_repeated, may
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError
 from barnabas.storage.acceptance import LargeBatch
+from barnabas.tasks import in_thread
 from barnabas.wire import codec
 from barnabas.wire.apis import APIS, api_name
 from barnabas.wire.fast import (
@@ -254,15 +255,18 @@ class Router:
     ) -> Answer:
         """Decode in a thread. A few large requests at a time, except those of the controller, which nobody holds up."""
         decode = route.decode_in_thread or route.decode
+        background = self.background
         if header.api_key in BETWEEN_BROKERS:
-            request = await asyncio.to_thread(decode, header.api_version, frame, at)
+            async with background.control_thread:
+                request = await in_thread(decode, header.api_version, frame, at)
             response = route.handle(self.parts, request, header, connection)
         else:
-            async with self.background.large:
-                request = await asyncio.to_thread(decode, header.api_version, frame, at)
+            async with background.large:
+                async with background.thread:
+                    request = await in_thread(decode, header.api_version, frame, at)
                 response = route.handle(self.parts, request, header, connection)
                 if isinstance(response, GeneratorType):
-                    response = await self.background.finish(response, NOT_STARTED)
+                    response = await background.finish(response, NOT_STARTED)
         return await self.answer(route, header, response)
 
     async def answer_in_turns(
@@ -282,8 +286,8 @@ class Router:
         return framed(route, header, response)
 
     async def encode_aside(self, route: Route, header: RequestHeader, response: Any) -> Answer:
-        async with self.background.large:
-            return await asyncio.to_thread(framed, route, header, response)
+        async with self.background.large, self.background.thread:
+            return await in_thread(framed, route, header, response)
 
     def run(self, work: CoroutineType[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run to the end even if the client disconnects: it could leave half a topic otherwise."""

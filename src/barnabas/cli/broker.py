@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.broker.broker import Broker
-from barnabas.cli.garbage import look_less_often
+from barnabas.cli import interpreter
 from barnabas.cli.output import note
 from barnabas.cli.stopping import Stopping
 from barnabas.cli.up import log_to_stderr, parse_settings
@@ -50,7 +50,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     """
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
-    look_less_often()
+    interpreter.tune()
     settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
     for warning in warnings:
         note(f"warning: {warning}")

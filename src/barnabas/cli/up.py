@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from barnabas.cli.garbage import look_less_often
+from barnabas.cli import interpreter
 from barnabas.cli.kept_data import absent_brokers, check_registry
 from barnabas.cli.output import is_up, note, plural, say
 from barnabas.cli.registry import DEFAULT_DATA_DIRECTORY
@@ -89,7 +89,7 @@ def up(
     """Start a cluster on this machine."""
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     raise_descriptor_limit()
-    look_less_often()
+    interpreter.tune()
     if zookeeper and with_zookeeper:
         raise ConfigError("--with-zookeeper", "starts one; leave out --zookeeper, which names one")
     if port and port + brokers - 1 > 65535:

@@ -37,6 +37,7 @@ ACCEPTS_PER_TURN = 64
 BACKLOG = 512
 OTHER_DESCRIPTORS = 32  # pipes, the registry's files, duplicates for threads
 READS_PER_TURN = 8
+READ_BYTES_PER_TURN = 512 * 1024
 PROBE_TURNS = 8
 CORKED_PARTS_MAX = 64
 SEEN_SECONDS = 0.1  # what was in the page cache is still there
@@ -117,7 +118,7 @@ class SocketStream:
         self.turns += 1
         if not self.turns % PROBE_TURNS:
             self.expects_more = True
-        reads = 0
+        reads = taken = 0
         try:
             while True:
                 buffer = receiver.buffer()
@@ -127,10 +128,10 @@ class SocketStream:
                     return
                 receiver.received(size)
                 reads += 1
-                is_filled = size == len(buffer)
-                if not (
-                    self.is_reading and (is_filled or self.expects_more) and reads < READS_PER_TURN
-                ):
+                taken += size
+                if reads == READS_PER_TURN or taken >= READ_BYTES_PER_TURN or not self.is_reading:
+                    break
+                if size < len(buffer) and not self.expects_more:
                     break
         except (BlockingIOError, InterruptedError):
             self.expects_more = False
