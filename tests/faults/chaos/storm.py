@@ -27,8 +27,8 @@ EXPLAINING = (
     Kind.ZOOKEEPER_LINK_RESET,
     Kind.DISK_FULL,
 )
-STOPPED_CODES = (0, 143)
-"""Of a broker that was asked to stop: while it ran, and while it started."""
+STOPPED_CODES = (0, 143, -signal.SIGTERM)
+"""Of a broker that was asked to stop: while it ran, while it started, and before Python ran its code."""
 BALLAST = "ballast"
 OFFLINE = b"log directory is offline"
 DISKS_EVERY_S = 1.0
