@@ -29,6 +29,8 @@ EXPLAINING = (
 )
 STOPPED_CODES = (0, 143, -signal.SIGTERM)
 """Of a broker that was asked to stop: while it ran, while it started, and before Python ran its code."""
+FAILED_CODES = (1,)
+"""Of a broker that could not start or go on. Any other code is a defect, as that of a watchdog is."""
 BALLAST = "ballast"
 OFFLINE = b"log directory is offline"
 DISKS_EVERY_S = 1.0
@@ -229,7 +231,7 @@ class Storm:
             why = "killed"
         elif asked is not None and code in STOPPED_CODES:
             why = "asked to stop"
-        elif self.now_s < self.unable_until.get(broker.id, 0.0) and code > 0:
+        elif self.now_s < self.unable_until.get(broker.id, 0.0) and code in FAILED_CODES:
             why = "could not go on"
         else:
             lines = "\n".join(broker.log().splitlines()[-20:])
