@@ -34,7 +34,8 @@ from tests.zookeeper import require_java
 
 SECONDS = float(os.environ.get("BARNABAS_FAULT_SECONDS") or 0)
 SEED = 20
-STORM_SEED, STORM_SECONDS = 7, 12.0
+STORM_SEED, STORM_SECONDS = 2909, 12.0
+"""Faults of all kinds happen in it."""
 for_minutes = pytest.mark.skipif(not SECONDS, reason="takes minutes: make faults")
 pytestmark = pytest.mark.timeout(SECONDS + 600)
 

@@ -15,6 +15,7 @@ from tests.faults.chaos.checks import Usage, busy_share, tracebacks, unexplained
 from tests.faults.chaos.proxies import Direction, Disturbance, Proxies
 from tests.faults.chaos.schedule import Fault, Kind, make_schedule
 from tests.faults.chaos.side_topics import compaction_faults, key_of, retention_faults
+from tests.faults.test_chaos import STORM_SECONDS, STORM_SEED
 
 LINK = (1, 2)
 
@@ -32,10 +33,11 @@ def test_seed_decides_the_schedule() -> None:
     assert [fault for fault in schedule(1, 180.0) if fault.end_s <= 60.0] == schedule(1, 60.0)
 
 
-def test_schedule_has_all_kinds_and_ends_in_time() -> None:
-    faults = schedule(3)
+@pytest.mark.parametrize(("seed", "seconds"), [(3, 180.0), (STORM_SEED, STORM_SECONDS)])
+def test_schedule_has_all_kinds_and_ends_in_time(seed: int, seconds: float) -> None:
+    faults = schedule(seed, seconds)
     assert {fault.kind for fault in faults} == set(Kind)
-    assert max(fault.end_s for fault in faults) <= 180.0
+    assert max(fault.end_s for fault in faults) <= seconds
     assert any(
         one.end_s > other.at_s > one.at_s and one.kind != other.kind
         for one in faults

@@ -46,6 +46,8 @@ class ControlPlane:
         self.registry = registry
         self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
         """Of our registration; set anew with every one."""
+        self.updated_in = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
+        """The registration in which the last UpdateMetadata came."""
         self.controller_epoch = ControllerEpoch(0)
         """The largest seen,"""
         self.controller_id = NO_LEADER

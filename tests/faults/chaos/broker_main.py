@@ -12,6 +12,7 @@ import faulthandler
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -50,8 +51,8 @@ def main() -> None:
     parser.add_argument("config")
     arguments = parser.parse_args()
 
-    def altered_world(registry: Registry, config: BrokerConfig, *, brokers: int = 1) -> World:
-        world = real_world(registry, config, brokers=brokers)
+    def altered_world(registry: Registry, config: BrokerConfig, **options: Any) -> World:
+        world = real_world(registry, config, **options)
         if arguments.forgetful:
             world = replace(world, disk=ForgetfulDisk(Path(config.log_dirs[0])))
         if arguments.clock_file is not None:

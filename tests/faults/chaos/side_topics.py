@@ -59,7 +59,7 @@ class SideWriter(Worker):
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.max.ms": 200,
                 "batch.size": 4000,
-                # The batch that is retried is then always the one that a restarted broker remembers.
+                # As of writer_process.RdkafkaInOrder.
                 "max.in.flight.requests.per.connection": 1,
                 "error_cb": self.note_error,
             },

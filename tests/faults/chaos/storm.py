@@ -20,6 +20,17 @@ STOP_S = 90.0
 """A broker that has not ended so long after SIGTERM hangs."""
 EXPLAINED_FOR_S = 30.0
 """A broker may end by itself when its disk was full or ZooKeeper was away within that time: it could not start."""
+EXPLAINING = (
+    Kind.ZOOKEEPER_KILL,
+    Kind.ZOOKEEPER_PAUSE,
+    Kind.ZOOKEEPER_LINK_HOLD,
+    Kind.ZOOKEEPER_LINK_RESET,
+    Kind.DISK_FULL,
+)
+STOPPED_CODES = (0, 143, -signal.SIGTERM)
+"""Of a broker that was asked to stop: while it ran, while it started, and before Python ran its code."""
+FAILED_CODES = (1,)
+"""Of a broker that could not start or go on. Any other code is a defect, as that of a watchdog is."""
 BALLAST = "ballast"
 OFFLINE = b"log directory is offline"
 DISKS_EVERY_S = 1.0
@@ -64,14 +75,14 @@ class Storm:
         self.began = time.monotonic()
         steps: list[tuple[float, int, bool]] = []
         for number, fault in enumerate(self.schedule):
-            steps += [(fault.at_s, number, True), (fault.end_s, number, False)]
-        for at_s, number, begins in sorted(steps, key=lambda step: (step[0], step[2], step[1])):
+            steps += [(fault.at_s, number, False), (fault.end_s, number, True)]
+        for at_s, number, ends in sorted(steps):
             self.wait_until(at_s)
             fault = self.schedule[number]
-            if begins:
-                self.begin(number, fault)
-            else:
+            if ends:
                 self.end(number, fault)
+            else:
+                self.begin(number, fault)
         for broker in self.stage.cluster.brokers:
             self.stage.set_clock(broker, 0.0)
         deadline = time.monotonic() + STOP_S
@@ -103,7 +114,7 @@ class Storm:
             self.stage.proxies.disturb(key, number, disturbance(fault))
             return
         for broker in fault.target or tuple(self.stage.cluster.brokers):
-            if fault.kind not in (Kind.CLOCK_JUMP, Kind.BROKER_PAUSE):
+            if fault.kind in EXPLAINING:
                 until = fault.end_s + EXPLAINED_FOR_S
                 self.unable_until[broker] = max(self.unable_until.get(broker, 0.0), until)
         match fault.kind:
@@ -218,9 +229,9 @@ class Storm:
         if broker.id in self.killed:
             self.killed.discard(broker.id)
             why = "killed"
-        elif asked is not None:
+        elif asked is not None and code in STOPPED_CODES:
             why = "asked to stop"
-        elif self.now_s < self.unable_until.get(broker.id, 0.0) and code > 0:
+        elif self.now_s < self.unable_until.get(broker.id, 0.0) and code in FAILED_CODES:
             why = "could not go on"
         else:
             lines = "\n".join(broker.log().splitlines()[-20:])

@@ -82,7 +82,10 @@ class StormStage(Stage):
         self.zookeeper.start()
         self.resources.callback(self.zookeeper.stop)
         super().__init__(
-            data, self.zookeeper.connect_string, writers=("rdkafka", "barnabas"), settings=SETTINGS
+            data,
+            self.zookeeper.connect_string,
+            writers=("rdkafka-in-order", "barnabas"),
+            settings=SETTINGS,
         )
         self.proxies = Proxies(self.pids)
         self.resources.callback(self.proxies.end)

@@ -1,6 +1,6 @@
 """One idempotent producer that writes until its input ends, and says what it is told.
 
-python -m tests.faults.chaos.writer_process rdkafka|kafka-python|barnabas <servers> <topic> <partitions> <seconds>
+python -m tests.faults.chaos.writer_process <kind> <servers> <topic> <partitions> <seconds>
 
 A record that is not acknowledged within <seconds> has failed.
 
@@ -17,21 +17,15 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tests.faults.chaos.ledger import UNKNOWN_OFFSET, value_of
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
 
 WRITTEN_EVERY_S = 0.02
 REQUEST_MS = 1500
 """How long a broker that stands still can keep a request: a client has to lose patience to go on elsewhere."""
 DELIVERY_S = 120.0
 ENDING_S = 60.0
-POLL_S = 0.05
-FATAL_S = 1.0
-"""Within this time after a failure, the producer says whether it was fatal."""
 BATCH_BYTES = 8000
 """What came together while nobody led must fit the small segments of the tests."""
 
@@ -63,101 +57,64 @@ def say(line: str) -> None:
 
 
 class Rdkafka:
-    """After a fatal error it goes on with a new producer id.
-
-    A broker that restarts remembers the last batch of a producer only, as in Kafka. An earlier one that is retried is
-    then out of order, which librdkafka takes for fatal.
-    """
+    in_flight_max = 5
 
     def __init__(self, servers: str, topic: str, delivery_s: float) -> None:
-        self.topic = topic
-        self.settings = {
-            "bootstrap.servers": servers,
-            "enable.idempotence": True,
-            "acks": "all",
-            "linger.ms": 2,
-            "batch.size": BATCH_BYTES,
-            "socket.timeout.ms": REQUEST_MS,
-            "request.timeout.ms": REQUEST_MS,
-            "socket.connection.setup.timeout.ms": REQUEST_MS,
-            "message.timeout.ms": int(delivery_s * 1000),
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 200,
-            "retry.backoff.ms": 20,
-            "retry.backoff.max.ms": 200,
-            "topic.metadata.refresh.fast.interval.ms": 100,
-            "error_cb": self.note_error,
-        }
-        self.connect()
-
-    def connect(self) -> None:
         from confluent_kafka import Producer
 
-        self.fatal: object | None = None
-        self.outstanding: dict[tuple[int, int], object] = {}
-        """What was sent and is not acknowledged, with the error it failed with, if it did."""
-        self.first_failure_at: float | None = None
-        self.producer = Producer(self.settings)
-
-    def note_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self.fatal = error
+        self.topic = topic
+        self.producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "batch.size": BATCH_BYTES,
+                "socket.timeout.ms": REQUEST_MS,
+                "request.timeout.ms": REQUEST_MS,
+                "socket.connection.setup.timeout.ms": REQUEST_MS,
+                "message.timeout.ms": int(delivery_s * 1000),
+                "max.in.flight.requests.per.connection": self.in_flight_max,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 200,
+                "topic.metadata.refresh.fast.interval.ms": 100,
+            }
+        )
 
     def write(self, partition: int, number: int, value: bytes, sent_at: float) -> None:
-        from confluent_kafka import KafkaException
-
         told = partial(self.told, partition, number, sent_at)
-        self.outstanding[partition, number] = None
-        try:
-            self.producer.produce(self.topic, value, partition=partition, on_delivery=told)
-        except KafkaException as error:
-            self.told(partition, number, sent_at, error.args[0], None)
+        self.producer.produce(self.topic, value, partition=partition, on_delivery=told)
 
     def told(
         self, partition: int, number: int, sent_at: float, error: object, message: object
     ) -> None:
         if error is not None:
-            self.outstanding[partition, number] = error
-            self.first_failure_at = self.first_failure_at or time.monotonic()
+            failed(partition, number, error)
         else:
-            del self.outstanding[partition, number]
             acknowledged(partition, number, message.offset(), sent_at)  # type: ignore[attr-defined]
 
     def wait(self, stopping: threading.Event) -> None:
         """Deliveries are told in here."""
-        self.poll(WRITTEN_EVERY_S)
-        if self.fatal is not None or self.first_failure_at is not None:
-            self.poll(FATAL_S)
-            self.give_up()
-            self.connect()
-
-    def poll(self, seconds: float) -> None:
-        from confluent_kafka import KafkaException
-
-        until = time.monotonic() + seconds
+        until = time.monotonic() + WRITTEN_EVERY_S
         while (left := until - time.monotonic()) > 0:
-            try:
-                self.producer.poll(left)
-            except KafkaException as error:
-                self.note_error(error.args[0])
-                time.sleep(POLL_S)
-
-    def give_up(self) -> None:
-        """Without a fatal error of the producer, a record that failed has failed."""
-        for (partition, number), error in self.outstanding.items():
-            if self.fatal is not None:
-                unknown(partition, number, self.fatal)
-            elif error is not None:
-                failed(partition, number, error)
+            self.producer.poll(left)
 
     def finish(self) -> None:
-        until = time.monotonic() + ENDING_S
-        while self.outstanding and self.fatal is None and time.monotonic() < until:
-            self.poll(POLL_S)
-        if self.fatal is not None or self.first_failure_at is not None:
-            self.give_up()
-        else:
-            assert not self.outstanding, "not all was acknowledged in time"
+        assert self.producer.flush(ENDING_S) == 0, "not all was acknowledged in time"
+
+
+class RdkafkaInOrder(Rdkafka):
+    """One request at a time, for faults that overlap.
+
+    With several in flight librdkafka does not keep its promise when a broker has too few replicas in sync, or restarts.
+    If one request is refused and the next one is out of order, it raises its epoch and sends again what may have been
+    written. If a broker has restarted, it remembers the last batch of a producer only, as in Kafka: an earlier one that
+    is sent again is out of order, which is fatal.
+    """
+
+    in_flight_max = 1
 
 
 class KafkaPython:
@@ -240,6 +197,7 @@ class Barnabas:
 
 KINDS: dict[str, type[Rdkafka | KafkaPython | Barnabas]] = {
     "rdkafka": Rdkafka,
+    "rdkafka-in-order": RdkafkaInOrder,
     "kafka-python": KafkaPython,
     "barnabas": Barnabas,
 }
