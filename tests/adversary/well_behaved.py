@@ -2,9 +2,9 @@
 
     python -m tests.adversary.well_behaved <bootstrap server> <topic> <seconds>
 
-A producer and a consumer of confluent-kafka send one record every 20 ms. A raw prober sends three small requests every
-20 ms. Latencies count from the time at which an operation was due, so that a long stall is not counted once only. They
-are printed as JSON, in milliseconds, at the end.
+A producer and a consumer of confluent-kafka send one record every 20 ms. Their latencies count from the time at which
+a record was due, so that a long stall is not counted once only. A raw prober sends three small requests, one after the
+other, at most every 20 ms; its latencies are round trips. They are printed as JSON, in milliseconds, at the end.
 """
 
 from __future__ import annotations
@@ -78,17 +78,15 @@ def consume(servers: str, topic: str, until: float, latencies: Latencies) -> Non
 def probe(servers: str, topic: str, until: float, latencies: Latencies) -> None:
     host, _, port = servers.rpartition(":")
     asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
-    due = time.monotonic()
     while time.monotonic() < until:
         try:
             with RawClient((host, int(port))) as client:
-                while time.monotonic() < until:
+                while (began := time.monotonic()) < until:
                     client.exchange(asked, 9, MetadataResponse)
                     offset = client.produce(topic, 0, b"probe").base_offset
                     client.fetch(topic, 0, offset)
-                    latencies.add("raw metadata, produce, fetch", due)
-                    due += PERIOD_SECONDS
-                    time.sleep(max(due - time.monotonic(), 0))
+                    latencies.add("raw metadata, produce, fetch", began)
+                    time.sleep(max(began + PERIOD_SECONDS - time.monotonic(), 0))
         except OSError as error:
             latencies.failures.append(f"prober: {error}")
 

@@ -22,8 +22,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTABLE_AFTER_SECONDS = 120.0
-PARTITIONS_MAX = 200_000
-"""In all sessions of consumers together: some 60 MB."""
+PARTITIONS_MAX = 100_000
+"""In all sessions of consumers together: some 30 MB."""
 
 Key = tuple[str | UUID, int]
 

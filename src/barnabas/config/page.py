@@ -64,7 +64,7 @@ Every connection, request and session has a bound, so that one client cannot exh
 | responses that clients have not read yet | 64 MiB on all connections |
 | decompressed records of a batch, while it is validated | 32 MiB, one large batch at a time |
 | produce requests that wait for replicas | 64 on a connection, 10,000 on all |
-| partitions in the fetch sessions of consumers | 200,000 in `max.incremental.fetch.session.cache.slots` sessions |
+| partitions in the fetch sessions of consumers | 100,000 in `max.incremental.fetch.session.cache.slots` sessions |
 """
 
 WITHOUT = """
