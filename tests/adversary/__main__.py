@@ -2,6 +2,7 @@
 
 python -m tests.adversary apis [--api NAME ...] [--kind KIND ...] [--thorough]
 python -m tests.adversary amplifiers [NAME ...]
+python -m tests.adversary siege [--seconds N] [--full] [NAME ...]
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> None:
     amplifiers.add_argument("name", nargs="*", help="part of a name; all by default")
     siege = commands.add_parser("siege", help="all attacks at once, beside other clients")
     siege.add_argument("--seconds", type=float, default=60.0)
+    siege.add_argument("--full", action="store_true", help="with floods and generated requests")
     siege.add_argument("name", nargs="*", help="only amplifiers with this in their names")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as where:
@@ -37,7 +39,7 @@ def main() -> None:
             case "amplifiers":
                 ok = not run_amplifiers(Path(where), options.name)
             case _:
-                ok = besiege(Path(where), options.seconds, options.name)
+                ok = besiege(Path(where), options.seconds, options.name, is_full=options.full)
     sys.exit(not ok)
 
 

@@ -30,6 +30,8 @@ RSS_BYTES_MAX = 400 * MB
 ROUNDS_MAX = 1000
 """Of each attack: a bound on what a fast machine does in a minute."""
 GENERATED_ATTACKERS = 4
+AMPLIFYING = ("of one group", "120,000 keys", "slashed", "Fetch that", "Fetch sessions", "bombs")
+"""Attacks in which a few small requests do great harm."""
 WARM_UP_SECONDS = 2.0
 
 
@@ -81,8 +83,10 @@ def exchange(tally: Tally, *, send: Send) -> None:
     tally.exchange(send)
 
 
-def besiege(where: Path, seconds: float, names: list[str]) -> bool:
-    """Print the table; whether the targets were met."""
+def besiege(where: Path, seconds: float, names: list[str], *, is_full: bool) -> bool:
+    """Print the table; whether the targets were met. A full siege adds floods of connections and generated requests."""
+    if not names and not is_full:
+        names = list(AMPLIFYING)
     stages = Stages(where)
     try:
         attacker, entities = stages.open()

@@ -169,8 +169,8 @@ class LoopWatchdog:
         if verdict is Verdict.STALLED:
             log(
                 logging.WARNING,
-                f"event loop stalled broker={self.broker_id} seconds={self.meter.silent_s:.1f} stack:\n"
-                f"{stack_of(loop_thread)}",
+                f"event loop stalled broker={self.broker_id} seconds={self.meter.silent_s:.1f}",
+                stack_of(loop_thread),
             )
         elif verdict is Verdict.RECOVERED:
             log(
@@ -183,7 +183,8 @@ class LoopWatchdog:
                 logging.CRITICAL,
                 f"event loop stuck broker={self.broker_id} seconds={self.meter.silent_s:.1f} "
                 f"limit_s={self.meter.stuck_s:g} exit_code={STUCK_EXIT_CODE}: ending this process, so that other "
-                f"brokers take over its partitions; stack:\n{stack_of(loop_thread)}",
+                "brokers take over its partitions",
+                stack_of(loop_thread),
             )
             last.join(LAST_LOG_SECONDS)
             os._exit(STUCK_EXIT_CODE)
@@ -195,8 +196,14 @@ def stack_of(thread: int) -> str:
     return "" if frame is None else "".join(traceback.format_stack(frame)).rstrip()
 
 
-def log(level: int, message: str) -> threading.Thread:
+def log(level: int, message: str, stack: str | None = None) -> threading.Thread:
     """Log from a thread of its own: the stuck loop may hold the lock of a log handler whose pipe is full."""
-    thread = threading.Thread(target=logger.log, args=(level, "%s", message), daemon=True)
+    record = logger.makeRecord(logger.name, level, "", 0, message, (), None, sinfo=stack)
+    thread = threading.Thread(target=handle, args=(record,), daemon=True)
     thread.start()
     return thread
+
+
+def handle(record: logging.LogRecord) -> None:
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
