@@ -580,9 +580,7 @@ class Log:
             if len(flush.files) > 1 or flush.directories or self.unflushed_messages:
                 self.disk.sync_now(flush.files, flush.directories)
             self.end_flush(flush)
-        for segment in self.segments:
-            segment.close()
-        for _, segment in self.deleted:
+        for segment in (*self.segments, *(deleted for _, deleted in self.deleted)):
             segment.close()
 
     def save_active(self) -> None:

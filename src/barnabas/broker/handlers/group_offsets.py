@@ -8,9 +8,9 @@ Version 0 of both is older than that topic: it keeps offsets in the registry (re
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from barnabas.broker.bounded_work import Work, aside, run_in_turns
 from barnabas.broker.connection import Connection
@@ -56,21 +56,27 @@ AskedFor = tuple[str, Topics | None]
 # ---- OffsetCommit
 
 
+class PendingCommit(NamedTuple):
+    """Offsets that are in the log and wait for its replicas, and the codes of the others."""
+
+    commits: Commits
+    codes: Codes
+    result: Awaitable[ErrorCode]
+
+
 def offset_commit(
     parts: BrokerParts, request: OffsetCommitRequest, header: RequestHeader, _: Connection
 ) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
         return registry_offsets.commit(parts, request)
     codes = yield from commit(parts, request)
-    if isinstance(codes, Awaitable):
+    if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
     return (yield from aside(size, partial(committed, request, codes)))
 
 
-def commit(
-    parts: BrokerParts, request: OffsetCommitRequest
-) -> Work[Codes | Coroutine[Any, Any, Codes]]:
+def commit(parts: BrokerParts, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
     """The error codes by partition. A partition without one is committed."""
     commits, oversized, unknown = yield from wished(parts, request)
     if not commits and not oversized:
@@ -94,15 +100,9 @@ def commit(
         return dict.fromkeys(commits, error.code) | codes
     if appended.waits:
         result = parts.groups.commits.finish(group.offsets, commits, appended)
-        return codes_when_appended(commits, codes, result)
+        return PendingCommit(commits, codes, result)
     group.offsets.complete(commits, appended.first_offset)
     return codes
-
-
-async def codes_when_appended(
-    commits: Commits, codes: Codes, result: Awaitable[ErrorCode]
-) -> Codes:
-    return dict.fromkeys(commits, await result) | codes
 
 
 def wished(parts: BrokerParts, request: OffsetCommitRequest) -> Work[tuple[Commits, Codes, Codes]]:
@@ -168,9 +168,9 @@ def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
 
 
 async def finish_commit(
-    request: OffsetCommitRequest, codes: Awaitable[Codes]
+    request: OffsetCommitRequest, pending: PendingCommit
 ) -> OffsetCommitResponse:
-    return committed(request, await codes)
+    return committed(request, dict.fromkeys(pending.commits, await pending.result) | pending.codes)
 
 
 def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
