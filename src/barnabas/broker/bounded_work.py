@@ -82,18 +82,24 @@ async def run_in_turns(work: Work[T]) -> T:
     return result
 
 
+class Lane:
+    """Large requests that share one thread: more threads would compete with the loop for Python's lock."""
+
+    def __init__(self) -> None:
+        self.large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self.thread = asyncio.Lock()
+
+
 class Background:
-    """What all unfinished requests of a broker share: turns of the loop, and one worker thread."""
+    """What all unfinished requests of a broker share: turns of the loop, and threads."""
 
     def __init__(self) -> None:
         self.now = asyncio.get_running_loop().time
         self.unfinished = 0
         self.turn = asyncio.Lock()
-        self.thread = asyncio.Lock()
-        """Held by the one call that runs in a thread: more threads would compete with the loop for Python's lock."""
-        self.control_thread = asyncio.Lock()
-        """The same for requests of the controller, which do not wait for those of clients."""
-        self.large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self.clients = Lane()
+        self.brokers = Lane()
+        """Requests of the controller and fetches, which followers send. They do not wait for those of clients."""
 
     def start(self, work: Work[Any]) -> Turn:
         """Run the first turn of a handler at once."""
@@ -119,7 +125,7 @@ class Background:
     async def call(self, work: Work[Any], call: Call) -> Resume:
         """Make a call in the worker thread; returns how the generator resumes."""
         try:
-            async with self.thread:
+            async with self.clients.thread:
                 result = await in_thread(call)
         except Exception as error:  # noqa: BLE001 (the generator handles it)
             return partial(work.throw, error)

@@ -22,6 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from struct import Struct
+from types import CoroutineType
 from typing import Any
 
 from barnabas.errors import RemoteWireError
@@ -63,7 +64,7 @@ class CloseConnection(Exception):
 
 
 class Promise:
-    """An answer that comes later, to a request that has been carried out. Who hangs up is not waited for."""
+    """A response that comes later, to a request that has been carried out. Cancelled when the client disconnects."""
 
     __slots__ = ("encode", "future", "waiting")
 
@@ -73,11 +74,13 @@ class Promise:
         """What came of it, as it is sent."""
         self.future: asyncio.Future[Any] | None = None
 
-    async def kept(self) -> Answer:
-        return self.encode(await self.waiting)
+    def forget(self) -> None:
+        """Nobody waits for it: the client disconnected before it was promised."""
+        if isinstance(self.waiting, CoroutineType):
+            self.waiting.close()
 
 
-Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer] | Promise]
+Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer | Promise] | Promise]
 
 
 class MemoryBudget:
@@ -114,9 +117,12 @@ class MemoryBudget:
         self.unsent_bytes -= self.unsent.pop(connection, 0)
 
     def take(self, size_bytes: int, connection: Connection, *, may_wait: bool = True) -> bool:
-        if not self.fits(size_bytes) and may_wait:
+        """Whether the connection has the memory now. If not, and it may wait, it is granted later, in turn."""
+        if connection in self.waiting:
+            return False
+        if may_wait and not self.fits(size_bytes):
             self.shrink_idle_holders()
-        if not self.fits(size_bytes):
+        if self.waiting or not self.fits(size_bytes):
             if may_wait:
                 self.waiting[connection] = size_bytes
                 self.relieve_later()
@@ -164,7 +170,9 @@ class MemoryBudget:
             if not self.fits(wanted):
                 break
             del self.waiting[waiter]
-            waiter.memory_is_free()
+            self.used_bytes += wanted
+            self.holders[waiter] = None
+            waiter.memory_granted(wanted)
 
 
 class Connection:
@@ -231,7 +239,7 @@ class Connection:
         self.client_software = ("", "")
         self.produces = RepeatedProduces()
         self.fetches = RepeatedFetches()
-        self.answering: asyncio.Future[Answer] | None = None
+        self.answering: asyncio.Future[Answer | Promise] | None = None
         self.promised: deque[Promise | list[Part]] = deque()
         """What was promised, and the answers to later requests, which wait behind it."""
         self.held_bytes = 0
@@ -412,10 +420,11 @@ class Connection:
             )
         )
 
-    def memory_is_free(self) -> None:
-        if not self.is_closed:
-            self.waits_for_memory = False
-            self.work()
+    def memory_granted(self, size: int) -> None:
+        self.waits_for_memory = False
+        self.reserved_bytes = size
+        self.reserved_at = self.loop.time()
+        self.loop.call_soon(self.work)
 
     def release_memory(self) -> None:
         reserved, self.reserved_bytes = self.reserved_bytes, 0
@@ -431,15 +440,17 @@ class Connection:
 
     # ---- answers
 
-    def wait_for(self, answer: Awaitable[Answer]) -> None:
+    def wait_for(self, answer: Awaitable[Answer | Promise]) -> None:
         self.answering = asyncio.ensure_future(answer)
         self.answering.add_done_callback(self.answered)
 
-    def answered(self, future: asyncio.Future[Answer]) -> None:
+    def answered(self, future: asyncio.Future[Answer | Promise]) -> None:
         self.answering = None
         if self.is_closed:
-            if not future.cancelled():
-                future.exception()
+            if not future.cancelled() and future.exception() is None:
+                result = future.result()
+                if isinstance(result, Promise):
+                    result.forget()
             return
         try:
             answer = future.result()
@@ -454,7 +465,9 @@ class Connection:
             self.refuse([], "internal error")
             return
         self.active_at = self.loop.time()
-        if answer and self.promised:
+        if isinstance(answer, Promise):
+            self.promise(answer)
+        elif answer and self.promised:
             self.hold(answer)
         elif answer:
             self.send(answer)

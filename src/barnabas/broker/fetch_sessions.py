@@ -160,7 +160,7 @@ class FetchSession:
             self.knocking.append(entry)
 
     def served(self, entries: Iterable[FetchEntry]) -> None:
-        """Who got data goes to the back, so that a full response does not starve the rest."""
+        """Move entries that got data to the end, so that a full response does not starve the others."""
         for entry in entries:
             if entry in self.awake:
                 del self.awake[entry]

@@ -92,7 +92,7 @@ class Listeners:
 
     def serve_early(
         self, frame: memoryview, connection: Connection
-    ) -> Answer | Awaitable[Answer] | Promise:
+    ) -> Answer | Awaitable[Answer | Promise] | Promise:
         """Serve a request that arrives before the broker knows its partitions.
 
         Requests of the controller are served at once. Requests of clients wait, since any answer would be wrong.
@@ -109,12 +109,12 @@ class Listeners:
         # The connection leaves its buffer alone until this is answered, so the frame needs no copy.
         return self.serve_later(frame, connection)
 
-    async def serve_later(self, frame: memoryview, connection: Connection) -> Answer:
+    async def serve_later(self, frame: memoryview, connection: Connection) -> Answer | Promise:
         await self.opened.wait()
         answer = self.serve(frame, connection)
-        if isinstance(answer, Promise):
-            answer = answer.kept()
-        return answer if answer is None or isinstance(answer, list) else await answer
+        if answer is None or isinstance(answer, (list, Promise)):
+            return answer
+        return await answer
 
     def open_to_clients(self) -> None:
         self.opened.set()

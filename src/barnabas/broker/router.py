@@ -24,7 +24,7 @@ from struct import Struct
 from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
-from barnabas.broker.bounded_work import NOT_STARTED, Background, Turn, Work
+from barnabas.broker.bounded_work import NOT_STARTED, Background, Lane, Turn, Work
 from barnabas.broker.connection import (
     BETWEEN_BROKERS,
     Answer,
@@ -76,6 +76,19 @@ Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
 Encode = Callable[[int, Any], tuple[list[Part], int]]
 
 
+def has_many_elements(response: Any) -> bool:
+    return codec.has_more_elements(response, SMALL_ELEMENTS)
+
+
+def has_many_partitions(answer: FetchAnswer | ProduceAnswer | None) -> bool:
+    """The same without a look at every partition."""
+    return answer is not None and sum(len(topic[-1]) for topic in answer.topics) > SMALL_ELEMENTS
+
+
+def is_encoded(_: bytes) -> bool:
+    return False
+
+
 class Route(NamedTuple):
     decode: Decode
     """Raises ManyPartitions for a request that is better decoded in a thread."""
@@ -83,6 +96,8 @@ class Route(NamedTuple):
     encode: Encode
     decode_in_thread: Decode | None = None
     """Set if it differs."""
+    is_large: Callable[[Any], bool] = has_many_elements
+    """Whether the response is encoded in a thread."""
 
 
 def encode_message(version: int, response: Any) -> tuple[list[Part], int]:
@@ -109,14 +124,19 @@ def already_encoded(_: int, body: bytes) -> tuple[list[Part], int]:
     return [body], len(body)
 
 
-def compiled(key: int, handle: Handle, encode: Encode = encode_message) -> Route:
+def compiled(
+    key: int,
+    handle: Handle,
+    encode: Encode = encode_message,
+    is_large: Callable[[Any], bool] = has_many_elements,
+) -> Route:
     """A route whose request is read by the schema compiler."""
     request = APIS[key].request
 
     def decode(version: int, data: memoryview, at: int) -> Any:
         return codec.decode(request, version, data, at)
 
-    return Route(decode, handle, encode)
+    return Route(decode, handle, encode, is_large=is_large)
 
 
 def on_demand(key: int, family: str, name: str) -> Route:
@@ -139,10 +159,12 @@ def on_demand(key: int, family: str, name: str) -> Route:
 
 
 ROUTES: dict[int, Route] = {
-    0: Route(decode_small_produce, produce.handle, encode_produce, decode_produce),
-    1: Route(decode_fetch, fetch.handle, encode_fetch),
+    0: Route(
+        decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_partitions
+    ),
+    1: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
     2: on_demand(2, "offsets", "list_offsets"),
-    3: compiled(3, metadata.handle, already_encoded),
+    3: compiled(3, metadata.handle, already_encoded, is_encoded),
     4: compiled(4, control.leader_and_isr),
     5: compiled(5, control.stop_replica),
     6: compiled(6, control.update_metadata),
@@ -184,7 +206,7 @@ class Router:
 
     def serve(
         self, frame: memoryview, connection: Connection
-    ) -> Answer | Awaitable[Answer] | Promise:
+    ) -> Answer | Awaitable[Answer | Promise] | Promise:
         repeated = connection.produces.find(frame)
         if repeated is not None:
             batch = connection.produces.batch(frame, repeated.is_flexible)
@@ -208,7 +230,7 @@ class Router:
 
     def serve_any(
         self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
-    ) -> Answer | Awaitable[Answer] | Promise:
+    ) -> Answer | Awaitable[Answer | Promise] | Promise:
         header, at = decode_request_header(frame)
         if not header.known:
             return self.unknown(header)
@@ -233,7 +255,7 @@ class Router:
 
     def respond(
         self, route: Route, header: RequestHeader, response: Any
-    ) -> Answer | Awaitable[Answer] | Promise:
+    ) -> Answer | Awaitable[Answer | Promise] | Promise:
         if isinstance(response, (asyncio.Future, CoroutineType)):
             if header.api_key == PRODUCE:
                 # Its batches are in their logs: what is left is to wait.
@@ -241,7 +263,7 @@ class Router:
             if isinstance(response, CoroutineType):
                 response = asyncio.shield(self.run(response))
             return self.answer(route, header, response)
-        if codec.has_more_elements(response, SMALL_ELEMENTS):
+        if route.is_large(response):
             return self.encode_aside(route, header, response)
         return framed(route, header, response)
 
@@ -252,41 +274,43 @@ class Router:
         frame: memoryview,
         at: int,
         connection: Connection,
-    ) -> Answer:
-        """Decode in a thread. A few large requests at a time, except those of the controller, which nobody holds up."""
+    ) -> Answer | Promise:
+        """Decode in a thread, a few large requests at a time."""
         decode = route.decode_in_thread or route.decode
-        background = self.background
-        if header.api_key in BETWEEN_BROKERS:
-            async with background.control_thread:
+        lane = self.lane_of(header)
+        async with lane.large:
+            async with lane.thread:
                 request = await in_thread(decode, header.api_version, frame, at)
             response = route.handle(self.parts, request, header, connection)
-        else:
-            async with background.large:
-                async with background.thread:
-                    request = await in_thread(decode, header.api_version, frame, at)
-                response = route.handle(self.parts, request, header, connection)
-                if isinstance(response, GeneratorType):
-                    response = await background.finish(response, NOT_STARTED)
+            if isinstance(response, GeneratorType):
+                response = await self.background.finish(response, NOT_STARTED)
         return await self.answer(route, header, response)
+
+    def lane_of(self, header: RequestHeader) -> Lane:
+        is_of_broker = header.api_key == FETCH or header.api_key in BETWEEN_BROKERS
+        return self.background.brokers if is_of_broker else self.background.clients
 
     async def answer_in_turns(
         self, route: Route, header: RequestHeader, work: Work[Any], turn: Turn
-    ) -> Answer:
+    ) -> Answer | Promise:
         """Cancelled, between two turns, when the client disconnects."""
         response = await self.background.finish(work, turn)
         return await self.answer(route, header, response)
 
-    async def answer(self, route: Route, header: RequestHeader, response: Any) -> Answer:
-        if isinstance(response, asyncio.Future) or header.api_key == PRODUCE:
-            response = await response if isinstance(response, Awaitable) else response
-        elif isinstance(response, CoroutineType):
-            response = await asyncio.shield(self.run(response))
-        if codec.has_more_elements(response, SMALL_ELEMENTS):
+    async def answer(self, route: Route, header: RequestHeader, response: Any) -> Answer | Promise:
+        if isinstance(response, CoroutineType):
+            if header.api_key == PRODUCE:
+                return Promise(response, partial(framed, route, header))
+            response = asyncio.shield(self.run(response))
+        if isinstance(response, asyncio.Future):
+            response = await response
+        if route.is_large(response):
             return await self.encode_aside(route, header, response)
         return framed(route, header, response)
 
     async def encode_aside(self, route: Route, header: RequestHeader, response: Any) -> Answer:
-        async with self.background.large, self.background.thread:
+        lane = self.lane_of(header)
+        async with lane.large, lane.thread:
             return await in_thread(framed, route, header, response)
 
     def run(self, work: CoroutineType[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -35,7 +35,6 @@ logger = logging.getLogger("barnabas.isr")
 
 Watcher = Callable[[], None]
 
-"""A batch that unpacks to more than this is taken for a bomb: it would hold up the loop, and everybody with it."""
 PROMISES_LOOKED_THROUGH = 1024
 
 

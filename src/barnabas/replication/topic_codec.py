@@ -10,6 +10,7 @@ from barnabas.wire.recompress import recompress
 from barnabas.wire.records import BatchHeader
 
 PLAIN_BYTES_MAX = 32 << 20
+"""A batch that decompresses to more is rejected."""
 SMALL_BYTES = 16 << 10
 """Plain batches up to this size are compressed on the event loop."""
 CODECS = {

@@ -190,7 +190,7 @@ def recover_all(
     log_start_offset: int,
     holes_below: int,
 ) -> Recovered:
-    """Read everything from the recovery point on, or the whole log if the recovery point is beyond its end."""
+    """Read everything from the recovery point on; the last segment if the recovery point is beyond the log end."""
     recovered = recover(
         disk,
         directory,
@@ -202,22 +202,12 @@ def recover_all(
     )
     if recovered.next_offset >= recovery_point:
         return recovered
-    base = segments[0].base_offset
+    # Earlier segments are not checked now, but when they are read: a check at the start would cut the log at a damaged
+    # batch, which another replica may have.
     problem = f"beyond the log end {recovered.next_offset}"
+    base = segments[0].base_offset
     validation.warn(directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base)
-    if len(segments) == 1:
-        return recovered
-    whole = recover(
-        disk,
-        directory,
-        segments,
-        epochs,
-        recovery_point=base,
-        log_start_offset=log_start_offset,
-        holes_below=holes_below,
-    )
-    whole.written += recovered.written
-    return whole
+    return recovered
 
 
 def recover(

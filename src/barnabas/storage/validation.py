@@ -52,7 +52,9 @@ def usable_log_start(
         if value > max(high_watermark, segments[-1].base_offset if segments else 0):
             problem = f"beyond the high watermark {high_watermark} of an empty log"
     elif value > segments[-1].base_offset and value > (end := end_of_headers(segments[-1])):
-        problem = f"beyond the log end {end}"
+        # If the epochs agree, the end of the log was lost, and all that is left of it had been deleted.
+        if epochs is None or epochs.starts[0] != value:
+            problem = f"beyond the log end {end}"
     elif epochs is not None and epochs.starts[0] < value and first_base < value:
         # When a log start moves, the first epoch moves along with it, in its own file.
         problem = f"the first leader epoch starts at {epochs.starts[0]}"

@@ -13,6 +13,7 @@ import pytest
 from barnabas.broker.bounded_work import run_to_end
 from barnabas.broker.handlers.group_offsets import offset_commit, offset_fetch
 from barnabas.errors import ErrorCode
+from barnabas.groups.group import Group
 from barnabas.groups.records import CommittedOffset
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import BrokerId, TopicPartition
@@ -218,3 +219,20 @@ async def test_a_note_too_long_is_told_to_who_may_commit(coordinator: Coordinato
     allowed = coordinator.commit(1, note=note)
     assert isinstance(allowed, OffsetCommitResponse)
     assert code_of(allowed) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+async def test_commit_is_rejected_if_the_group_changed_between_its_turns(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = OffsetCommitRequestPartition(0, 5)
+    request = OffsetCommitRequest(
+        group_id=GROUP, topics=(OffsetCommitRequestTopic(TOPIC, (partition,)),)
+    )
+    parts = coordinator.node.parts
+    work = offset_commit(parts, request, RequestHeader(8, 9, 0, None), NO_CONNECTION)
+    refusals = iter([ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
+    monkeypatch.setattr(Group, "refusal_of_commit", lambda *_: next(refusals))
+    answer = run_to_end(work)
+    assert isinstance(answer, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert not parts.groups.groups[GROUP].offsets.pending

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
+from barnabas.broker.bounded_work import run_to_end
+from barnabas.broker.connection import Connection
 from barnabas.broker.fetch_reader import Look
 from barnabas.broker.fetch_sessions import FetchSession
-from barnabas.broker.handlers.fetch import Fetch
+from barnabas.broker.handlers.fetch import PARTITIONS_PER_TURN, Fetch, FetchAnswer, handle
 from barnabas.client.connection import BrokerConnection
 from barnabas.errors import ErrorCode
+from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -21,6 +27,9 @@ from barnabas.wire.messages.fetch import (
     ReplicaState,
 )
 from tests.unit.replication.nodes import Node, Nodes, eventually
+
+HEADER = RequestHeader(1, 17, 0, None)
+CONNECTION = cast(Connection, SimpleNamespace(listener_name="PLAINTEXT"))
 
 
 @pytest.fixture
@@ -103,3 +112,23 @@ async def test_failure_of_a_waiting_fetch_closes_its_connection(
     two[1].append(b"one")
     with pytest.raises(ConnectionError):
         await waiting
+
+
+async def test_session_of_a_fetch_that_was_interrupted_between_turns_is_closed(two: Nodes) -> None:
+    """The client may continue the session, and would not name the partitions again that are missing in it."""
+    parts = two[1].parts
+    opened = run_to_end(handle(parts, fetch(two, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
+    assert isinstance(opened, FetchAnswer)
+    (session,) = parts.sessions.sessions.values()
+    request = fetch(two, session.id, 1, 0)
+    (topic,) = request.topics
+    many = tuple(
+        topic.partitions[0]._replace(partition=index) for index in range(2 * PARTITIONS_PER_TURN)
+    )
+    work = handle(
+        parts, replace(request, topics=(topic._replace(partitions=many),)), HEADER, CONNECTION
+    )
+    next(work)
+    assert len(session.partitions) == PARTITIONS_PER_TURN
+    work.close()
+    assert not parts.sessions.sessions

@@ -171,7 +171,7 @@ def test_only_what_is_not_flushed_is_read(disk: ForgetfulDisk) -> None:
     assert again.log_start_offset == before[1]
 
 
-def test_recovery_point_beyond_the_log_end_checks_and_flushes_the_whole_log(
+def test_recovery_point_beyond_the_log_end_flushes_everything_and_removes_no_segment(
     disk: ForgetfulDisk,
 ) -> None:
     log = several_segments(disk)
@@ -181,7 +181,7 @@ def test_recovery_point_beyond_the_log_end_checks_and_flushes_the_whole_log(
     assert contents(again) == before
     assert again.recovery_point == 0
     log.segments[1].log.truncate(log.segments[1].size - 1)
-    assert reopened(log, recovery_point=10**9).bases == log.bases[:2]
+    assert reopened(log, recovery_point=10**9).bases == log.bases
 
 
 # ---- files beside the log -----------------------------------------------------------------------------------------

@@ -78,7 +78,8 @@ async def topic_overrides(
     the topic, not when somebody changes the znode. For another topic: the settings in the registry.
     """
     topics = parts.metadata.topics
-    named = await aside(len(request.resources), known_topics, request, topics)
+    asked = await aside(len(request.resources), known_topics, request, topics)
+    named = [name for name in asked if name in topics]  # it may have been deleted meanwhile
     known = parts.topics.overrides
     found = {name: known.get(name, {}) for name in named}
     elsewhere = [name for name in named if not parts.replicas.has_replica_of(topics[name].topic_id)]

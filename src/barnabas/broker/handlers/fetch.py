@@ -149,7 +149,7 @@ class Fetch:
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
         self.is_over = False
-        """Its time is, and it waits for a look at the disk alone."""
+        """The wait is over, except for the check of data on the disk."""
         self.is_long = False
         """It looks at its partitions in several turns of the loop."""
         self.is_changed_early = False
@@ -210,16 +210,12 @@ class Fetch:
         session.next_epoch()
         session.wake_knocking()
         size_before = len(session.partitions)
-        for number, (key, entry) in enumerate(self.named_entries(session), 1):
-            session.put(key, entry)
-            if number % PARTITIONS_PER_TURN == 0:
-                yield None
-        for topic in request.forgotten_topics_data:
-            name = topic.topic_id if uses_topic_ids else topic.topic
-            for index in topic.partitions:
-                self.forget_follower(session.partitions.get((name, index)))
-                session.remove((name, index))
-                yield None
+        try:
+            yield from self.update_session(session)
+        except GeneratorExit:
+            # The client disconnected. It may continue the session, and would not name the missing partitions again.
+            sessions.close(session.id)
+            raise
         if not session.partitions:
             sessions.close(session.id)
         elif (
@@ -231,6 +227,18 @@ class Fetch:
             raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         else:
             self.use_session(session)
+
+    def update_session(self, session: FetchSession) -> Work[None]:
+        for number, (key, entry) in enumerate(self.named_entries(session), 1):
+            session.put(key, entry)
+            if number % PARTITIONS_PER_TURN == 0:
+                yield None
+        for topic in self.request.forgotten_topics_data:
+            name = topic.topic_id if session.uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                self.forget_follower(session.partitions.get((name, index)))
+                session.remove((name, index))
+                yield None
 
     def named_entries(
         self, session: FetchSession | None = None
@@ -294,7 +302,7 @@ class Fetch:
                 is_first = False
                 left = max(left - size, 0)
             elif session is not None and self.is_incremental and not is_news(found):
-                # What is news stays awake until it has been told.
+                # An entry with news stays awake until the client has it.
                 self.fall_asleep(session, found)
             if self.is_long and len(looks) % PARTITIONS_PER_TURN == 0:
                 yield None
@@ -422,13 +430,19 @@ class Fetch:
         looks = run_to_end(self.look())
         if self.is_held_for_check(looks) and not (is_last and self.is_over):
             if is_last:
-                self.is_over = True
-                self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.look_again, True)
-            self.watch_all()
+                self.wait_for_check()
+            else:
+                self.watch_all()
         elif is_last or self.is_enough(looks):
             future.set_result(run_to_end(self.answer(looks)))
         else:
             self.watch_all()
+
+    def wait_for_check(self) -> None:
+        """The wait is over, but the only data there is must be checked before it is sent."""
+        self.is_over = True
+        self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.look_again, True)
+        self.watch_all()
 
     def may_be_enough(self) -> bool:
         """Look at the changed partitions only: one produce must not cost a look at thousands of others."""
@@ -445,11 +459,17 @@ class Fetch:
     async def finish_in_turns(self, future: asyncio.Future[FetchAnswer]) -> None:
         try:
             looks = await run_in_turns(self.look())
+            if self.is_held_for_check(looks) and not self.is_over:
+                self.finishing = None
+                self.wait_for_check()
+                return
             answer = await run_in_turns(self.answer(looks))
         except Exception as error:  # noqa: BLE001 - the connection logs it and closes
-            future.set_exception(error)
+            if not future.done():
+                future.set_exception(error)
         else:
-            future.set_result(answer)
+            if not future.done():
+                future.set_result(answer)
 
     def stop_waiting(self, _: asyncio.Future[FetchAnswer]) -> None:
         if self.timer is not None:

@@ -90,6 +90,7 @@ def commit(parts: BrokerParts, request: OffsetCommitRequest) -> Work[Codes | Pen
         return codes
     try:
         records = yield from records_of(request.group_id, commits)
+        group = group_to_commit_to(parts, request)  # it may have rebalanced between the turns
         group.offsets.begin(commits)
         try:
             appended = parts.group_store.begin_append(request.group_id, records)
@@ -365,25 +366,32 @@ def deleted(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
 
 def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Codes]:
     """Raises ApiError if the group as a whole does not allow it."""
-    group = parts.groups.find(request.group_id)
-    if group is None or group.state is GroupState.DEAD:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    is_empty = group.state is GroupState.EMPTY
-    if not is_empty and group.protocol_type != PROTOCOL_TYPE:
-        raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+    group_to_delete_from(parts, request)
     codes: Codes = {}
     for name, partitions in request.topics:
         yield None
         for (index,) in partitions:
-            code = ErrorCode.NONE
-            if not parts.metadata.knows(name, index):
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif not is_empty and group.is_subscribed_to(name):
-                code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            is_known = parts.metadata.knows(name, index)
+            code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             codes[TopicPartition(name, index)] = code
             yield None
+    # The group may have changed between the turns. What follows is one turn.
+    group = group_to_delete_from(parts, request)
+    if group.state is not GroupState.EMPTY:
+        for each, code in codes.items():
+            if code is ErrorCode.NONE and group.is_subscribed_to(each.topic):
+                codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     allowed = [each for each, code in codes.items() if code is ErrorCode.NONE]
     if allowed:
         found = group.offsets.among(allowed)
         forget(parts.groups, parts.group_store, group, found)
     return codes
+
+
+def group_to_delete_from(parts: BrokerParts, request: OffsetDeleteRequest) -> Group:
+    group = parts.groups.find(request.group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+    return group

@@ -70,7 +70,7 @@ class ProduceAnswer(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who is answered: what it can be told, and through which door it came."""
+    """The version of a request and the listener it came through."""
 
     version: int
     listener: str
@@ -82,29 +82,13 @@ def handle(
     acks = request.acks
     version = header.api_version
     require_records(request)
-    partitions = parts.replicas.partitions
     waits: Waits = []
     topics: list[list[PartitionProduceResponse]] = []
-    failed = False
-    for name, data in request.topic_data:
-        answers: list[PartitionProduceResponse] = []
-        for index, records in data:
-            partition = partitions.get((name, index))
-            try:
-                if partition is None:
-                    raise parts.replicas.missing(name, index)
-                is_allowed = may_produce_to(name, header.client_id, connection)
-                info = yield from append(
-                    partition, records, version, request, parts.clock, is_allowed
-                )
-            except (ApiError, StorageError) as error:
-                failed = True
-                answers.append(refusal(parts, index, error, partition))
-            else:
-                waits += waits_of(parts, partition, info, acks, len(topics), len(answers))
-                answers.append(accepted(index, info))
-            yield None
-        topics.append(answers)
+    try:
+        failed = yield from append_all(parts, request, header, connection, waits, topics)
+    except GeneratorExit:
+        forget_waits(waits)
+        raise
     names = [topic.name for topic in request.topic_data]
     asker = Asker(version, connection.listener_name)
     if acks == 0:
@@ -116,8 +100,41 @@ def handle(
     return response(parts, asker, names, topics)
 
 
+def append_all(
+    parts: BrokerParts,
+    request: ProduceRequest,
+    header: RequestHeader,
+    connection: Connection,
+    waits: Waits,
+    topics: list[list[PartitionProduceResponse]],
+) -> Work[bool]:
+    """Append every batch of a request, filling `waits` and `topics`. Returns whether one of them failed."""
+    partitions = parts.replicas.partitions
+    failed = False
+    for name, data in request.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        for index, records in data:
+            partition = partitions.get((name, index))
+            try:
+                if partition is None:
+                    raise parts.replicas.missing(name, index)
+                is_allowed = may_produce_to(name, header.client_id, connection)
+                info = yield from append(
+                    partition, records, header.api_version, request, parts.clock, is_allowed
+                )
+            except (ApiError, StorageError) as error:
+                failed = True
+                answers.append(refusal(parts, index, error, partition))
+            else:
+                waits += waits_of(parts, partition, info, request.acks, len(topics), len(answers))
+                answers.append(accepted(index, info))
+            yield None
+        topics.append(answers)
+    return failed
+
+
 def require_records(request: ProduceRequest) -> None:
-    """Kafka has no answer to a request without. Who has sent one is not left to wait for it."""
+    """Close the connection of a request without records: Kafka never answers one, and the client would wait."""
     for name, data in request.topic_data:
         for index, records in data:
             if records is None:
@@ -284,10 +301,15 @@ async def finish(
                     error_code=code, error_message=message or None
                 )
     finally:
-        for *_, wait in waits:  # who hung up is not waited for
-            if not wait.cancel() and not wait.cancelled():
-                wait.exception()
+        forget_waits(waits)
     return response(parts, asker, names, topics)
+
+
+def forget_waits(waits: Waits) -> None:
+    """Cancel what is not waited for any longer, also because the client disconnected."""
+    for *_, wait in waits:
+        if not wait.cancel() and not wait.cancelled():
+            wait.exception()
 
 
 def refusal(

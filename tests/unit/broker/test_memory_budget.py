@@ -1,0 +1,112 @@
+"""Memory of connections: granted in turn, counted once, given back when a connection closes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.broker import connection as connections
+from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, MemoryBudget, Promise
+from barnabas.world.ports import Part
+from tests.unit.broker.test_connection import MemoryStream
+
+LARGE = 10 * BUSY_BUFFER_BYTES
+CLIENTS = 3
+
+
+def opened(memory: MemoryBudget) -> MemoryStream:
+    stream = MemoryStream()
+    stream.connection = Connection(
+        stream,
+        listener_name="PLAINTEXT",
+        serve=lambda frame, _: [bytes(frame)],
+        on_closed=lambda _: None,
+        memory=memory,
+        frame_bytes_max=100 << 20,
+    )
+    return stream
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def begin(stream: MemoryStream, size: int) -> Connection:
+    """The first bytes of a frame arrive."""
+    stream.deliver(connections.SIZE.pack(size) + bytes(2))
+    assert stream.connection is not None
+    return stream.connection
+
+
+async def test_memory_is_granted_in_the_order_of_requests() -> None:
+    memory = MemoryBudget(LARGE + 4)
+    first, *others = (begin(opened(memory), LARGE) for _ in range(CLIENTS))
+    assert first.reserved_bytes == memory.used_bytes == LARGE + 4
+    assert list(memory.waiting) == others
+    small = begin(opened(memory), BUSY_BUFFER_BYTES)
+    assert list(memory.waiting) == [*others, small]
+    first.stream.close("gone")
+    await turns()
+    assert others[0].reserved_bytes == memory.used_bytes
+    assert list(memory.waiting) == [others[1], small]
+
+
+async def test_closed_connections_leave_nothing_reserved() -> None:
+    memory = MemoryBudget(LARGE + 4)
+    streams = [opened(memory) for _ in range(CLIENTS)]
+    for stream in streams:
+        begin(stream, LARGE)
+    for stream in streams:
+        stream.close("gone")
+        await turns()
+    assert (memory.used_bytes, dict(memory.holders), dict(memory.waiting)) == (0, {}, {})
+
+
+async def test_waiting_connection_that_works_again_is_not_counted_twice() -> None:
+    """It does so when the response to an earlier produce is ready."""
+    memory = MemoryBudget(LARGE + 4)
+    holder, waiter = (begin(opened(memory), LARGE) for _ in range(2))
+    waiter.work()
+    waiter.work()
+    assert list(memory.waiting) == [waiter]
+    holder.stream.close("gone")
+    waiter.work()
+    await turns()
+    assert waiter.reserved_bytes == memory.used_bytes == LARGE + 4
+    assert not waiter.waits_for_memory
+    waiter.stream.close("gone")
+    assert memory.used_bytes == 0
+
+
+async def test_connection_with_the_oldest_unread_responses_is_closed() -> None:
+    memory = MemoryBudget(LARGE)
+    streams = [opened(memory) for _ in range(CLIENTS)]
+    for stream in streams:
+        assert stream.connection is not None
+        memory.add_unsent(stream.connection, connections.UNSENT_BYTES_MAX // 2)
+    assert [stream.reason is not None for stream in streams] == [True, False, False]
+    assert memory.unsent_bytes == connections.UNSENT_BYTES_MAX
+
+
+async def test_promise_of_a_closed_connection_is_forgotten() -> None:
+    started = []
+
+    async def waiting() -> None:
+        started.append(True)
+
+    def encode(_: object) -> list[Part]:
+        return []
+
+    async def serve() -> Promise:
+        return Promise(waiting(), encode)
+
+    stream = opened(MemoryBudget(LARGE))
+    assert stream.connection is not None
+    stream.connection.wait_for(serve())
+    answering = stream.connection.answering
+    assert answering is not None
+    answering.remove_done_callback(stream.connection.answered)
+    await answering
+    stream.connection.is_closed = True
+    stream.connection.answered(answering)  # a coroutine that is never awaited would fail this test
+    assert not started
