@@ -58,7 +58,7 @@ def test_repeat_fills_the_frame_with_one_existing_name() -> None:
         assert len(frame) > (LARGE if len(frame) > SMALL else SMALL) - 2048
         header, at = decode_request_header(memoryview(frame))
         topics = decode_from(api.request, header.api_version, frame, at)[0].topics  # type: ignore[attr-defined]
-        assert len(topics) > 1500
+        assert len(topics) > 500
         assert {topic.name for topic in topics} == {TOPIC}
 
 
@@ -71,7 +71,7 @@ def test_distinct_names_differ() -> None:
         assert end == len(frame)
         if header.api_version == 9 and attack.detail.endswith("groups"):
             groups = [group.group_id for group in request.groups]  # type: ignore[attr-defined]
-            assert len(set(groups)) == len(groups) > 1000
+            assert len(set(groups)) == len(groups) > 500
 
 
 def test_override_reaches_a_nested_field() -> None:

@@ -15,9 +15,16 @@ from kazoo.client import KazooClient
 
 from barnabas.cli.kafka.topics_by_zookeeper import TAKEN_UP_LATER
 from barnabas.cli.main import cli
-from barnabas.client.admin import Admin
+from barnabas.client.admin import configs_of
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
+from barnabas.model import BrokerId
+from barnabas.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    ResourceType,
+)
 from barnabas.zookeeper_server import ZooKeeperServers
 from tests.broker_process import QUIET, eventually
 from tests.cluster_process import ClusterProcesses, MemberProcess
@@ -218,9 +225,14 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
     assert (
         described == f"Configs for topic '{topic}' are cleanup.policy=compact,delete,retention.ms=7"
     )
+    # The broker with the replica reports the settings in force, others report the znode.
     with Cluster(cluster.bootstrap_servers) as client:
-        entries = Admin(client).describe_topic_configs([topic])[topic]
-    assert {entry.name: entry.value for entry in entries}["retention.ms"] == "7"
+        client.refresh()
+        asked = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic)
+        for broker, retention in ((BrokerId(1), "604800000"), (BrokerId(2), "7")):
+            request = DescribeConfigsRequest(resources=(asked,))
+            entries = configs_of(client.ask(broker, request, DescribeConfigsResponse))[topic]
+            assert {entry.name: entry.value for entry in entries}["retention.ms"] == retention
 
 
 @pytest.mark.parametrize(

@@ -106,18 +106,22 @@ def named(answer: JoinGroupResponse) -> JoinGroupResponse:
 
 def sync(
     parts: BrokerParts, request: SyncGroupRequest, header: RequestHeader, _: Connection
-) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+) -> Work[SyncGroupResponse | asyncio.Future[SyncGroupResponse]]:
     if header.api_version >= PROTOCOL_MUST_BE_NAMED_SINCE and (
         request.protocol_type is None or request.protocol_name is None
     ):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assignments: dict[str, bytes] = {}
+    for each in request.assignments:
+        assignments[each.member_id] = bytes(each.assignment)
+        yield None
     wish = Sync(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
-        assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
+        assignments=assignments,
     )
     return parts.groups.sync(request.group_id, wish)
 
