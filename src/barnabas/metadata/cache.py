@@ -70,9 +70,10 @@ class TopicState(Struct, frozen=True, kw_only=True):
 
 
 class Merged(NamedTuple):
-    """What an UpdateMetadata makes of the topics it names, and the partitions that are gone. One that has no partitions
-    left is gone itself."""
+    """The live brokers of an UpdateMetadata, the new state of the topics it names, and the partitions that are gone. A
+    topic without partitions is gone itself."""
 
+    brokers: dict[BrokerId, Broker]
     topics: dict[str, TopicState]
     removed: tuple[TopicPartition, ...]
 
@@ -101,13 +102,14 @@ class MetadataCache:
         return self.take_over(request, self.merged(request))
 
     def merged(self, request: UpdateMetadataRequest) -> Merged:
-        """What the topics will be. Changes nothing, and may be done where nobody waits for it."""
+        """Compute the new state. Changes nothing, and is safe to call in a thread."""
+        brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
         topics: dict[str, TopicState] = {}
         removed: dict[TopicPartition, None] = {}
         for topic in request.topic_states or grouped(request.ungrouped_partition_states):
             before = topics.get(topic.topic_name) or self.topics.get(topic.topic_name)
             topics[topic.topic_name] = self.merged_topic(before, topic, removed)
-        return Merged(topics, tuple(removed))
+        return Merged(brokers, topics, tuple(removed))
 
     def merged_topic(
         self,
@@ -142,11 +144,10 @@ class MetadataCache:
     def take_over(
         self, request: UpdateMetadataRequest, merged: Merged
     ) -> tuple[TopicPartition, ...]:
-        brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
-        if brokers != self.brokers:
+        if merged.brokers != self.brokers:
             self.encoded.clear()
-            self.see_off(brokers)
-        self.brokers = brokers
+            self.see_off(merged.brokers)
+        self.brokers = merged.brokers
         self.controller_id = BrokerId(max(request.controller_id, NO_LEADER))
         for name, topic in merged.topics.items():
             if topic.partitions:

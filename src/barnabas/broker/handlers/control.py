@@ -131,7 +131,8 @@ async def update_metadata(
             control.updated_in = BrokerEpoch(request.broker_epoch)
             known = dict(metadata.topics)
         # Whoever else changes the topics holds the lock.
-        size = sum(len(topic.partition_states) for topic in request.topic_states)
+        size = len(request.live_brokers) + len(request.ungrouped_partition_states)
+        size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
         removed = metadata.take_over(request, await aside(size, metadata.merged, request))
         if removed:
             parts.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})

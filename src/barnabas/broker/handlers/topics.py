@@ -170,23 +170,25 @@ async def delete(
         refused = await aside(len(wanted), none_deleted, wanted, error)
         return DeleteTopicsResponse(responses=refused)
     named = []
+    names = []
     for topic in wanted:
-        named.append(name_of(parts, topic))
+        name = name_of(parts, topic)
+        named.append(name)
+        if isinstance(name, str):
+            names.append(name)
         await turns.leave()
-    outcomes = await parts.topics.delete(
-        [name for name in named if isinstance(name, str)], timeout_ms=request.timeout_ms
-    )
-    done = [name for name, failed in outcomes.items() if is_done(failed)]
+    outcomes = await parts.topics.delete(names, timeout_ms=request.timeout_ms)
+    done = await aside(len(outcomes), done_of, outcomes)
     take_note(parts, done, asker, request="DeleteTopics", after="marked for deletion")
     results = []
-    for topic, name in zip(wanted, named, strict=True):
+    for topic, found in zip(wanted, named, strict=True):
         await turns.leave()
-        if isinstance(name, ApiError):
-            results.append(not_deleted(topic, name))
+        if isinstance(found, ApiError):
+            results.append(not_deleted(topic, found))
             continue
-        found = outcomes[name]
-        result = not_deleted(topic, found) if found is not None else DeletableTopicResult(name)
-        results.append(result._replace(name=name, topic_id=topic.topic_id))
+        error = outcomes[found]
+        result = not_deleted(topic, error) if error is not None else DeletableTopicResult(found)
+        results.append(result._replace(name=found, topic_id=topic.topic_id))
     return DeleteTopicsResponse(responses=tuple(results))
 
 
@@ -215,6 +217,10 @@ def name_of(parts: BrokerParts, topic: DeleteTopicState) -> str | ApiError:
         why = f"there is no topic with id {topic.topic_id}"
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
     return name
+
+
+def done_of(outcomes: Mapping[str, ApiError | None]) -> list[str]:
+    return [name for name, failed in outcomes.items() if is_done(failed)]
 
 
 def none_deleted(
