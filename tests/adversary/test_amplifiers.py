@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.adversary.amplifiers import AMPLIFIERS, against, growth_max
-from tests.adversary.measure import Stages
+from tests.adversary.measure import Stages, settled
 
 
 @pytest.mark.parametrize("name", AMPLIFIERS)
 def test_amplifier_stays_within_budget(stages: Stages, name: str) -> None:
     attacker, entities = stages.open()
     try:
-        outcome = attacker.measure(name, against(AMPLIFIERS[name], entities), growth_max(name))
-        print(outcome)
+        attack = against(AMPLIFIERS[name], entities)
+        outcome = settled(partial(attacker.measure, name, attack, growth_max(name)))
         attacker.check_health()
         assert not outcome.violations()
     except BaseException:

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import pytest
 
 from barnabas.wire.apis import APIS
 from tests.adversary.generator import KINDS, kinds_for
-from tests.adversary.measure import Stages
+from tests.adversary.measure import Stages, settled
 from tests.adversary.schema import api_named
 
 IS_THOROUGH = os.environ.get("BARNABAS_ADVERSARY") == "thorough"
@@ -27,8 +28,7 @@ def test_attack_stays_within_budget(stages: Stages, api: str, kind: str) -> None
     violations: list[str] = []
     try:
         for attack in KINDS[kind](api_named(api), entities, IS_THOROUGH):
-            outcome = attacker.run(attack)
-            print(outcome)
+            outcome = settled(partial(attacker.run, attack))
             violations += [f"{outcome.name}: {found}" for found in outcome.violations()]
             if outcome.unanswered:
                 break

@@ -80,12 +80,18 @@ async def expand(
         return None
 
     errors = await at_most(IN_FLIGHT_MAX, one, wishes)
-    outcomes = {wish.name: error for wish, error in zip(wishes, errors, strict=True)}
+    outcomes = await aside(len(wishes), by_name, wishes, errors)
     if validate_only:
         return outcomes
     waiting = {wish.name: wish.count for wish in wishes if outcomes[wish.name] is None}
     await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
     return outcomes | {name: ApiError(ErrorCode.REQUEST_TIMED_OUT) for name in waiting}
+
+
+def by_name(
+    wishes: Sequence[ExpansionWish], errors: Sequence[ApiError | None]
+) -> dict[str, ApiError | None]:
+    return {wish.name: error for wish, error in zip(wishes, errors, strict=True)}
 
 
 async def write(

@@ -295,13 +295,11 @@ class Topics:
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int) -> dict[str, ApiError | None]:
         """Mark them. One that is marked already is waited for like the others."""
-        outcomes = dict(await at_most(IN_FLIGHT_MAX, self.mark, tuple(dict.fromkeys(names))))
+        distinct = await aside(len(names), dict.fromkeys, names)
+        outcomes = dict(await at_most(IN_FLIGHT_MAX, self.mark, tuple(distinct)))
         waiting = {name: 0 for name, error in outcomes.items() if error is None}
         await self.wait_until_none(waiting, self.is_gone, timeout_ms)
-        return {
-            name: ApiError(ErrorCode.REQUEST_TIMED_OUT) if name in waiting else error
-            for name, error in outcomes.items()
-        }
+        return outcomes | dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
 
     async def mark(self, name: str) -> tuple[str, ApiError | None]:
         missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")

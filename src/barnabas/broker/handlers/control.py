@@ -46,22 +46,22 @@ async def leader_and_isr(
     topics = request.topic_states or grouped(request.ungrouped_partition_states)
     who = ("LeaderAndIsr", request.controller_id)
     if not may_act_for_the_cluster(connection):
-        return refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return await refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if error := await control.broker_error(*who, request.broker_epoch):
-        return refused(topics, version, error)
+        return await refused(topics, version, error)
     if not await control.recognises(*who, request.controller_epoch):
-        return refused(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
+        return await refused(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
-            return refused(topics, version, error)
+            return await refused(topics, version, error)
         try:
             # A log is created with its topic's settings, and only the registry has those of a topic new to us.
             await parts.topics.learn(sorted(parts.replicas.topics_without_log(topics)))
         except RegistryError as registry_error:
             logger.error("cannot read topic settings error=%s", registry_error)
-            return refused(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return await refused(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         errors = await parts.replicas.become_leader_or_follower(topics, parts.topics.config_of)
-    return answer(topics, version, errors)
+    return await aside(len(errors), answer, topics, version, errors)
 
 
 def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
@@ -75,8 +75,13 @@ def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
     )
 
 
-def refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+async def refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
     """The whole request, and so each of its partitions."""
+    size = sum(1 + len(topic.partition_states) for topic in topics)
+    return await aside(size, all_refused, topics, version, code)
+
+
+def all_refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
     errors = {
         TopicPartition(topic.topic_name, state.partition_index): code
         for topic in topics

@@ -101,11 +101,7 @@ async def told(
     metadata: MetadataCache, outcomes: Outcomes, timeout_ms: int
 ) -> dict[TopicPartition, ApiError | None]:
     """None for each that this broker knows the new leader of."""
-    waiting = {
-        partition: leader
-        for partition, leader in outcomes.items()
-        if not isinstance(leader, ApiError)
-    }
+    waiting = await aside(len(outcomes), elected, outcomes)
 
     def none_left() -> bool:
         for partition in [
@@ -115,6 +111,20 @@ async def told(
         return not waiting
 
     await metadata.wait_until(none_left, timeout_ms / 1000)
+    return await aside(len(outcomes), errors_of, outcomes, waiting)
+
+
+def elected(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
+    return {
+        partition: leader
+        for partition, leader in outcomes.items()
+        if not isinstance(leader, ApiError)
+    }
+
+
+def errors_of(
+    outcomes: Outcomes, waiting: Mapping[TopicPartition, BrokerId]
+) -> dict[TopicPartition, ApiError | None]:
     late = ApiError(ErrorCode.REQUEST_TIMED_OUT)
     return {
         partition: outcome

@@ -515,10 +515,15 @@ class Fetch:
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
             if self.is_long:
                 yield None
+        fetched = []
+        for key, found in topics.items():
+            fetched.append(FetchedTopic(*key, found))
+            if self.is_long:
+                yield None
         return FetchAnswer(
             error_code=0,
             session_id=session.id if session is not None else NO_SESSION,
-            topics=tuple(FetchedTopic(*key, found) for key, found in topics.items()),
+            topics=tuple(fetched),
             node_endpoints=endpoints_of(self.parts, leaders, self.listener) if leaders else (),
         )
 

@@ -245,8 +245,9 @@ def fetched(
     parts: BrokerParts, request: OffsetFetchRequest, version: int
 ) -> Work[OffsetFetchResponse]:
     found: dict[AskedFor, OffsetFetchResponseGroup] = {}
-    asked = tuple(asked_for(request, version))
-    for each in asked:
+    asked = []
+    for each in asked_for(request, version):
+        asked.append(each)
         if each not in found:
             found[each] = yield from fetched_of_group(
                 parts, *each, is_stable=request.require_stable
@@ -368,20 +369,23 @@ def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Cod
     """Raises ApiError if the group as a whole does not allow it."""
     group_to_delete_from(parts, request)
     codes: Codes = {}
+    known: dict[TopicPartition, None] = {}
     for name, partitions in request.topics:
         yield None
         for (index,) in partitions:
-            is_known = parts.metadata.knows(name, index)
-            code = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            codes[TopicPartition(name, index)] = code
+            partition = TopicPartition(name, index)
+            codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if parts.metadata.knows(name, index):
+                codes[partition] = ErrorCode.NONE
+                known[partition] = None
             yield None
     # The group may have changed between the turns. What follows is one turn.
     group = group_to_delete_from(parts, request)
     if group.state is not GroupState.EMPTY:
-        for each, code in codes.items():
-            if code is ErrorCode.NONE and group.is_subscribed_to(each.topic):
+        for each in known:
+            if group.is_subscribed_to(each.topic):
                 codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    allowed = [each for each, code in codes.items() if code is ErrorCode.NONE]
+    allowed = [each for each in known if codes[each] is ErrorCode.NONE]
     if allowed:
         found = group.offsets.among(allowed)
         forget(parts.groups, parts.group_store, group, found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from functools import partial
 
-from barnabas.broker.bounded_work import Work
+from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode
@@ -163,10 +165,13 @@ def describe(
 ) -> Work[DescribeGroupsResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
     found: dict[str, DescribedGroup] = {}
-    for group_id in dict.fromkeys(request.groups):
-        found[group_id] = described(parts, group_id, operations)
+    groups = []
+    for group_id in request.groups:
+        if group_id not in found:
+            found[group_id] = described(parts, group_id, operations)
+        groups.append(found[group_id])
         yield None
-    return DescribeGroupsResponse(groups=tuple(found[group_id] for group_id in request.groups))
+    return DescribeGroupsResponse(groups=tuple(groups))
 
 
 def described(parts: BrokerParts, group_id: str, operations: int) -> DescribedGroup:
@@ -212,8 +217,8 @@ def list_all(
     if parts.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     is_loading = parts.groups.store.loading
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
+    states = yield from aside(len(request.states_filter), partial(lower, request.states_filter))
+    types = yield from aside(len(request.types_filter), partial(lower, request.types_filter))
     listed = []
     for group in list(parts.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
@@ -225,6 +230,10 @@ def list_all(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
         groups=tuple(listed),
     )
+
+
+def lower(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def delete(

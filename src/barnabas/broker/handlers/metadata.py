@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.broker.auto_creation import create_automatically
+from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.provenance import Asker, asker_of
@@ -45,7 +47,7 @@ class Asked(NamedTuple):
 
 def handle(
     parts: BrokerParts, request: MetadataRequest, header: RequestHeader, connection: Connection
-) -> bytes | Awaitable[bytes]:
+) -> Work[bytes | Awaitable[bytes]]:
     """The encoded response: most of it is kept ready by the metadata cache."""
     version = header.api_version
     asked = Asked(
@@ -62,11 +64,9 @@ def handle(
         may_create = False
     else:
         may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
-    if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
-        return refuse(topics, version)
-    wanted = distinct_topics(topics)
-    if any(topic.name is None and topic.topic_id == ZERO_ID for topic in wanted):
-        return refuse(topics, version)
+    wanted = yield from aside(len(topics), partial(valid_topics, topics, version))
+    if wanted is None:
+        return (yield from aside(len(topics), partial(refuse, topics, version)))
     topics = wanted
     if may_create and any(is_unknown(parts, topic) for topic in topics):
         asker = asker_of(header, connection)._replace(via=parts.config.broker_id)
@@ -76,6 +76,18 @@ def handle(
     if len(topics) > TOPICS_PER_TURN or any(is_large(parts, topic) for topic in topics):
         return encode_slowly(parts, topics, {}, asked)
     return respond(parts, encode_topics(parts, topics, {}, asked), asked)
+
+
+def valid_topics(
+    topics: tuple[MetadataRequestTopic, ...], version: int
+) -> tuple[MetadataRequestTopic, ...] | None:
+    """The requested topics, each once; None if the whole request is invalid."""
+    if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
+        return None
+    wanted = distinct_topics(topics)
+    if any(topic.name is None and topic.topic_id == ZERO_ID for topic in wanted):
+        return None
+    return wanted
 
 
 def distinct_topics(topics: Iterable[MetadataRequestTopic]) -> tuple[MetadataRequestTopic, ...]:

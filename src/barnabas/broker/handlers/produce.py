@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
-from barnabas.broker.bounded_work import Work
+from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
@@ -97,7 +97,7 @@ def handle(
         return None
     if waits:
         return finish(parts, asker, names, topics, waits, request.timeout_ms)
-    return response(parts, asker, names, topics)
+    return (yield from aside(len(topics), partial(response, parts, asker, names, topics)))
 
 
 def append_all(

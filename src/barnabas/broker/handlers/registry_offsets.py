@@ -15,6 +15,7 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
+from barnabas.tasks import Turns
 from barnabas.wire.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -32,9 +33,12 @@ OFFSET_MAX = 2**63 - 1
 
 async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetCommitResponse:
     topics = []
+    turns = Turns()
     for name, partitions in request.topics:
         answers = []
+        await turns.leave()
         for each in partitions:
+            await turns.leave()
             code = ErrorCode.NONE
             note = each.committed_metadata or ""
             if not parts.metadata.knows(name, each.partition_index):
@@ -54,9 +58,12 @@ async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetComm
 async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """A partition without an offset is told as one that is not known, as this version always did."""
     topics = []
+    turns = Turns()
     for name, indexes in request.topics or ():
         answers = []
+        await turns.leave()
         for index in indexes:
+            await turns.leave()
             answer = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )

@@ -165,7 +165,7 @@ async def delete(
         else tuple(DeleteTopicState(name=name) for name in request.topic_names)
     )
     turns = Turns(RESULTS_PER_TURN)
-    error = refusal(parts, wanted, version)
+    error = await aside(len(wanted), refusal, parts, wanted, version)
     if error is not None:
         refused = await aside(len(wanted), none_deleted, wanted, error)
         return DeleteTopicsResponse(responses=refused)
