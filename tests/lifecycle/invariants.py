@@ -41,6 +41,7 @@ MARKER = re.compile(r"/admin/delete_topics/([^/]+)")
 class Topic:
     topic_id: UUID | None
     czxid: int
+    mzxid: int
     replicas: dict[int, tuple[BrokerId, ...]]
     leaders: dict[tuple[int, int], BrokerId] = field(default_factory=dict)
     """By partition and leader epoch."""
@@ -61,6 +62,7 @@ class Invariants:
     def __init__(self) -> None:
         self.broken: list[str] = []
         self.sightings = 0
+        self.stale_sightings = 0
         self.states_seen = 0
         self.states_missed = 0
         self.versions: dict[TopicPartition, tuple[int, int]] = {}
@@ -130,7 +132,11 @@ class Invariants:
             self.fail(10, f"partitions of {name} are {sorted(replicas)}")
         before = self.topics.get(name)
         if before is None or before.czxid != stat.czxid:
-            self.topics[name] = Topic(seen.topic_id, stat.czxid, replicas)
+            self.topics[name] = Topic(seen.topic_id, stat.czxid, stat.mzxid, replicas)
+            return
+        if stat.mzxid < before.mzxid:
+            # Two reads of the observer, begun before and after a lost connection, may end in the other order.
+            self.stale_sightings += 1
             return
         lost = seen.topic_id is None and name in self.edited
         if before.topic_id not in (None, seen.topic_id) and not lost:
@@ -138,6 +144,7 @@ class Invariants:
         if len(replicas) < len(before.replicas) and name not in self.edited:
             self.fail(10, f"{name} had {len(before.replicas)} partitions, now {len(replicas)}")
         before.topic_id, before.replicas = seen.topic_id or before.topic_id, replicas
+        before.mzxid = stat.mzxid
 
     def see_state(self, partition: TopicPartition, state: LeaderAndIsr, stat: ZnodeStat) -> None:
         if state.leader != NO_LEADER and state.leader not in state.isr:

@@ -47,6 +47,7 @@ class Story:
         first: int = 0,
         topic_id: UUID = TOPIC_ID,
         czxid: int = 1,
+        mzxid: int | None = None,
     ) -> None:
         assignment = znodes.TopicAssignment(
             topic_id=topic_id,
@@ -55,7 +56,8 @@ class Story:
                 for index, replicas in enumerate(partitions, first)
             },
         )
-        self.see(znodes.topic_path("t"), znodes.encode_topic(assignment), stat(czxid=czxid))
+        data = znodes.encode_topic(assignment)
+        self.see(znodes.topic_path("t"), data, stat(czxid=czxid, mzxid=mzxid))
 
     def state(
         self,
@@ -280,6 +282,14 @@ def test_partitions_with_a_gap_break_10(story: Story) -> None:
 def test_partitions_that_become_fewer_break_10(story: Story) -> None:
     story.topic((1, 2), (2, 1))
     story.topic((1, 2))
+    assert story.broken() == {"invariant 10"}
+
+
+def test_older_read_that_arrives_late_breaks_nothing(story: Story) -> None:
+    story.topic((1, 2), (2, 1), mzxid=9)
+    story.topic((1, 2), mzxid=8)
+    assert story.broken() == set()
+    story.topic((1, 2), mzxid=10)
     assert story.broken() == {"invariant 10"}
 
 
