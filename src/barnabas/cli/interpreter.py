@@ -8,13 +8,13 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-import time
+from itertools import count
 
 SWITCH_SECONDS = 0.0005
 MALLOC_OPTIONS = {-8: 1, -3: 256 * 1024, -1: 128 * 1024}
 """M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc. Setting the last two keeps glibc from raising them."""
-EVERYTHING_SECONDS = 3600.0
-"""Between two full garbage collections that look at all objects, which takes 0.5 s for a million of them."""
+EVERYTHING_EVERY = 100
+"""Of this many full garbage collections one looks at all objects, which takes 0.5 s for a million of them."""
 FULL = 2
 
 
@@ -51,16 +51,14 @@ def collect_less() -> None:
     them while the loop stands still: a quarter of the time in which a controller takes over. Few objects here are part
     of cycles, and all others are freed without a collection.
     """
-    everything_at = time.monotonic() + EVERYTHING_SECONDS
+    collections = count(1)
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
-        nonlocal everything_at
         if info["generation"] != FULL:
             return
         if phase == "stop":
             gc.freeze()
-        elif time.monotonic() > everything_at:
-            everything_at = time.monotonic() + EVERYTHING_SECONDS
+        elif next(collections) % EVERYTHING_EVERY == 0:
             gc.unfreeze()
 
     gc.callbacks.append(on_collection)
