@@ -65,7 +65,7 @@ def run_to_end(work: Work[T]) -> T:
 
 
 def aside(size: int, call: Callable[[], T]) -> Work[T]:
-    """The result of a function on `size` values that nobody changes: found in the worker thread if they are many."""
+    """Call a pure function on `size` values: in the worker thread if there are many. No other code may change them."""
     if size <= SMALL:
         return call()
     result: T = yield call
@@ -91,7 +91,7 @@ class Lane:
 
 
 class Background:
-    """What all unfinished requests of a broker share: turns of the loop, and threads."""
+    """Turns of the loop and threads, shared by all unfinished requests of a broker."""
 
     def __init__(self) -> None:
         self.now = asyncio.get_running_loop().time
