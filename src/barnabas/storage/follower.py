@@ -91,6 +91,8 @@ def append_run(log: Log, data: memoryview, run: Placed, now_ms: int) -> None:
             # A log that starts inside a batch: its first epoch starts with the log (validation.py).
             start = max(header.base_offset, log.log_start_offset)
             log.assign_epoch(header.partition_leader_epoch, start)
+    if log.epochs.unsaved:
+        log.save_epochs()  # after a truncation that found no room for the file
     segment = log.active
     if log.must_roll(segment, len(data), largest.max_timestamp, last.last_offset, now_ms):
         segment = log.roll(now_ms, base_offset=first.base_offset)

@@ -1,7 +1,11 @@
-"""Cutting the end off a log: what a follower does when its leader tells that the two have parted.
+"""Truncation: a follower removes the end of its log when its leader says that the two logs have diverged.
 
-A cut is made durable at once: were a removed file to come back after a crash, its old records would stand beside the
-new ones. Cuts are rare, and nobody waits for a produce meanwhile.
+Order of effects: the segment files, then everything in memory, then the files that describe the log. Only the last step
+needs room on the disk. If it fails, memory and segments agree and the caller may go on: the producer state must never
+know a batch that was removed, or a retry of that batch would be acknowledged as a duplicate.
+
+A truncation is made durable at once: if a removed file came back after a crash, its old records would stand beside the
+new ones. Truncations are rare, and nobody waits for a produce meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     log.closed_bytes = sum(segment.size for segment in log.segments[:-1])
     log.log_end_offset = log.active.next_offset()
     log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
-    after_cut(log)
+    log.watermark = min(log.watermark, log.log_end_offset)
+    snapshots.drop(log.disk, log.directory, lambda snapshot: snapshot > log.log_end_offset)
     if log.producers.by_id:
         log.producers = snapshots.rebuild(
             log.disk,
@@ -51,6 +56,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
             log_start_offset=log.log_start_offset,
             end=log.log_end_offset,
         )
+    finish(log)
     return True
 
 
@@ -69,21 +75,20 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, no
     log.epochs.clear()
     log.producers.clear()
     snapshots.drop(log.disk, log.directory, lambda _: True)
-    after_cut(log)
+    finish(log)
 
 
-def after_cut(log: Log) -> None:
+def finish(log: Log) -> None:
+    """Bring the rest of the log's state in line with its new end, first in memory and then in files."""
     end = log.log_end_offset
     log.saved_end = -1
     log.tail.clear()
     log.bound_offset = -1
     log.epochs.truncate_from_end(end)
-    log.save_epochs()
-    snapshots.drop(log.disk, log.directory, lambda offset: offset > end)
-    log.watermark = min(log.watermark, end)
     log.cleaned_to = min(log.cleaned_to, end)
     lowered = log.recovery_point > end
     log.recovery_point = min(log.recovery_point, end)
     log.disk.sync_now([log.active.log], [log.directory])
     if lowered and log.on_truncated is not None:
         log.on_truncated()
+    log.save_epochs()

@@ -328,6 +328,38 @@ def test_truncation_cuts_a_batch_as_a_whole(disk: ForgetfulDisk) -> None:
     assert log.log_end_offset == 1
 
 
+def test_truncation_on_a_full_disk_forgets_the_batch_that_was_removed(disk: ForgetfulDisk) -> None:
+    """Otherwise a retry of it would be acknowledged as a duplicate, and the record would be lost."""
+    log = new_log(disk)
+    produce(log, 0, b"a")
+    log.begin_epoch(1)
+    produce(log, 1, b"b")
+    log.high_watermark = 2
+    disk.capacity_bytes = 0
+    with pytest.raises(OutOfSpace):
+        log.truncate_to(1)
+    assert (log.log_end_offset, log.high_watermark) == (1, 1)
+    disk.capacity_bytes = None
+    assert not produce(log, 1, b"b").duplicate
+    assert contents(reopened(log)) == {0: b"a", 1: b"b"}
+    assert reopened(log).epochs.entries == log.epochs.entries
+
+
+def test_follower_saves_the_epochs_that_a_truncation_on_a_full_disk_could_not(
+    disk: ForgetfulDisk,
+) -> None:
+    log = new_log(disk)
+    append(log, b"a")
+    append(log, b"b", epoch=1)
+    disk.capacity_bytes = 0
+    with pytest.raises(OutOfSpace):
+        log.truncate_to(1)
+    disk.capacity_bytes = None
+    log.append_as_follower(memoryview((1).to_bytes(8, "big") + bytes(batch([b"c"])[8:])))
+    assert not log.epochs.unsaved
+    assert reopened(log).epochs.entries == [(0, 0)]
+
+
 def test_truncation_of_closed_segments_survives_a_power_cut(disk: ForgetfulDisk) -> None:
     log = new_log(disk, settings(segment_bytes=400))
     for at in range(20):

@@ -5,10 +5,13 @@ Whatever is done to the log (appended, rolled, cut, aged, restarted cleanly or n
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from barnabas.errors import OutOfSpace
 from barnabas.storage.log import Log
 from barnabas.wire.records import batch_headers
 from tests.unit.storage import builders
@@ -25,7 +28,8 @@ class LogModel(RuleBasedStateMachine):
 
     @initialize()
     def create(self) -> None:
-        self.log = new_log(forgetful_disk(), CONFIG)
+        self.disk = forgetful_disk()
+        self.log = new_log(self.disk, CONFIG)
         self.records: dict[int, bytes] = {}
         self.batches: list[tuple[int, int]] = []
         self.times: dict[int, int] = {}
@@ -108,12 +112,15 @@ class LogModel(RuleBasedStateMachine):
         self.records = {o: v for o, v in self.records.items() if o >= self.start}
         self.times = {o: t for o, t in self.times.items() if o >= self.start}
 
-    @rule(part=st.floats(0, 1))
-    def truncate(self, part: float) -> None:
+    @rule(part=st.floats(0, 1), is_full=st.booleans())
+    def truncate(self, part: float, is_full: bool) -> None:
         target = self.watermark + int(part * (self.end - self.watermark))
         target = max((e for _, e in self.batches if e <= target), default=self.watermark)
         target = max(target, self.start)
-        self.log.truncate_to(target)
+        self.disk.capacity_bytes = 0 if is_full else None
+        with suppress(OutOfSpace):
+            self.log.truncate_to(target)
+        self.disk.capacity_bytes = None
         self.end = min(self.end, target)
         self.batches = [(first, end) for first, end in self.batches if end <= self.end]
         self.records = {o: v for o, v in self.records.items() if o < self.end}
@@ -155,6 +162,11 @@ class LogModel(RuleBasedStateMachine):
         assert log.bases == sorted(log.bases)
         epochs = log.epochs.entries
         assert epochs == sorted(epochs)
+
+    @invariant()
+    def producer_state_knows_no_removed_batch(self) -> None:
+        for producer in self.log.producers.by_id.values():
+            assert all(batch.last_offset < self.end for batch in producer.batches)
 
     @invariant()
     def times_are_found(self) -> None:
