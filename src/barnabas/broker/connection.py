@@ -285,7 +285,6 @@ class Connection:
         self.memory.remove_unsent(self)
         self.memory.waiting.pop(self, None)
         self.release_memory()
-        # The connection itself lives until the next garbage collection, which may be far away.
         self.data, self.view, self.capacity = bytearray(), memoryview(b""), 0
         self.start = self.end = 0
         self.on_closed(self)
@@ -458,6 +457,8 @@ class Connection:
             self.stream.close("request cancelled")
             return
         except (CloseConnection, RemoteWireError) as error:
+            # Future, error, traceback and this frame refer to each other, and the frames hold the whole request.
+            error.__traceback__ = None
             self.refuse([], str(error))
             return
         except Exception:

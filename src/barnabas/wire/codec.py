@@ -138,6 +138,7 @@ def encode(message: Message, version: int, *, bytes_max: int | None = None) -> b
     def append(part: bytes) -> None:
         whole.extend(part)
         if len(whole) > bytes_max:
+            whole.clear()  # the traceback keeps this function until the next garbage collection
             raise MessageTooLarge(f"more than {bytes_max} bytes")
 
     write_message(message, version, append)

@@ -284,8 +284,10 @@ class SocketStream:
         self.pending.clear()
         self.sock.close()
         del self.network.streams[self]
-        if self.receiver is not None:
-            self.receiver.closed(reason)
+        # Stream and receiver refer to each other: without this both would wait for a garbage collection.
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            receiver.closed(reason)
 
 
 class SocketListener:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -115,6 +117,30 @@ def is_paused(echo: Echo) -> bool:
 async def some_turns() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
+
+
+async def test_refused_request_is_freed_without_a_garbage_collection() -> None:
+    class Request:
+        """Stands for what a handler holds."""
+
+    requests: list[weakref.ref[Request]] = []
+
+    async def handle() -> Answer:
+        request = Request()
+        requests.append(weakref.ref(request))
+        await asyncio.sleep(0)
+        raise CloseConnection("the response is too large")
+
+    echo = Echo()
+    echo.connection.serve = lambda *_: handle()
+    gc.disable()
+    try:
+        echo.stream.deliver(framed(b"request"))
+        await some_turns()
+        assert echo.stream.reason == "the response is too large"
+        assert requests[0]() is None
+    finally:
+        gc.enable()
 
 
 @settings(max_examples=60)

@@ -31,6 +31,20 @@ def test_encoding_stops_at_the_bound() -> None:
         codec.encode(response(10, 10), 8, bytes_max=1000)
 
 
+def test_encoding_that_stopped_holds_no_memory() -> None:
+    """The traceback of the error may live on until a garbage collection."""
+    with pytest.raises(MessageTooLarge) as caught:
+        codec.encode(response(10, 10), 8, bytes_max=1000)
+    held = [
+        len(value)
+        for entry in caught.traceback
+        for value in entry.locals.values()
+        if isinstance(value, bytearray)
+    ]
+    assert held
+    assert set(held) == {0}
+
+
 @pytest.mark.parametrize(
     ("groups", "partitions", "most", "expected"),
     [(1, 10, 12, False), (1, 10, 11, True), (100, 10, 1199, True), (100, 10, 1200, False)],

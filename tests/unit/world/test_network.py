@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -226,6 +228,20 @@ async def test_two_of_our_own_streams_talk(server: Server) -> None:
     await ours.until(lambda: bytes(ours.data) == b"from them")
     stream.close("done")
     await theirs.until(lambda: len(theirs.closed_reasons) == 1)
+
+
+async def test_closed_connection_is_freed_without_a_garbage_collection(server: Server) -> None:
+    """A flood of connections would otherwise hold its memory until the collector looks at everything."""
+    collector, client = await server.pair()
+    gone = weakref.ref(collector)
+    gc.disable()
+    try:
+        client.close()
+        await collector.until(lambda: collector.closed_reasons)
+        del collector
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_dropped_network_closes_every_socket_and_lets_nobody_in_or_out(

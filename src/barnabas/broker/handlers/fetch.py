@@ -189,8 +189,10 @@ class Fetch:
         session.is_hasty = (
             self.replica_id >= 0 and self.parts.config.replica_selector_class is not None
         )
-        for key, entry in named.items():
+        for number, (key, entry) in enumerate(named.items(), 1):
             session.put(key, entry)
+            if number % PARTITIONS_PER_TURN == 0:
+                yield None
         self.use_session(session)
 
     def use_session(self, session: FetchSession) -> None:
