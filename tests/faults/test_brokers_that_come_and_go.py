@@ -32,7 +32,13 @@ QUIET.propagate = False
 
 
 class Writer(threading.Thread):
-    """Writes numbers until it is told to stop; keeps what was acknowledged, and what was not."""
+    """Writes numbers until it is told to stop.
+
+    librdkafka has one request in flight, since with several it may write a batch twice when leaders change
+    (`RdkafkaInOrder` in chaos/writer_process.py). It also reports a batch that was refused as delivered, without an
+    offset, if the new leader accepts a later batch before the refused one is sent again. No broker acknowledged such a
+    record, so it may be missing.
+    """
 
     def __init__(self, servers: str) -> None:
         super().__init__(name="writer", daemon=True)
@@ -40,12 +46,15 @@ class Writer(threading.Thread):
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
+                "max.in.flight.requests.per.connection": 1,
                 "socket.timeout.ms": 2000,
                 "reconnect.backoff.max.ms": 200,
             },
             logger=QUIET,
         )
         self.acknowledged: list[str] = []
+        self.assumed: list[str] = []
+        """Reported as delivered, but acknowledged by no broker."""
         self.failed: list[object] = []
         self.stopping = threading.Event()
 
@@ -64,8 +73,10 @@ class Writer(threading.Thread):
     def delivered(self, error: object, message: object) -> None:
         if error is not None:
             self.failed.append(error)
-        else:
-            self.acknowledged.append(message.value().decode())  # type: ignore[attr-defined]
+            return
+        is_acknowledged = message.offset() is not None  # type: ignore[attr-defined]
+        reported = self.acknowledged if is_acknowledged else self.assumed
+        reported.append(message.value().decode())  # type: ignore[attr-defined]
 
 
 def harm(broker: ClusterBroker, choose: random.Random) -> str:
@@ -139,4 +150,7 @@ def test_no_acknowledged_record_is_lost_or_doubled_while_brokers_come_and_go() -
         found = read_all(servers)
     assert not writer.failed
     assert writer.acknowledged
-    assert found == Counter(writer.acknowledged)
+    doubled = {value: count for value, count in found.items() if count > 1}
+    assert not doubled
+    assert not set(writer.acknowledged) - set(found), "lost"
+    assert not set(found) - set(writer.acknowledged) - set(writer.assumed), "never acknowledged"
