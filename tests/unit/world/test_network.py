@@ -237,7 +237,8 @@ async def test_closed_connection_is_freed_without_a_garbage_collection(server: S
     gc.disable()
     try:
         client.close()
-        await collector.until(lambda: collector.closed_reasons)
+        closed = collector.closed_reasons
+        await collector.until(lambda: closed)
         del collector
         assert gone() is None
     finally:
