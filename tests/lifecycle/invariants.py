@@ -7,7 +7,8 @@
      8   whoever comes into office after a topic got its marker elects no leader for it; a broker that was told that it
          goes is not told of a leader again
      9   the marker goes last: when it is gone, so are the topic and its settings
-    10   partitions count from 0 without a gap, and never become fewer
+    10   partitions count from 0 without a gap, and never become fewer, unless the topic is to be deleted: then the
+         controller takes an expansion back
     11   what was meant for a former life of a broker has no effect on it
 
 Sightings of the registry come from a session of its own and may miss a version in between, never an order. The numbers
@@ -136,13 +137,25 @@ class Invariants:
         lost = seen.topic_id is None and name in self.edited
         if before.topic_id not in (None, seen.topic_id) and not lost:
             self.fail(2, f"the id of {name} changed from {before.topic_id} to {seen.topic_id}")
-        if len(replicas) < len(before.replicas) and name not in self.edited:
+        may_shrink = name in self.edited or self.marked.get(name, stat.mzxid) < stat.mzxid
+        if len(replicas) < len(before.replicas) and not may_shrink:
             zxids = f"mzxid {before.mzxid} and {stat.mzxid}"
             self.fail(
                 10, f"{name} had {len(before.replicas)} partitions, now {len(replicas)}: {zxids}"
             )
         before.topic_id, before.replicas = seen.topic_id or before.topic_id, replicas
         before.mzxid = stat.mzxid
+
+    def is_shrunk(self, path: str, data: bytes) -> bool:
+        """Whether this is a topic with fewer partitions than it had when it was last seen."""
+        found = TOPIC.fullmatch(path)
+        before = self.topics.get(found[1]) if found else None
+        if found is None or before is None:
+            return False
+        try:
+            return len(znodes.decode_topic(found[1], data).partitions) < len(before.replicas)
+        except RegistryError:
+            return False
 
     def see_state(self, partition: TopicPartition, state: LeaderAndIsr, stat: ZnodeStat) -> None:
         if state.leader != NO_LEADER and state.leader not in state.isr:

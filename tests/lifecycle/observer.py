@@ -88,7 +88,7 @@ class Observer:
             await self.forget(path)
             return
         self.nodes[path] = Node(data, stat)
-        self.invariants.see(path, data, stat, time.monotonic_ns())
+        await self.judge(path, data, stat)
         for name in names:
             child = f"{path}/{name}"
             if child not in self.nodes:
@@ -97,7 +97,18 @@ class Observer:
     async def show(self, path: str) -> None:
         with suppress(NoNode):
             data, stat = await self.session.get(path)
-            self.invariants.see(path, data, stat, time.monotonic_ns())
+            await self.judge(path, data, stat)
+
+    async def judge(self, path: str, data: bytes, stat: ZnodeStat) -> None:
+        """Show a node to the invariants, and before it the marker that explains why a topic has shrunk."""
+        if self.invariants.is_shrunk(path, data):
+            marker = znodes.delete_topic_path(path.rpartition("/")[2])
+            try:
+                self.invariants.see(marker, *await self.session.get(marker), time.monotonic_ns())
+            except NoNode:
+                if await self.session.exists(path) is None:
+                    return  # the deletion has ended meanwhile
+        self.invariants.see(path, data, stat, time.monotonic_ns())
 
     async def forget(self, path: str) -> None:
         known = self.nodes.pop(path, None)

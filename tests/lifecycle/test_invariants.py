@@ -47,6 +47,7 @@ class Story:
         first: int = 0,
         topic_id: UUID = TOPIC_ID,
         czxid: int = 1,
+        mzxid: int | None = None,
     ) -> None:
         assignment = znodes.TopicAssignment(
             topic_id=topic_id,
@@ -55,7 +56,8 @@ class Story:
                 for index, replicas in enumerate(partitions, first)
             },
         )
-        self.see(znodes.topic_path("t"), znodes.encode_topic(assignment), stat(czxid=czxid))
+        data = znodes.encode_topic(assignment)
+        self.see(znodes.topic_path("t"), data, stat(czxid=czxid, mzxid=mzxid))
 
     def state(
         self,
@@ -280,6 +282,20 @@ def test_partitions_with_a_gap_break_10(story: Story) -> None:
 def test_partitions_that_become_fewer_break_10(story: Story) -> None:
     story.topic((1, 2), (2, 1))
     story.topic((1, 2))
+    assert story.broken() == {"invariant 10"}
+
+
+def test_topic_to_be_deleted_may_lose_the_partitions_of_an_expansion(story: Story) -> None:
+    story.topic((1, 2), (2, 1), mzxid=5)
+    story.marker(czxid=6)
+    story.topic((1, 2), mzxid=7)
+    assert story.broken() == set()
+
+
+def test_topic_that_shrank_before_its_marker_was_created_breaks_10(story: Story) -> None:
+    story.topic((1, 2), (2, 1), mzxid=5)
+    story.marker(czxid=8)
+    story.topic((1, 2), mzxid=7)
     assert story.broken() == {"invariant 10"}
 
 
