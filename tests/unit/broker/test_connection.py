@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.broker import connection
 from barnabas.broker.connection import (
     BUSY_BUFFER_BYTES,
     CONTROL_BYTES_MAX,
@@ -26,6 +27,12 @@ from barnabas.broker.connection import (
 )
 from barnabas.errors import RemoteWireError
 from barnabas.world.ports import Part
+
+
+@pytest.fixture(autouse=True)
+def _patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a turn may otherwise end between any two frames."""
+    monkeypatch.setattr(connection, "WORK_SECONDS_MAX", 60.0)
 
 
 class MemoryStream:
