@@ -32,7 +32,7 @@ QUIET.propagate = False
 
 
 class Writer(threading.Thread):
-    """Writes numbers until it is told to stop.
+    """Writes numbers until `end` is called.
 
     librdkafka has one request in flight, since with several it may write a batch twice when leaders change
     (`RdkafkaInOrder` in chaos/writer_process.py). It also reports a batch that was refused as delivered, without an

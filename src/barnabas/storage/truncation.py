@@ -5,7 +5,7 @@ needs room on the disk. If it fails, memory and segments agree and the caller ma
 know a batch that was removed, or a retry of that batch would be acknowledged as a duplicate.
 
 A truncation is made durable at once: if a removed file came back after a crash, its old records would stand beside the
-new ones. Truncations are rare, and nobody waits for a produce meanwhile.
+new ones. The sync blocks the event loop, which is acceptable because truncations are rare.
 """
 
 from __future__ import annotations
