@@ -62,6 +62,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
 
 def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, now_ms: int) -> None:
     log.cuts += 1
+    log.epochs.clear()
+    log.producers.clear()
     for segment in [*log.segments, *(segment for _, segment in log.deleted)]:
         segment.remove_files()
     log.deleted.clear()
@@ -72,8 +74,6 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int, no
     log.log_end_offset = offset
     log.log_start_offset = log_start_offset
     log.watermark = offset
-    log.epochs.clear()
-    log.producers.clear()
     snapshots.drop(log.disk, log.directory, lambda _: True)
     finish(log)
 

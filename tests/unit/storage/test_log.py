@@ -345,6 +345,18 @@ def test_truncation_on_a_full_disk_forgets_the_batch_that_was_removed(disk: Forg
     assert reopened(log).epochs.entries == log.epochs.entries
 
 
+def test_full_truncation_on_a_full_disk_forgets_the_producers(disk: ForgetfulDisk) -> None:
+    log = new_log(disk)
+    produce(log, 0, b"a")
+    disk.capacity_bytes = 0
+    with pytest.raises(OutOfSpace):
+        log.truncate_fully_and_start_at(10)
+    assert not log.producers.by_id
+    disk.capacity_bytes = None
+    log.truncate_fully_and_start_at(10)
+    assert produce(log, 0, b"a").first_offset == 10
+
+
 def test_follower_saves_the_epochs_that_a_truncation_on_a_full_disk_could_not(
     disk: ForgetfulDisk,
 ) -> None:
