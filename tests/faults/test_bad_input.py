@@ -41,7 +41,7 @@ def refusal(*arguments: str, code: int) -> str:
     ("arguments", "expected"),
     [
         (["--override", "num.partitons=3"], "did you mean num.partitions?"),
-        (["--override", "num.partitions=zero"], "it must be a whole number"),
+        (["--override", "num.partitions=zero"], "it must be a 32-bit integer"),
         (["--override", "num.partitions"], "is not KEY=VALUE"),
         (["--override", "log.segment.bytes=-5"], "log.segment.bytes"),
         (["--brokers", "0"], "is not in the range x>=1"),

@@ -1,9 +1,9 @@
-"""Configuration: Kafka's property names outside, typed and frozen values inside.
+"""Configuration: Kafka's property names in files, typed and frozen values in code.
 
     config, warnings = BrokerConfig.load(parse_properties(text, "server.properties"))
     topic = config.topic_defaults().with_overrides({"retention.ms": "1000"})
 
-describe.py answers DescribeConfigs, page.py writes the documentation; both read the same tables.
+describe.py builds DescribeConfigs responses, page.py writes docs/configuration.md. Both use the same declarations.
 """
 
 from barnabas.config.broker import BROKER_SETTINGS, BrokerConfig

@@ -1,4 +1,4 @@
-"""`python -m barnabas.config > docs/configuration.md`"""
+"""Print docs/configuration.md: `python -m barnabas.config > docs/configuration.md`."""
 
 import sys
 

@@ -1,13 +1,13 @@
-"""The answer to DescribeConfigs, decided: which settings, their values, and where each came from.
+"""Contents of a DescribeConfigs response: settings, their values and their sources.
 
-A value has a source, and below it the values that would hold without it: its synonyms, strongest
-first. A broker setting may stand under several names (log.retention.ms, .minutes, .hours) on four
-levels; a topic's own setting stands above all of them.
+Each value has a source and synonyms. Synonyms are the values that would apply without it, highest
+precedence first. A broker setting can have several names (log.retention.ms, .minutes, .hours) on
+four levels. An override of a topic takes precedence over all of them.
 
-    topic  >  this broker, dynamic  >  all brokers, dynamic  >  its file  >  the default
+    topic  >  this broker, dynamic  >  all brokers, dynamic  >  file  >  default
 
-Kafka's habit is kept that synonyms before the setting's own first name are left out: with
-log.retention.hours alone in the file, retention.ms is said to come from the default.
+As in Kafka, synonyms before the first use of the setting's own name are left out. If the file has
+only log.retention.hours, the source of retention.ms is therefore DEFAULT_CONFIG.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.config.without_effect import WITHOUT_EFFECT
 
 
 class Source(IntEnum):
-    """Where a value comes from; the numbers are the protocol's."""
+    """Source of a value, with its number in the protocol."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -39,7 +39,7 @@ class Source(IntEnum):
 
 UNKNOWN_TYPE = 0
 LOG_LEVELS = ((5, "TRACE"), (10, "DEBUG"), (20, "INFO"), (30, "WARN"), (40, "ERROR"))
-"""The highest Python level at which messages of each Kafka level are still logged."""
+"""Highest Python level at which messages of each Kafka level are still logged."""
 
 
 class Synonym(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Synonym(Struct, frozen=True, kw_only=True):
 
 
 class ConfigEntry(Struct, frozen=True, kw_only=True):
-    """One setting of the answer. The value of a sensitive setting is never in it."""
+    """One setting of the response. The value of a sensitive setting is None."""
 
     name: str
     value: str | None
@@ -66,7 +66,7 @@ class ConfigEntry(Struct, frozen=True, kw_only=True):
 
 
 class BrokerLevels(Struct, frozen=True, kw_only=True):
-    """The properties of one broker by level; the file's are `BrokerConfig.properties`."""
+    """Properties of one broker by level. `static` comes from `BrokerConfig.properties`."""
 
     dynamic: Mapping[str, str]
     dynamic_default: Mapping[str, str]
@@ -88,7 +88,7 @@ def levels_of(
     dynamic_default: Mapping[str, str] | None = None,
 ) -> BrokerLevels:
     static = dict(config.properties)
-    if "broker.id" in static or "node.id" in static:  # two names of one thing
+    if "broker.id" in static or "node.id" in static:  # two names of the same setting
         static |= {"broker.id": str(config.broker_id), "node.id": str(config.broker_id)}
     return BrokerLevels(dynamic=dynamic or {}, dynamic_default=dynamic_default or {}, static=static)
 
@@ -99,7 +99,7 @@ def describe_topic(
     *,
     names: Collection[str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
-    """Every setting of a topic with these overrides, or those of `names`, in alphabetical order."""
+    """Describe all settings of a topic with these overrides, or only `names`, in alphabetical order."""
     defaults = config.topic_defaults()
     levels = levels_of(config)
     entries = []
@@ -126,7 +126,7 @@ def describe_broker(
     dynamic_default: Mapping[str, str] | None = None,
     names: Collection[str] | None = None,
 ) -> tuple[ConfigEntry, ...]:
-    """Every setting of a broker, or those of `names`, in alphabetical order."""
+    """Describe all settings of a broker, or only `names`, in alphabetical order."""
     levels = levels_of(config, dynamic, dynamic_default)
     documented = [
         s.name for s in (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values()) if not s.internal
@@ -143,7 +143,7 @@ def describe_broker(
 def describe_broker_defaults(
     dynamic_default: Mapping[str, str], *, names: Collection[str] | None = None
 ) -> tuple[ConfigEntry, ...]:
-    """What was set for all brokers of the cluster at once: nothing but that."""
+    """Describe only the settings that were set for all brokers of the cluster."""
     levels = BrokerLevels(dynamic={}, dynamic_default=dynamic_default, static={})
     entries = []
     for name in sorted(dynamic_default):
@@ -157,7 +157,7 @@ def describe_broker_defaults(
 
 
 def describe_loggers(levels: Mapping[str, int]) -> tuple[ConfigEntry, ...]:
-    """Every logger with its effective Python level, in alphabetical order, with Kafka's names of levels."""
+    """Describe loggers in alphabetical order. Maps effective Python levels to Kafka's level names."""
     return tuple(
         ConfigEntry(
             name=name,
@@ -184,7 +184,7 @@ def entry(
     synonyms: tuple[Synonym, ...],
     read_only: bool,
 ) -> ConfigEntry:
-    # A name nobody declared may well hold a secret of some plug-in.
+    # An undeclared setting belongs to a plugin and may be a secret.
     sensitive = declared is None or declared.kind is PASSWORD
     return ConfigEntry(
         name=name,
@@ -212,8 +212,8 @@ def broker_value(name: str, levels: BrokerLevels) -> str | None:
     return declared.show(declared.default)
 
 
-# The settings that stand under several names, the strongest first. log.flush.interval.ms gives way
-# to the scheduler's interval, but not the other way round.
+# Settings with several names, highest precedence first. log.flush.interval.ms falls back to the
+# scheduler's interval, but not the other way round.
 NAMES_OF_ONE_THING = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -224,10 +224,10 @@ BROKER_NAMES["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.sch
 
 
 def synonyms_of(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
-    """Every value given to a broker setting or to a name that stands in for it, strongest first."""
+    """Return all values of a broker setting and of its alternative names, highest precedence first."""
     declared = find_setting(name)
     names = BROKER_NAMES.get(name, (name,))
-    if declared is not None and declared.name != name:  # given for one listener
+    if declared is not None and declared.name != name:  # has a listener prefix
         names = (name, declared.name)
     hidden = declared is None or declared.kind is PASSWORD
     found = [
@@ -235,7 +235,9 @@ def synonyms_of(name: str, levels: BrokerLevels) -> tuple[Synonym, ...]:
         for each in names
         for text, source in levels.texts(each)
     ]
-    found.sort(key=lambda synonym: synonym.source)  # stable: the order of names holds on each level
+    found.sort(
+        key=lambda synonym: synonym.source
+    )  # stable: keeps the order of names within a level
     for each in names:
         known = BROKER_SETTINGS.get(each) or WITHOUT_EFFECT.get(each)
         if known is not None and known.default is not None:

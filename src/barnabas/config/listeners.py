@@ -1,8 +1,7 @@
-"""Listeners: `INSIDE://10.0.0.1:9092,OUTSIDE://[::1]:9093` read into endpoints, and what must hold of them.
+"""Parser and validation of listeners: `INSIDE://10.0.0.1:9092,OUTSIDE://[::1]:9093`.
 
-A listener name says which security protocol is spoken there, by listener.security.protocol.map. Only
-PLAINTEXT is served, so a listener of any other protocol is refused: to serve it in the clear would be
-worse than not to start.
+listener.security.protocol.map maps a listener name to a security protocol. Only PLAINTEXT is
+supported. A listener with another protocol is rejected, because plain text would expose its data.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def split_by_comma(text: str) -> tuple[str, ...]:
-    """The parts between the commas, trimmed; empty ones are left out."""
+    """Split at commas, trim the parts and drop empty ones."""
     return tuple(part for part in re.split(r"\s*,\s*", text.strip()) if part)
 
 
 def split_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
-    """`a:1, ::1:2` is (a, 1) and (::1, 2): the last colon divides, for the sake of IPv6."""
+    """Parse `a:1, ::1:2` as (a, 1) and (::1, 2). The last colon separates, because of IPv6."""
     pairs = []
     for part in split_by_comma(text):
         key, colon, value = part.rpartition(":")
@@ -34,7 +33,7 @@ def split_pairs(name: str, text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_protocols(name: str, text: str) -> dict[str, str]:
-    """Listener name → security protocol; names are without regard to case."""
+    """Map listener names to security protocols. Names are not case-sensitive."""
     protocols = {}
     for listener, protocol in split_pairs(name, text):
         if protocol not in PROTOCOLS:
@@ -44,7 +43,7 @@ def parse_protocols(name: str, text: str) -> dict[str, str]:
 
 
 def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:
-    """Endpoints in the order they are written; an empty host stands for every interface."""
+    """Parse endpoints, in the given order. An empty host means all interfaces."""
     endpoints = tuple(parse_endpoint(name, part) for part in split_by_comma(text))
     if not endpoints:
         raise ConfigError(name, f"{text!r} names no listener")
@@ -54,7 +53,7 @@ def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[En
             why = f"listener {endpoint.listener} has no protocol in listener.security.protocol.map"
             raise ConfigError(name, why)
         if protocol != "PLAINTEXT":
-            why = f"listener {endpoint.listener} speaks {protocol}, and only PLAINTEXT is served"
+            why = f"listener {endpoint.listener} uses {protocol}, but only PLAINTEXT is supported"
             raise ConfigError(name, why)
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) < len(names):
@@ -70,13 +69,16 @@ def parse_endpoint(name: str, text: str) -> Endpoint:
 
 
 def check_distinct_ports(name: str, endpoints: Sequence[Endpoint]) -> None:
-    """Two listeners share a port only if one address is of IPv4 and the other of IPv6."""
+    """Reject two listeners on one port, unless one address is IPv4 and the other IPv6."""
     by_port: dict[int, list[str]] = {}
     for endpoint in endpoints:
         by_port.setdefault(endpoint.port, []).append(ip_family(endpoint.host))
     for port, families in by_port.items():
         if port != 0 and len(families) > 1 and sorted(families) != ["IPv4", "IPv6"]:
-            raise ConfigError(name, f"port {port} is used twice, and not by one IPv4 and one IPv6")
+            raise ConfigError(
+                name,
+                f"port {port} is used twice; only one IPv4 and one IPv6 address may share a port",
+            )
 
 
 def ip_family(host: str) -> str:
@@ -86,7 +88,7 @@ def ip_family(host: str) -> str:
 
 
 def check_advertised(advertised: Sequence[Endpoint], bound: Sequence[Endpoint]) -> None:
-    """Clients are sent only to addresses that lead somewhere and to listeners that exist."""
+    """Reject advertised listeners that do not exist and addresses that clients cannot reach."""
     key = "advertised.listeners"
     names = [endpoint.listener for endpoint in bound]
     for endpoint in advertised:

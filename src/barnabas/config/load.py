@@ -1,4 +1,4 @@
-"""From properties to a BrokerConfig: every name known, every value read, then what must hold between them."""
+"""Build a BrokerConfig from properties: look up names, parse values, then check combinations."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
 
 
 def find_setting(name: str) -> Setting | None:
-    """The declaration behind a name, also behind one that is given for a single listener."""
+    """Find the declaration of a setting, also with a `listener.name.<name>.` prefix."""
     prefixed = LISTENER_PREFIX.fullmatch(name)
-    # SASL settings of a listener may name the mechanism too: listener.name.x.plain.sasl.jaas.config
+    # SASL settings of a listener may include the mechanism: listener.name.x.plain.sasl.jaas.config
     candidates = (name,) if not prefixed else (prefixed[1], prefixed[1].partition(".")[2])
     for candidate in candidates:
         known = BROKER_SETTINGS.get(candidate) or WITHOUT_EFFECT.get(candidate)
@@ -56,7 +56,7 @@ def find_setting(name: str) -> Setting | None:
 
 
 def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:
-    """The settings that are written in one form and held in another."""
+    """Convert the settings whose field type differs from the parsed type."""
     protocols = parse_protocols(
         "listener.security.protocol.map",
         values.get("listener_security_protocol_map", DEFAULT_PROTOCOLS),
@@ -93,7 +93,7 @@ def connection_limits(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def check(config: BrokerConfig, given: set[str]) -> None:
-    """What no single setting can tell about itself; the same refusals as Kafka's at its start."""
+    """Validate combinations of settings, as Kafka does at startup. Raises ConfigError."""
     check_identity(config)
     check_reachability(config, given)
     check_logs(config)
@@ -104,10 +104,12 @@ def check(config: BrokerConfig, given: set[str]) -> None:
 def check_identity(config: BrokerConfig) -> None:
     lowest = -1 if config.broker_id_generation_enable else 0
     if config.broker_id < lowest:
-        raise ConfigError("broker.id", f"{config.broker_id} is not allowed, at least {lowest}")
+        raise ConfigError(
+            "broker.id", f"{config.broker_id} is not allowed, it must be at least {lowest}"
+        )
     if config.broker_id_generation_enable and config.broker_id > config.reserved_broker_max_id:
         why = f"{config.broker_id} is above reserved.broker.max.id, {config.reserved_broker_max_id}"
-        raise ConfigError("broker.id", why + ": generated ids begin there")
+        raise ConfigError("broker.id", why + "; set broker.id.generation.enable=false to allow it")
 
 
 def check_reachability(config: BrokerConfig, given: set[str]) -> None:
@@ -132,10 +134,12 @@ def check_reachability(config: BrokerConfig, given: set[str]) -> None:
 
 def check_logs(config: BrokerConfig) -> None:
     if not config.log_dirs:
-        raise ConfigError("log.dirs", "no directory is named, neither here nor in log.dir")
+        raise ConfigError("log.dirs", "no directory: set log.dirs or log.dir")
     defaults = config.topic_defaults()
     if defaults.segment_ms < 1:
-        raise ConfigError("log.roll.ms", f"{defaults.segment_ms} is not allowed, at least 1")
+        raise ConfigError(
+            "log.roll.ms", f"{defaults.segment_ms} is not allowed, it must be at least 1"
+        )
     if defaults.segment_jitter_ms < 0:
         raise ConfigError("log.roll.jitter.ms", f"{defaults.segment_jitter_ms} is not allowed")
     if defaults.retention_ms == 0:
@@ -147,7 +151,9 @@ def check_logs(config: BrokerConfig) -> None:
         raise ConfigError("log.cleaner.min.compaction.lag.ms", why)
     share = config.log_cleaner_dedupe_buffer_size // max(config.log_cleaner_threads, 1)
     if share <= 1024 * 1024:
-        raise ConfigError("log.cleaner.dedupe.buffer.size", f"{share} a thread is not over 1 MiB")
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size", f"{share} bytes per thread; must be more than 1 MiB"
+        )
 
 
 def check_replication(config: BrokerConfig) -> None:

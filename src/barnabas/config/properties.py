@@ -1,14 +1,14 @@
-"""Java's .properties format, in which Kafka's configuration files are written.
+"""Parser for Java's .properties format, the format of Kafka's configuration files.
 
     # a comment, as with !
     log.dirs = /one,\
                /two
     key:value        key value        broker.rack=caf\u00e9
 
-A key ends at the first `=`, `:` or blank; blanks around that are dropped, those at the end of a
-value are kept. A backslash at the end of a line joins the next one to it without its leading
-blanks, and elsewhere takes the next character as it is: so `\\:` in a key. The last of two equal
-keys wins. Java reads the bytes of such a file as ISO-8859-1.
+A key ends at the first `=`, `:` or blank. Blanks around the separator are removed; trailing blanks of
+a value are kept. A backslash at the end of a line continues it on the next line, without leading
+blanks. Elsewhere a backslash escapes the next character, as in `\\:`. If a key is repeated, the last
+value applies. Java reads these files as ISO-8859-1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HALF_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """What a file says; `source` is its name, for the ConfigError about a line that is not right."""
+    """Parse properties. `source` is the file name for errors. Raises ConfigError for an invalid escape."""
     properties = {}
     for number, line in logical_lines(text):
         if HALF_ESCAPE.search(line):
@@ -41,7 +41,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line with the number it begins at, comments left out and continued lines joined."""
+    """Yield each logical line with its line number. Comments are skipped, continued lines joined."""
     joined, begun_at = "", 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = natural.lstrip(BLANKS)
@@ -62,5 +62,5 @@ def unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = ESCAPE.sub(lambda e: chr(int(e[1], 16)) if e[1] else ESCAPES.get(e[2], e[2]), text)
-    # Characters beyond the basic plane are written as two escapes, the halves of a pair.
+    # Characters outside the basic plane are written as two escapes, a surrogate pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

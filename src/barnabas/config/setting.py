@@ -1,11 +1,11 @@
-"""One setting: its name, its type, its default, what it allows and one line of why.
+"""Declaration of one setting: name, type, default, allowed values and a one-line description.
 
-A setting is declared once, as a field of BrokerConfig or TopicConfig or as a row of without_effect.py. The
-documentation page, DescribeConfigs and the command line all read that one declaration.
+A setting is declared once: as a field of BrokerConfig or TopicConfig, or as a row of without_effect.py. The
+documentation page, DescribeConfigs and the command line use this declaration.
 
-Text is read as Kafka reads it: white space around a value is dropped, `true` and `false` in any case, numbers within
-the width of their type, lists by comma. Whatever is wrong is a ConfigError that names the setting, the value and what
-would have been allowed; the value of a password is never repeated.
+Values are parsed as in Kafka: surrounding white space is removed, booleans ignore case, numbers must fit their type,
+and lists are separated by commas. An invalid value raises a ConfigError with the setting, the value and the allowed
+values. The error never contains the value of a password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class Kind(IntEnum):
-    """The types of Kafka's settings; the numbers are those DescribeConfigs answers with."""
+    """Types of Kafka's settings, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -44,7 +44,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 
 class Update(StrEnum):
-    """How far Kafka lets a setting be changed while brokers run."""
+    """Whether Kafka can change a setting at run time, and for which brokers."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -55,14 +55,14 @@ READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update
 
 
 class Check(Struct, frozen=True):
-    """What a value has to be, in words and as a test."""
+    """Validation rule of a setting: a description and a predicate."""
 
     allowed: str
     holds: Callable[[Any], bool]
 
 
 class Setting(Struct, frozen=True):
-    """The declaration of one setting. A default of None means: no value unless one is given."""
+    """Declaration of one setting. A default of None means that the setting has no default."""
 
     name: str
     kind: Kind
@@ -74,11 +74,11 @@ class Setting(Struct, frozen=True):
 
     @property
     def field(self) -> str:
-        """The name of the setting inside: `log.segment.bytes` is the field `log_segment_bytes`."""
+        """Field name of the setting: `log_segment_bytes` for `log.segment.bytes`."""
         return self.name.replace(".", "_")
 
     def parse(self, text: str) -> Value:
-        """The value this text stands for, or a ConfigError."""
+        """Parse and validate a value. Raises ConfigError."""
         try:
             value = READERS[self.kind](text.strip(JAVA_BLANKS))
         except ValueError as error:
@@ -88,7 +88,7 @@ class Setting(Struct, frozen=True):
         return value
 
     def show(self, value: Value) -> str | None:
-        """The text Kafka shows for a value of this setting; None for no value and for every password."""
+        """Format a value as Kafka does. Returns None for passwords and for a missing value."""
         if value is None or self.kind is PASSWORD:
             return None
         if isinstance(value, bool):
@@ -103,7 +103,7 @@ class Setting(Struct, frozen=True):
 
 
 DECLARED: list[Setting] = []
-"""By the class whose body is being run."""
+"""Settings declared so far in the class body that is being executed."""
 
 
 def setting(
@@ -117,18 +117,20 @@ def setting(
     internal: bool = False,
     held_as: Any = None,
 ) -> Any:
-    """A field of a configuration that is also a setting.
+    """Declare a setting as a field of a configuration class.
 
-    `held_as` is the default in the form the configuration holds it, where that is not the form it is written in:
-    listeners are written as one text and held as endpoints.
+    `held_as` is the default of the field if its type differs from the parsed type: listeners are parsed as a string
+    and held as endpoints.
     """
     DECLARED.append(Setting(name, kind, default, check, doc, update, internal))
     return default if held_as is None else held_as
 
 
 def settings_of(config: type[Struct]) -> dict[str, Setting]:
-    """Every setting that the configuration class declares, by Kafka's name, in the order of declaration. To be asked
-    for once, right behind the class."""
+    """Return the settings of a configuration class by Kafka's name, in order of declaration.
+
+    Call it once, directly after the class definition.
+    """
     declared = {each.name: each for each in DECLARED}
     DECLARED.clear()
     assert all(each.field in config.__struct_fields__ for each in declared.values())
@@ -136,7 +138,7 @@ def settings_of(config: type[Struct]) -> dict[str, Setting]:
 
 
 def unknown(name: str, known: list[str], what: str) -> ConfigError:
-    """Nobody has a setting of this name; the nearest one is offered, since most of these are typing errors."""
+    """Build the error for an unknown setting. It suggests the closest known name."""
     from difflib import get_close_matches  # slow to import, and needed only here
 
     near = get_close_matches(name, known, n=1, cutoff=0.75)
@@ -162,7 +164,7 @@ def one_of(*allowed: str) -> Check:
 
 
 def each_of(*allowed: str) -> Check:
-    """For lists: nothing but these, and an empty list is as good as any."""
+    """Allow only these list elements; the list may be empty."""
     return Check(
         f"a list of {', '.join(allowed)}", lambda value: all(each in allowed for each in value)
     )
@@ -189,7 +191,7 @@ def is_throttled_replicas(value: tuple[str, ...]) -> bool:
 
 THROTTLED_REPLICAS = Check("* or a list of partition:broker", is_throttled_replicas)
 
-# The last number of each is the highest -IV of that release.
+# Highest -IV number of each release.
 RELEASES = {"0.8.0": -1, "0.8.1": -1, "0.8.2": -1, "0.9.0": -1, "0.10.0": 1, "0.10.1": 2}
 RELEASES |= {"0.10.2": 0, "0.11.0": 2, "1.0": 0, "1.1": 0, "2.0": 1, "2.1": 2, "2.2": 1, "2.3": 1}
 RELEASES |= {"2.4": 1, "2.5": 0, "2.6": 0, "2.7": 2, "2.8": 1, "3.0": 1, "3.1": 0, "3.2": 0}
@@ -197,7 +199,7 @@ RELEASES |= {"3.3": 3, "3.4": 0, "3.5": 2, "3.6": 2, "3.7": 4, "3.8": 0, "3.9": 
 
 
 def is_release(value: str) -> bool:
-    """`3.9`, `3.9-IV0` and also `3.9.1` name a release; what stands after its own number does not matter."""
+    """Accept `3.9`, `3.9-IV0` and `3.9.1`; a patch version is ignored."""
     parts = value.split(".")
     wanted = 3 if value.startswith("0.") else 2
     release, dash, step = ".".join(parts[:wanted]).partition("-IV")
@@ -229,7 +231,7 @@ def reads_whole_number(bits: int) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not WHOLE_NUMBER.fullmatch(text) or not -bound <= int(text) < bound:
-            raise ValueError(f"a whole number of {bits} bits")
+            raise ValueError(f"a {bits}-bit integer")
         return int(text)
 
     return read
@@ -260,7 +262,7 @@ READERS: dict[Kind, Callable[[str], Value]] = {
 
 
 def java_double(value: float) -> str:
-    """A double as Java prints it: 0.5, but 1.0E7 and 1.7976931348623157E308."""
+    """Format a double as Java does: 0.5, but 1.0E7 and 1.7976931348623157E308."""
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:

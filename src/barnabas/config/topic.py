@@ -1,9 +1,9 @@
-"""What can be set for one topic, and where a topic's value comes from when it is not set.
+"""Settings of one topic, and their fallback if they are not set.
 
-    override of the topic  ─►  the broker's setting of that meaning  ─►  the default
+    override of the topic  ─►  corresponding broker setting  ─►  default
 
-`BrokerConfig.topic_defaults()` gives the lower two as a TopicConfig; `with_overrides` lays the
-topic's own settings over it. A TopicConfig never changes: a new override makes a new one.
+`BrokerConfig.topic_defaults()` returns the last two as a TopicConfig. `with_overrides` applies the
+overrides of a topic. A TopicConfig is immutable: a changed override creates a new one.
 """
 
 from __future__ import annotations
@@ -42,103 +42,103 @@ from barnabas.errors import ConfigError
 
 
 class TopicConfig(Struct, frozen=True, kw_only=True):
-    """Every topic setting of Kafka 3.9, with the value that holds for one topic."""
+    """All topic settings of Kafka 3.9, with the effective values of one topic."""
 
-    # A table: what a setting is stands on one line, what it does on the next.
+    # A table: one line declares a setting, the next line describes it.
     # fmt: off
-    # When a segment is closed and a new one begun
+    # Segments
     segment_bytes: int = setting("segment.bytes", INT, 1_073_741_824, at_least(14),
-        "size at which a segment is closed")
+        "Maximum size of a segment")
     segment_ms: int = setting("segment.ms", LONG, 604_800_000, at_least(1),
-        "age at which a segment is closed")
+        "Maximum age of the active segment")
     segment_jitter_ms: int = setting("segment.jitter.ms", LONG, 0, at_least(0),
-        "at most this much is taken off segment.ms at random, so that segments close apart")
+        "Maximum random time subtracted from segment.ms, so that segments do not all roll at once")
     segment_index_bytes: int = setting("segment.index.bytes", INT, 10_485_760, at_least(4),
-        "size of an index file when it is full")
+        "Maximum size of an index file")
     index_interval_bytes: int = setting("index.interval.bytes", INT, 4096, at_least(0),
-        "bytes of log between two index entries")
+        "Bytes of log between two index entries")
     preallocate: bool = setting("preallocate", BOOLEAN, False, ANY,
-        "reserve the whole segment on disk when it is begun")
+        "Ignored: segment files are not preallocated")
 
-    # When the log is forced to disk
+    # fsync
     flush_messages: int = setting("flush.messages", LONG, LONG_MAX, at_least(1),
-        "records after which the log is fsynced")
+        "Number of records after which the log is fsynced")
     flush_ms: int = setting("flush.ms", LONG, LONG_MAX, at_least(0),
-        "time after which the log is fsynced")
+        "Time after which the log is fsynced")
 
-    # What is kept
+    # Retention and compaction
     cleanup_policy: tuple[str, ...] = setting("cleanup.policy", LIST, ("delete",), CLEANUP_POLICY,
-        "delete old segments, compact by key, or both")
+        "Delete old segments, compact by key, or both")
     retention_ms: int = setting("retention.ms", LONG, 604_800_000, at_least(-1),
-        "delete segments older than this; -1: never")
+        "Segments older than this are deleted; -1: never")
     retention_bytes: int = setting("retention.bytes", LONG, -1, ANY,
-        "delete the oldest segments beyond this size; -1: no limit")
+        "The oldest segments beyond this log size are deleted; -1: no limit")
     file_delete_delay_ms: int = setting("file.delete.delay.ms", LONG, 60_000, at_least(0),
-        "time between a file being marked deleted and its removal from disk")
+        "Delay before a file marked as deleted is removed from disk")
     delete_retention_ms: int = setting("delete.retention.ms", LONG, 86_400_000, at_least(0),
-        "how long compaction keeps a tombstone for readers that started at the beginning")
+        "How long compaction keeps a tombstone, for consumers that read from the beginning")
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio", DOUBLE, 0.5, between(0, 1),
-        "share of uncompacted bytes at which a log is worth compacting")
+        "Minimum ratio of uncompacted to total bytes before the log is compacted")
     min_compaction_lag_ms: int = setting("min.compaction.lag.ms", LONG, 0, at_least(0),
-        "a record stays uncompacted at least so long")
+        "Minimum time a record stays uncompacted")
     max_compaction_lag_ms: int = setting("max.compaction.lag.ms", LONG, LONG_MAX, at_least(1),
-        "a record is open to compaction after this time, whatever the dirty ratio")
+        "Maximum time a record stays uncompacted, whatever the dirty ratio")
 
-    # What is accepted
+    # Validation and compression
     max_message_bytes: int = setting("max.message.bytes", INT, 1_048_588, at_least(0),
-        "largest record batch accepted")
+        "Maximum size of a record batch")
     compression_type: str = setting("compression.type", STRING, "producer", COMPRESSION_TYPE,
-        "codec the log is written with; producer: as it arrived")
+        "Codec of the log; producer: keep the producer's codec")
     compression_gzip_level: int = setting("compression.gzip.level", INT, -1, GZIP_LEVEL,
-        "level when compression.type is gzip")
+        "Compression level if compression.type is gzip")
     compression_lz4_level: int = setting("compression.lz4.level", INT, 9, LZ4_LEVEL,
-        "level when compression.type is lz4")
+        "Compression level if compression.type is lz4")
     compression_zstd_level: int = setting("compression.zstd.level", INT, 3, ZSTD_LEVEL,
-        "level when compression.type is zstd")
+        "Compression level if compression.type is zstd")
     message_timestamp_type: str = setting(
         "message.timestamp.type", STRING, "CreateTime", TIMESTAMP_TYPE,
-        "whose clock stamps a record: the producer's or the leader's")
+        "Timestamp of a record: set by the producer, or by the leader when it appends")
     message_timestamp_difference_max_ms: int = setting(
         "message.timestamp.difference.max.ms", LONG, LONG_MAX, at_least(0),
-        "deprecated: stands in for before.max.ms and after.max.ms left unset")
+        "Deprecated: default of before.max.ms and after.max.ms")
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0),
-        "how far a record's timestamp may lie behind the broker's clock")
+        "Maximum age of a record's timestamp, by the broker's clock")
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms", LONG, LONG_MAX, at_least(0),
-        "how far a record's timestamp may lie ahead of the broker's clock")
+        "Maximum time a record's timestamp may be ahead of the broker's clock")
     message_format_version: str = setting("message.format.version", STRING, "3.0-IV1", RELEASE,
-        "deprecated and ignored: batches are always written in format 2")
+        "Deprecated and ignored: batches are always written in format 2")
     message_downconversion_enable: bool = setting(
         "message.downconversion.enable", BOOLEAN, True, ANY,
-        "whether batches may be rewritten for consumers that know only older formats")
+        "Ignored: batches are never converted to older formats")
 
     # Replication
     min_insync_replicas: int = setting("min.insync.replicas", INT, 1, at_least(1),
-        "replicas that must be in sync for a write with acks=all to be taken")
+        "Minimum number of in-sync replicas for a write with acks=all")
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY,
-        "let a replica lead that was not in sync, at the price of lost records")
+        "Allow a replica that is not in sync to become leader; this loses records")
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas", LIST, (), THROTTLED_REPLICAS,
-        "replicas whose reads from the leader are throttled, as partition:broker; *: all")
+        "Followers whose fetches the leader throttles, as partition:broker; *: all")
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas", LIST, (), THROTTLED_REPLICAS,
-        "replicas whose fetching is throttled, as partition:broker; *: all")
+        "Followers that throttle their own fetches, as partition:broker; *: all")
 
     # Remote storage
     remote_storage_enable: bool = setting("remote.storage.enable", BOOLEAN, False, ANY,
-        "copy closed segments to remote storage")
+        "Copy closed segments to remote storage; true is rejected: there is none")
     local_retention_ms: int = setting("local.retention.ms", LONG, -2, at_least(-2),
-        "age at which a remotely stored segment leaves the local disk; -2: as retention.ms")
+        "Age at which a copied segment leaves the local disk; -2: the same as retention.ms")
     local_retention_bytes: int = setting("local.retention.bytes", LONG, -2, at_least(-2),
-        "size beyond which remotely stored segments leave the local disk; -2: as retention.bytes")
+        "Size beyond which copied segments leave the local disk; -2: the same as retention.bytes")
     remote_log_copy_disable: bool = setting("remote.log.copy.disable", BOOLEAN, False, ANY,
-        "read remote segments but copy no new ones")
+        "Copy no more segments to remote storage; true is rejected")
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable", BOOLEAN, False, ANY,
-        "delete the remote segments when remote storage is switched off")
+        "Delete remote segments when remote storage is disabled; true is rejected")
     # fmt: on
 
     @property
@@ -150,7 +150,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
         return "delete" in self.cleanup_policy
 
     def with_overrides(self, overrides: Mapping[str, str]) -> Self:
-        """This configuration with a topic's own settings laid over it; ConfigError if one is wrong.
+        """Apply overrides. Returns a new TopicConfig; raises ConfigError if an override is invalid.
 
         TopicConfig().with_overrides({"retention.ms": "1000"}).retention_ms == 1000
         """
@@ -163,7 +163,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
         return changed.settled()
 
     def settled(self) -> Self:
-        """A timestamp limit left at its default gives way to the setting that once stood for both."""
+        """Replace default timestamp limits by the deprecated setting for both."""
         both = self.message_timestamp_difference_max_ms
         before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         return replace(
@@ -173,7 +173,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
         )
 
     def check(self) -> None:
-        """What no single setting can tell about itself."""
+        """Validate combinations of settings. Raises ConfigError."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 "min.compaction.lag.ms",
@@ -204,8 +204,8 @@ def setting_of(name: str) -> Setting:
 HOURS = 3_600_000
 MINUTES = 60_000
 
-# The broker settings a topic setting falls back to, the first that is set wins, each with the
-# factor that turns it into the topic's unit. The five topic settings not named here have none.
+# Broker settings that a topic setting falls back to, with the factor that converts the unit. The
+# first one that is set applies. The five topic settings that are not listed have no fallback.
 BROKER_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOURS)),

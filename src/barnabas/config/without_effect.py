@@ -1,10 +1,10 @@
-"""Kafka's settings that Barnabas reads, checks and does not act on.
+"""Kafka settings that Barnabas validates but does not use.
 
-A file written for Kafka is taken as it is: these settings are accepted and named in one warning, so
-that nobody believes they do something. When one begins to, its row moves to broker.py.
+A file written for Kafka works unchanged: these settings are accepted, and one warning lists them.
+When Barnabas starts to use a setting, its row moves to broker.py.
 
-A row: name | type | default | what is allowed | how it may be updated (read-only where not said),
-and under it what it does in Kafka. Settings Kafka does not document are marked internal.
+A row is: name | type | default | allowed values | update mode (default: read-only). The next line
+describes the setting in Kafka. Settings that Kafka does not document are marked as internal.
 """
 
 from __future__ import annotations
@@ -31,455 +31,454 @@ from barnabas.config.setting import (
 TABLE = """
 # Threads, queues and sockets
 num.network.threads | int | 3 | at least 1 | cluster-wide
-    threads of Kafka's that read requests and write answers
+    Number of threads that read requests and write responses
 num.io.threads | int | 8 | at least 1 | cluster-wide
-    threads of Kafka's that work on requests
+    Number of threads that handle requests
 background.threads | int | 10 | at least 1 | cluster-wide
-    threads of Kafka's for deferred work
+    Number of threads for background tasks
 num.replica.alter.log.dirs.threads | int | null | any value
-    threads that move replicas between log directories
+    Number of threads that move replicas between log directories
 queued.max.requests | int | 500 | at least 1
-    requests waiting for a thread before reading pauses
+    Maximum number of queued requests before reading pauses
 max.connection.creation.rate | int | 2147483647 | at least 0 | cluster-wide
-    new connections accepted in a second
+    Maximum number of new connections per second
 max.request.partition.size.limit | int | 2000 | at least 1
-    partitions one request may describe
+    Maximum number of partitions in a DescribeTopicPartitions response
 socket.connection.setup.timeout.ms | long | 10000 | any value
-    first wait for a connection to another broker
+    Initial timeout of a connection attempt to another broker
 socket.connection.setup.timeout.max.ms | long | 30000 | any value
-    longest wait for a connection to another broker
+    Maximum timeout of a connection attempt to another broker
 control.plane.listener.name | string | null | any value
-    a listener kept for the controller's requests
+    Listener reserved for requests of the controller
 early.start.listeners | string | null | any value
-    listeners opened before the authorizer is ready
+    Listeners that open before the authorizer is ready
 fetch.purgatory.purge.interval.requests | int | 1000 | any value
-    how often answered fetches are cleared out, counted in requests
+    Completed fetches are purged every N requests
 producer.purgatory.purge.interval.requests | int | 1000 | any value
-    how often answered produces are cleared out, counted in requests
+    Completed produce requests are purged every N requests
 delete.records.purgatory.purge.interval.requests | int | 1 | any value
-    how often answered record deletions are cleared out, in requests
+    Completed DeleteRecords requests are purged every N requests
 inter.broker.protocol.version | string | 3.9-IV0 | a Kafka release
-    release whose protocol brokers speak with each other
+    Protocol version that brokers use with each other
 unstable.api.versions.enable | boolean | false | any value | internal
-    offer versions of APIs that are not released
+    Enable API versions that are not released yet
 unstable.feature.versions.enable | boolean | false | any value | internal
-    allow feature levels that are not released
+    Enable feature versions that are not released yet
 
 # Policies
 create.topic.policy.class.name | class | null | any value
-    class that may refuse the creation of a topic
+    Class that validates topic creations
 alter.config.policy.class.name | class | null | any value
-    class that may refuse a change of settings
+    Class that validates config changes
 alter.config.policy.kraft.compatibility.enable | boolean | false | any value
-    tell that class of a change as brokers without ZooKeeper do
+    Call that class the way KRaft brokers do
 authorizer.class.name | string | "" | any value
-    class that decides who may do what; empty: everybody may do everything
+    Class that authorizes requests; empty: everything is allowed
 
 # Transactions
 transaction.max.timeout.ms | int | 900000 | at least 1
-    longest transaction a producer may ask for
+    Maximum transaction timeout that a producer may request
 transactional.id.expiration.ms | int | 604800000 | at least 1
-    a transactional id unused this long is forgotten
+    An unused transactional id expires after this time
 transaction.partition.verification.enable | boolean | true | any value | cluster-wide
-    check that a partition was added to the transaction writing to it
+    Verify that a partition was added to the transaction that writes to it
 transaction.abort.timed.out.transaction.cleanup.interval.ms | int | 10000 | at least 1
-    how often transactions past their time are aborted
+    Interval between checks for timed-out transactions
 transaction.remove.expired.transaction.cleanup.interval.ms | int | 3600000 | at least 1
-    how often forgotten transactional ids are cleared out
+    Interval between checks for expired transactional ids
 transaction.state.log.load.buffer.size | int | 5242880 | at least 1
-    bytes read at a time when transactions are loaded
+    Bytes per read when a coordinator loads transactions
 
 # The newer group protocols
 group.coordinator.rebalance.protocols | list | classic | a list of consumer, classic, share, unknown
-    group protocols that are offered
+    Enabled group protocols
 group.coordinator.new.enable | boolean | false | any value | internal
-    use Kafka's newer group coordinator
+    Use the new group coordinator
 group.coordinator.threads | int | 1 | at least 1
-    threads of the newer group coordinator
+    Number of threads of the new group coordinator
 group.coordinator.append.linger.ms | int | 10 | at least 0
-    wait for more group records before they are written
+    Wait for more group records before a write
 group.consumer.session.timeout.ms | int | 45000 | at least 1
-    session timeout of consumer-protocol members
+    Session timeout of consumer-protocol members
 group.consumer.min.session.timeout.ms | int | 45000 | at least 1
-    lowest session timeout a consumer-protocol group may set
+    Minimum session timeout of a consumer-protocol group
 group.consumer.max.session.timeout.ms | int | 60000 | at least 1
-    highest session timeout a consumer-protocol group may set
+    Maximum session timeout of a consumer-protocol group
 group.consumer.heartbeat.interval.ms | int | 5000 | at least 1
-    heartbeat interval of consumer-protocol members
+    Heartbeat interval of consumer-protocol members
 group.consumer.min.heartbeat.interval.ms | int | 5000 | at least 1
-    lowest heartbeat interval a consumer-protocol group may set
+    Minimum heartbeat interval of a consumer-protocol group
 group.consumer.max.heartbeat.interval.ms | int | 15000 | at least 1
-    highest heartbeat interval a consumer-protocol group may set
+    Maximum heartbeat interval of a consumer-protocol group
 group.consumer.max.size | int | 2147483647 | at least 1
-    members of one consumer-protocol group
+    Maximum number of members in a consumer-protocol group
 group.consumer.assignors | list | \
 org.apache.kafka.coordinator.group.assignor.UniformAssignor,\
 org.apache.kafka.coordinator.group.assignor.RangeAssignor | any value
-    classes that assign partitions on the broker, the first by default
+    Classes that assign partitions on the broker; the first is the default
 group.consumer.migration.policy | string | disabled | \
 one of bidirectional, upgrade, downgrade, disabled | internal
-    which ways groups may move between the protocols
+    Allowed directions of migration between the group protocols
 group.share.enable | boolean | false | any value | internal
-    offer share groups
+    Enable share groups
 group.share.session.timeout.ms | int | 45000 | at least 1
-    session timeout of share-group members
+    Session timeout of share-group members
 group.share.min.session.timeout.ms | int | 45000 | at least 1
-    lowest session timeout a share group may set
+    Minimum session timeout of a share group
 group.share.max.session.timeout.ms | int | 60000 | at least 1
-    highest session timeout a share group may set
+    Maximum session timeout of a share group
 group.share.heartbeat.interval.ms | int | 5000 | at least 1
-    heartbeat interval of share-group members
+    Heartbeat interval of share-group members
 group.share.min.heartbeat.interval.ms | int | 5000 | at least 1
-    lowest heartbeat interval a share group may set
+    Minimum heartbeat interval of a share group
 group.share.max.heartbeat.interval.ms | int | 15000 | at least 1
-    highest heartbeat interval a share group may set
+    Maximum heartbeat interval of a share group
 group.share.max.size | short | 200 | from 10 to 1000
-    members of one share group
+    Maximum number of members in a share group
 group.share.max.groups | short | 10 | from 1 to 100
-    share groups on one broker
+    Maximum number of share groups per broker
 group.share.delivery.count.limit | int | 5 | from 2 to 10
-    attempts to deliver a record to a share group
+    Maximum number of delivery attempts for a record
 group.share.record.lock.duration.ms | int | 30000 | from 1000 to 60000
-    how long a member holds a record it was given
+    How long a member locks a delivered record
 group.share.min.record.lock.duration.ms | int | 15000 | from 1000 to 30000
-    lowest hold on a record a share group may set
+    Minimum lock duration of a share group
 group.share.max.record.lock.duration.ms | int | 60000 | from 30000 to 3600000
-    highest hold on a record a share group may set
+    Maximum lock duration of a share group
 group.share.partition.max.record.locks | int | 200 | from 100 to 10000
-    records of one partition held at one time
+    Maximum number of locked records per partition
 
 # KRaft
 process.roles | list | "" | a list of broker, controller
-    roles of a KRaft node; empty: metadata in ZooKeeper
+    Roles of a KRaft node; empty: ZooKeeper mode
 controller.listener.names | string | null | any value
-    listeners of a KRaft controller
+    Listeners of a KRaft controller
 controller.quorum.voters | list | "" | a list of id@host:port
-    the KRaft voters, as id@host:port,…
+    KRaft voters, as id@host:port,…
 controller.quorum.bootstrap.servers | list | "" | a list of host:port
-    where KRaft voters are found, as host:port,…
+    Addresses to discover the KRaft quorum, as host:port,…
 controller.quorum.election.timeout.ms | int | 1000 | any value
-    silence of the leader before a KRaft election
+    Maximum wait without a leader before a KRaft election
 controller.quorum.fetch.timeout.ms | int | 2000 | any value
-    longest time between a KRaft voter's fetches
+    Maximum time between successful fetches from the KRaft leader
 controller.quorum.election.backoff.max.ms | int | 1000 | any value
-    longest rest between KRaft elections
+    Maximum backoff between KRaft elections
 controller.quorum.append.linger.ms | int | 25 | any value
-    wait of the KRaft leader for more records
+    Wait of the KRaft leader for more records before a write
 controller.quorum.request.timeout.ms | int | 2000 | any value
-    how long KRaft nodes wait for an answer
+    Maximum wait of a KRaft node for a response
 controller.quorum.retry.backoff.ms | int | 20 | any value
-    rest before a KRaft request is repeated
+    Backoff before a KRaft request is retried
 initial.broker.registration.timeout.ms | int | 60000 | any value
-    how long a KRaft broker tries to register
+    Timeout of a KRaft broker's first registration
 broker.heartbeat.interval.ms | int | 2000 | any value
-    heartbeats of a KRaft broker
+    Heartbeat interval of a KRaft broker
 broker.session.timeout.ms | int | 9000 | any value
-    a KRaft broker silent this long is fenced
+    A KRaft broker without a heartbeat for this long is fenced
 server.max.startup.time.ms | long | 9223372036854775807 | at least 0 | internal
-    longest start of a KRaft node
+    Maximum startup time of a KRaft node
 metadata.log.dir | string | null | any value
-    directory of the KRaft log
+    Directory of the KRaft log
 metadata.log.segment.bytes | int | 1073741824 | at least 12
-    segment size of the KRaft log
+    Segment size of the KRaft log
 metadata.log.segment.min.bytes | int | 8388608 | at least 12 | internal
-    smallest segment size of the KRaft log
+    Minimum segment size of the KRaft log
 metadata.log.segment.ms | long | 604800000 | any value
-    segment age of the KRaft log
+    Maximum age of a segment of the KRaft log
 metadata.log.max.record.bytes.between.snapshots | long | 20971520 | at least 1
-    bytes of the KRaft log that call for a snapshot
+    Bytes in the KRaft log after which a snapshot is taken
 metadata.log.max.snapshot.interval.ms | long | 3600000 | at least 0
-    time after which the KRaft log calls for a snapshot
+    Maximum time between snapshots of the KRaft log
 metadata.max.retention.bytes | long | 104857600 | any value
-    size of KRaft log and snapshots before old ones go
+    Maximum size of the KRaft log and its snapshots
 metadata.max.retention.ms | long | 604800000 | any value
-    age of KRaft log and snapshots before they go
+    Maximum age of the KRaft log and its snapshots
 metadata.max.idle.interval.ms | int | 500 | at least 0
-    how often an idle KRaft leader writes a no-op
+    Interval between no-op records of an idle KRaft leader
 eligible.leader.replicas.enable | boolean | false | any value
-    keep a list of eligible leaders beside the in-sync replicas
+    Track eligible leader replicas in addition to the ISR
 zookeeper.metadata.migration.enable | boolean | false | any value
-    move the metadata from ZooKeeper to KRaft
+    Migrate the metadata from ZooKeeper to KRaft
 zookeeper.metadata.migration.min.batch.size | int | 200 | at least 1 | internal
-    records per batch of a move from ZooKeeper to KRaft
+    Records per batch of the migration from ZooKeeper to KRaft
 sasl.mechanism.controller.protocol | string | GSSAPI | any value
-    SASL mechanism towards KRaft controllers
+    SASL mechanism for connections to KRaft controllers
 
 # ZooKeeper over TLS
 zookeeper.set.acl | boolean | false | any value
-    write znodes with access lists
+    Create znodes with ACLs
 zookeeper.clientCnxnSocket | string | null | any value
-    class of the ZooKeeper client's socket
+    Socket class of the ZooKeeper client
 zookeeper.ssl.client.enable | boolean | false | any value
-    connect to ZooKeeper over TLS
+    Connect to ZooKeeper over TLS
 zookeeper.ssl.protocol | string | TLSv1.2 | any value
-    TLS version towards ZooKeeper
+    TLS version for connections to ZooKeeper
 zookeeper.ssl.enabled.protocols | list | null | any value
-    TLS versions allowed towards ZooKeeper
+    Allowed TLS versions for connections to ZooKeeper
 zookeeper.ssl.cipher.suites | list | null | any value
-    ciphers allowed towards ZooKeeper
+    Allowed ciphers for connections to ZooKeeper
 zookeeper.ssl.endpoint.identification.algorithm | string | HTTPS | any value
-    how ZooKeeper's host name is checked
+    How ZooKeeper's host name is verified
 zookeeper.ssl.crl.enable | boolean | false | any value
-    ask revocation lists about ZooKeeper's certificate
+    Check ZooKeeper's certificate against revocation lists
 zookeeper.ssl.ocsp.enable | boolean | false | any value
-    ask OCSP about ZooKeeper's certificate
+    Check ZooKeeper's certificate with OCSP
 zookeeper.ssl.keystore.location | string | null | any value
-    key store towards ZooKeeper
+    Key store for connections to ZooKeeper
 zookeeper.ssl.keystore.password | password | null | any value
-    password of the key store towards ZooKeeper
+    Password of the key store for ZooKeeper
 zookeeper.ssl.keystore.type | string | null | any value
-    format of the key store towards ZooKeeper
+    Format of the key store for ZooKeeper
 zookeeper.ssl.truststore.location | string | null | any value
-    trust store towards ZooKeeper
+    Trust store for connections to ZooKeeper
 zookeeper.ssl.truststore.password | password | null | any value
-    password of the trust store towards ZooKeeper
+    Password of the trust store for ZooKeeper
 zookeeper.ssl.truststore.type | string | null | any value
-    format of the trust store towards ZooKeeper
+    Format of the trust store for ZooKeeper
 
 # TLS
 ssl.protocol | string | TLSv1.3 | any value | per-broker
     TLS version
 ssl.enabled.protocols | list | TLSv1.2,TLSv1.3 | any value | per-broker
-    TLS versions allowed
+    Allowed TLS versions
 ssl.cipher.suites | list | "" | any value | per-broker
-    ciphers allowed for TLS
+    Allowed TLS ciphers
 ssl.provider | string | null | any value | per-broker
-    security provider for TLS
+    Security provider for TLS
 ssl.client.auth | string | none | one of required, requested, none | per-broker
-    whether clients must show a certificate
+    Whether clients must present a certificate
 ssl.keystore.type | string | JKS | any value | per-broker
-    format of the key store
+    Format of the key store
 ssl.keystore.location | string | null | any value | per-broker
-    file of the key store
+    File of the key store
 ssl.keystore.password | password | null | any value | per-broker
-    password of the key store
+    Password of the key store
 ssl.keystore.key | password | null | any value | per-broker
-    private key, in place of a key store file
+    Private key, instead of a key store file
 ssl.keystore.certificate.chain | password | null | any value | per-broker
-    certificate chain, in place of a key store file
+    Certificate chain, instead of a key store file
 ssl.key.password | password | null | any value | per-broker
-    password of the private key
+    Password of the private key
 ssl.truststore.type | string | JKS | any value | per-broker
-    format of the trust store
+    Format of the trust store
 ssl.truststore.location | string | null | any value | per-broker
-    file of the trust store
+    File of the trust store
 ssl.truststore.password | password | null | any value | per-broker
-    password of the trust store
+    Password of the trust store
 ssl.truststore.certificates | password | null | any value | per-broker
-    trusted certificates, in place of a trust store file
+    Trusted certificates, instead of a trust store file
 ssl.keymanager.algorithm | string | SunX509 | any value | per-broker
-    algorithm of the key manager
+    Algorithm of the key manager
 ssl.trustmanager.algorithm | string | PKIX | any value | per-broker
-    algorithm of the trust manager
+    Algorithm of the trust manager
 ssl.endpoint.identification.algorithm | string | https | any value | per-broker
-    how a server's host name is checked
+    How a server's host name is verified
 ssl.secure.random.implementation | string | null | any value | per-broker
-    source of random numbers for TLS
+    Random number generator for TLS
 ssl.engine.factory.class | class | null | any value | per-broker
-    class that makes TLS engines
+    Class that creates TLS engines
 ssl.principal.mapping.rules | string | DEFAULT | any value
-    rules from a certificate's name to a user's
+    Rules that map a certificate's name to a user name
 ssl.allow.dn.changes | boolean | false | any value
-    let a renewed certificate carry another distinguished name
+    Allow a new certificate to have another distinguished name
 ssl.allow.san.changes | boolean | false | any value
-    let a renewed certificate carry other alternative names
+    Allow a new certificate to have other alternative names
 
 # SASL and users
 sasl.enabled.mechanisms | list | GSSAPI | any value | per-broker
-    mechanisms offered
+    Enabled SASL mechanisms
 sasl.mechanism.inter.broker.protocol | string | GSSAPI | any value | per-broker
-    mechanism brokers use with each other
+    SASL mechanism between brokers
 sasl.jaas.config | password | null | any value | per-broker
-    login module and its options
+    Login module and its options
 sasl.server.callback.handler.class | class | null | any value
-    class that answers the server's login questions
+    Callback handler class of the server
 sasl.client.callback.handler.class | class | null | any value
-    class that answers the client's login questions
+    Callback handler class of the client
 sasl.server.max.receive.size | int | 524288 | any value
-    largest message before a client is known
+    Maximum size of a message before authentication
 sasl.login.class | class | null | any value
-    class that logs in
+    Login class
 sasl.login.callback.handler.class | class | null | any value
-    class that answers the login module's questions
+    Callback handler class of the login
 sasl.login.refresh.window.factor | double | 0.8 | any value | per-broker
-    part of a login's life after which it is renewed
+    Fraction of a credential's lifetime after which it is refreshed
 sasl.login.refresh.window.jitter | double | 0.05 | any value | per-broker
-    random part added to the time of a login's renewal
+    Random fraction of the lifetime added to the refresh time
 sasl.login.refresh.min.period.seconds | short | 60 | any value | per-broker
-    shortest time between renewals
+    Minimum time between refreshes
 sasl.login.refresh.buffer.seconds | short | 300 | any value | per-broker
-    time kept free before a login ends
+    Minimum time between a refresh and the expiry of the credential
 sasl.login.connect.timeout.ms | int | null | any value
-    wait for a connection to the token endpoint
+    Connection timeout of the token endpoint
 sasl.login.read.timeout.ms | int | null | any value
-    wait for the token endpoint's answer
+    Read timeout of the token endpoint
 sasl.login.retry.backoff.ms | long | 100 | any value
-    first rest before the token endpoint is asked again
+    Initial backoff between login attempts at the token endpoint
 sasl.login.retry.backoff.max.ms | long | 10000 | any value
-    longest rest before the token endpoint is asked again
+    Maximum backoff between login attempts at the token endpoint
 sasl.kerberos.service.name | string | null | any value | per-broker
-    Kerberos principal the brokers run as
+    Kerberos principal of the brokers
 sasl.kerberos.kinit.cmd | string | /usr/bin/kinit | any value | per-broker
-    path of kinit
+    Path of kinit
 sasl.kerberos.ticket.renew.window.factor | double | 0.8 | any value | per-broker
-    part of a ticket's life after which it is renewed
+    Fraction of a ticket's lifetime after which it is renewed
 sasl.kerberos.ticket.renew.jitter | double | 0.05 | any value | per-broker
-    random part added to the time of a ticket's renewal
+    Random fraction of the lifetime added to the renewal time
 sasl.kerberos.min.time.before.relogin | long | 60000 | any value | per-broker
-    shortest time between Kerberos logins
+    Minimum time between Kerberos logins
 sasl.kerberos.principal.to.local.rules | list | DEFAULT | any value | per-broker
-    rules from a Kerberos principal to a user's name
+    Rules that map a Kerberos principal to a user name
 sasl.oauthbearer.scope.claim.name | string | scope | any value
-    claim that holds the scope
+    Claim that contains the scope
 sasl.oauthbearer.sub.claim.name | string | sub | any value
-    claim that holds the subject
+    Claim that contains the subject
 sasl.oauthbearer.token.endpoint.url | string | null | any value
-    where tokens are fetched
+    URL of the token endpoint
 sasl.oauthbearer.jwks.endpoint.url | string | null | any value
-    where signing keys are fetched
+    URL of the signing keys
 sasl.oauthbearer.jwks.endpoint.refresh.ms | long | 3600000 | any value
-    how often signing keys are fetched anew
+    Interval between refreshes of the signing keys
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms | long | 100 | any value
-    first rest before keys are asked for again
+    Initial backoff between requests for the signing keys
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms | long | 10000 | any value
-    longest rest before keys are asked for again
+    Maximum backoff between requests for the signing keys
 sasl.oauthbearer.clock.skew.seconds | int | 30 | any value
-    difference of clocks that is forgiven
+    Accepted clock difference between broker and token issuer
 sasl.oauthbearer.expected.audience | list | null | any value
-    audiences a token may be meant for
+    Accepted audiences of a token
 sasl.oauthbearer.expected.issuer | string | null | any value
-    issuer a token must come from
+    Accepted issuer of a token
 connections.max.reauth.ms | long | 0 | any value
-    time after which a client must log in again; 0: never
+    A client must authenticate again after this time; 0: never
 connection.failed.authentication.delay.ms | int | 100 | at least 0
-    wait before a failed login's connection is closed
+    Delay before a connection is closed after failed authentication
 principal.builder.class | class | \
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder | any value | per-broker
-    class that tells who a client is
+    Class that determines the principal of a client
 security.providers | string | null | any value
-    further Java security providers
+    Additional Java security providers
 delegation.token.secret.key | password | null | any value
-    key that signs delegation tokens
+    Key that signs delegation tokens
 delegation.token.master.key | password | null | any value
-    older name of delegation.token.secret.key
+    Former name of delegation.token.secret.key
 delegation.token.max.lifetime.ms | long | 604800000 | at least 1
-    longest life of a delegation token
+    Maximum lifetime of a delegation token
 delegation.token.expiry.time.ms | long | 86400000 | at least 1
-    life of a delegation token before it must be renewed
+    A delegation token must be renewed within this time
 delegation.token.expiry.check.interval.ms | long | 3600000 | at least 1
-    how often ended tokens are cleared out
+    Interval between checks for expired tokens
 password.encoder.secret | password | null | any value
-    secret that encrypts passwords stored in ZooKeeper
+    Secret that encrypts passwords stored in ZooKeeper
 password.encoder.old.secret | password | null | any value
-    the former password.encoder.secret, while it is replaced
+    Previous password.encoder.secret, during a change
 password.encoder.keyfactory.algorithm | string | null | any value
-    key factory for the passwords stored in ZooKeeper
+    Key factory algorithm for passwords stored in ZooKeeper
 password.encoder.cipher.algorithm | string | AES/CBC/PKCS5Padding | any value
-    cipher for the passwords stored in ZooKeeper
+    Cipher for passwords stored in ZooKeeper
 password.encoder.key.length | int | 128 | at least 8
-    key length for the passwords stored in ZooKeeper
+    Key length for passwords stored in ZooKeeper
 password.encoder.iterations | int | 4096 | at least 1024
-    rounds of encryption for the passwords stored in ZooKeeper
+    Encryption iterations for passwords stored in ZooKeeper
 
 # Quotas
 quota.window.num | int | 11 | at least 1
-    windows remembered for client quotas
+    Number of windows kept for client quotas
 quota.window.size.seconds | int | 1 | at least 1
-    length of one window of client quotas
+    Length of a window for client quotas
 alter.log.dirs.replication.quota.window.num | int | 11 | at least 1
-    windows remembered for moves between log directories
+    Number of windows kept for moves between log directories
 alter.log.dirs.replication.quota.window.size.seconds | int | 1 | at least 1
-    length of one window of quotas on moves between log directories
+    Length of a window for moves between log directories
 controller.quota.window.num | int | 11 | at least 1
-    windows remembered for controller quotas
+    Number of windows kept for controller quotas
 controller.quota.window.size.seconds | int | 1 | at least 1
-    length of one window of controller quotas
+    Length of a window for controller quotas
 client.quota.callback.class | class | null | any value
-    class that decides a client's quota
+    Class that determines the quotas of clients
 
 # Metrics
 metrics.num.samples | int | 2 | at least 1
-    samples a metric is computed from
+    Number of samples that a metric is computed from
 metrics.sample.window.ms | long | 30000 | at least 1
-    time one sample covers
+    Length of one sample
 metrics.recording.level | string | INFO | any value
-    how much is measured
+    Highest recording level of metrics
 metric.reporters | list | "" | any value | cluster-wide
-    classes that report metrics
+    Classes that report metrics
 auto.include.jmx.reporter | boolean | true | any value
-    report by JMX whatever metric.reporters says
+    Always enable the JMX reporter, also if metric.reporters does not list it
 kafka.metrics.reporters | list | "" | any value
-    classes that report the older metrics
+    Classes that report Yammer metrics
 kafka.metrics.polling.interval.secs | int | 10 | at least 1
-    how often kafka.metrics.reporters poll
+    Polling interval of kafka.metrics.reporters
 telemetry.max.bytes | int | 1048576 | at least 1
-    largest telemetry a client may push
+    Maximum size of the telemetry that a client pushes
 
 # Remote storage
 remote.log.storage.system.enable | boolean | false | any value
-    keep closed segments in remote storage as well
+    Enable tiered storage
 remote.log.storage.manager.class.name | string | null | not empty
-    class that stores segments remotely
+    Class that stores segments remotely
 remote.log.storage.manager.class.path | string | null | any value
-    where remote.log.storage.manager.class.name is found
+    Class path of remote.log.storage.manager.class.name
 remote.log.storage.manager.impl.prefix | string | rsm.config. | not empty
-    prefix of the settings handed to the remote storage class
+    Prefix of the settings passed to the remote storage class
 remote.log.metadata.manager.class.name | string | \
 org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager | not empty
-    class that remembers what is stored remotely
+    Class that stores metadata of remote segments
 remote.log.metadata.manager.class.path | string | null | any value
-    where remote.log.metadata.manager.class.name is found
+    Class path of remote.log.metadata.manager.class.name
 remote.log.metadata.manager.impl.prefix | string | rlmm.config. | not empty
-    prefix of the settings handed to the remote metadata class
+    Prefix of the settings passed to the remote metadata class
 remote.log.metadata.manager.listener.name | string | null | not empty
-    listener the remote metadata class connects to
+    Listener that the remote metadata class connects to
 remote.log.metadata.custom.metadata.max.bytes | int | 128 | at least 0
-    largest note the storage may keep with a segment
+    Maximum size of custom metadata of a remote segment
 remote.log.index.file.cache.total.size.bytes | long | 1073741824 | at least 1 | cluster-wide
-    local room for indexes of remote segments
+    Local disk space for the indexes of remote segments
 remote.log.manager.thread.pool.size | int | 10 | at least 1
-    threads that move and expire remote segments
+    Number of threads that copy and expire remote segments
 remote.log.manager.copier.thread.pool.size | int | -1 | -1 or at least 1
-    threads that copy segments; -1: remote.log.manager.thread.pool.size
+    Number of threads that copy segments; -1: remote.log.manager.thread.pool.size
 remote.log.manager.expiration.thread.pool.size | int | -1 | -1 or at least 1
-    threads that expire segments; -1: remote.log.manager.thread.pool.size
+    Number of threads that expire segments; -1: remote.log.manager.thread.pool.size
 remote.log.manager.task.interval.ms | long | 30000 | at least 1
-    how often segments to move are looked for
+    Interval between checks for segments to copy
 remote.log.manager.task.retry.backoff.ms | long | 500 | at least 1 | internal
-    first rest after a failed move
+    Initial backoff after a failed copy
 remote.log.manager.task.retry.backoff.max.ms | long | 30000 | at least 1 | internal
-    longest rest after a failed move
+    Maximum backoff after a failed copy
 remote.log.manager.task.retry.jitter | double | 0.2 | from 0 to 0.5 | internal
-    random part of the rest after a failed move
+    Random fraction of the backoff after a failed copy
 remote.log.manager.copy.max.bytes.per.second | long | 9223372036854775807 | \
 at least 1 | cluster-wide
-    speed limit of copying to remote storage
+    Maximum bytes per second copied to remote storage
 remote.log.manager.copy.quota.window.num | int | 11 | at least 1
-    windows remembered for the limit on copying
+    Number of windows kept for the copy quota
 remote.log.manager.copy.quota.window.size.seconds | int | 1 | at least 1
-    length of one window of the limit on copying
+    Length of a window for the copy quota
 remote.log.manager.fetch.max.bytes.per.second | long | 9223372036854775807 | \
 at least 1 | cluster-wide
-    speed limit of reading from remote storage
+    Maximum bytes per second read from remote storage
 remote.log.manager.fetch.quota.window.num | int | 11 | at least 1
-    windows remembered for the limit on reading
+    Number of windows kept for the read quota
 remote.log.manager.fetch.quota.window.size.seconds | int | 1 | at least 1
-    length of one window of the limit on reading
+    Length of a window for the read quota
 remote.log.reader.threads | int | 10 | at least 1
-    threads that read remote segments
+    Number of threads that read remote segments
 remote.log.reader.max.pending.tasks | int | 100 | at least 1
-    remote reads that may wait
+    Maximum number of pending remote reads
 remote.fetch.max.wait.ms | int | 500 | at least 1 | cluster-wide
-    longest wait of a fetch for remote storage
+    Maximum wait of a fetch for remote storage
 """
 
-# Settings that classes loaded into Kafka read for themselves, of which Kafka keeps no list.
+# Settings that Kafka passes to plugin classes. Kafka has no list of them.
 PLUGIN_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found", "config.providers")
 PLUGIN_PREFIXES = ("authorizer.", "config.providers.", "metrics.context.", "rlmm.", "rsm.")
 
 
-# Declared in broker.py, since what must hold between settings is checked; until something acts on them they are named
-# in the warning as well.
+# Declared in broker.py, because checks between settings need them, but not used yet. The warning lists them too.
 NOT_YET = frozenset(
     [
         "socket.listen.backlog.size",

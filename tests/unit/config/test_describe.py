@@ -41,7 +41,7 @@ def test_a_topics_own_setting_stands_above_the_brokers() -> None:
             Synonym(name="message.max.bytes", value="1048588", source=Source.DEFAULT_CONFIG),
         ),
         type=Kind.INT,
-        documentation="largest record batch accepted",
+        documentation="Maximum size of a record batch",
     )
     assert not entry.is_default
 

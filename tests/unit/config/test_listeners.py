@@ -88,11 +88,11 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
         ),
         (
             {"listeners": "PLAINTEXT://:9092,SSL://:9093"},
-            "listeners: listener SSL speaks SSL, and only PLAINTEXT is served",
+            "listeners: listener SSL uses SSL, but only PLAINTEXT is supported",
         ),
         (
             {"listener.security.protocol.map": "PLAINTEXT:SASL_SSL"},
-            "listeners: listener PLAINTEXT speaks SASL_SSL, and only PLAINTEXT is served",
+            "listeners: listener PLAINTEXT uses SASL_SSL, but only PLAINTEXT is supported",
         ),
         (
             {"listener.security.protocol.map": "PLAINTEXT:QUIC"},
@@ -104,7 +104,7 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
                 "listeners": "PLAINTEXT://a:9092,INSIDE://b:9092",
                 "listener.security.protocol.map": INSIDE_OUTSIDE,
             },
-            "listeners: port 9092 is used twice, and not by one IPv4 and one IPv6",
+            "listeners: port 9092 is used twice; only one IPv4 and one IPv6 address may share a port",
         ),
         (
             {"advertised.listeners": "OUTSIDE://h:1"}

@@ -109,24 +109,24 @@ def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
         ),
         (
             {"num.io.threads": "none"},
-            "num.io.threads: 'none' is not allowed, it must be a whole number of 32 bits",
+            "num.io.threads: 'none' is not allowed, it must be a 32-bit integer",
         ),
         (
             {"listener.name.a.max.connections": "-1"},
             "listener.name.a.max.connections: '-1' is not allowed, it must be at least 0",
         ),
-        ({"broker.id": "-2"}, "broker.id: -2 is not allowed, at least -1"),
+        ({"broker.id": "-2"}, "broker.id: -2 is not allowed, it must be at least -1"),
         (
             {"broker.id": "-1", "broker.id.generation.enable": "false"},
-            "broker.id: -1 is not allowed, at least 0",
+            "broker.id: -1 is not allowed, it must be at least 0",
         ),
         (
             {"broker.id": "1001"},
-            "broker.id: 1001 is above reserved.broker.max.id, 1000: generated ids begin there",
+            "broker.id: 1001 is above reserved.broker.max.id, 1000; set broker.id.generation.enable=false to allow it",
         ),
         ({"broker.id": "1", "node.id": "2"}, "node.id: 2 differs from broker.id, 1"),
-        ({"log.dirs": " , "}, "log.dirs: no directory is named, neither here nor in log.dir"),
-        ({"log.roll.ms": "0"}, "log.roll.ms: 0 is not allowed, at least 1"),
+        ({"log.dirs": " , "}, "log.dirs: no directory: set log.dirs or log.dir"),
+        ({"log.roll.ms": "0"}, "log.roll.ms: 0 is not allowed, it must be at least 1"),
         ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms: -1 is not allowed"),
         (
             {"log.retention.hours": "0"},
@@ -139,7 +139,7 @@ def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
         ),
         (
             {"log.cleaner.threads": "128"},
-            "log.cleaner.dedupe.buffer.size: 1048576 a thread is not over 1 MiB",
+            "log.cleaner.dedupe.buffer.size: 1048576 bytes per thread; must be more than 1 MiB",
         ),
         (
             {"replica.fetch.wait.max.ms": "30001"},
