@@ -59,7 +59,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     node_id: int = setting("node.id", INT, -1, ANY,
         "Another name for broker.id")
     broker_id_generation_enable: bool = setting("broker.id.generation.enable", BOOLEAN, True, ANY,
-        "Only used to check broker.id: Barnabas generates no ids")
+        "Ignored, except to validate broker.id: Barnabas generates no ids")
     reserved_broker_max_id: int = setting("reserved.broker.max.id", INT, 1000, at_least(0),
         "Largest broker.id allowed while broker.id.generation.enable is true")
     broker_rack: str | None = setting("broker.rack", STRING, None, ANY,

@@ -19,7 +19,7 @@ Options of the command line take precedence over the file. White space around a 
 Lists are separated by commas. If a value is invalid, the broker does not start, and a one-line error
 names the allowed values.
 
-- [Broker settings](#broker-settings) take effect, unless their description starts with `Ignored`.
+- [Broker settings](#broker-settings) take effect, unless their description has the word `ignored`.
 - [Topic settings](#topic-settings) are set when a topic is created. A later change takes effect when
   the brokers restart ([kafka-commands.md](kafka-commands.md)).
 - [Settings without effect](#settings-without-effect) are all other settings of Kafka 3.9, so that a
