@@ -58,7 +58,7 @@ Connections, requests and sessions have limits, so that one client cannot exhaus
 | --- | --- |
 | buffer of an idle connection | 16 KiB |
 | buffer of a busy connection | 256 KiB |
-| a larger request, until it is answered | `socket.request.max.bytes`; 1 MiB unless it is a Produce or from a controller |
+| a larger request, until it is answered | `socket.request.max.bytes`; 1 MiB if not Produce or from a controller |
 | larger requests on all connections | `queued.max.request.bytes`; -1 means 128 MiB |
 | large requests decoded or encoded at the same time | 2 |
 | a response, without records | 32 MiB |
