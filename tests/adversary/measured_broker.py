@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from barnabas.cli import interpreter
+from barnabas.cli.brokers import interpreter
 from barnabas.cluster import Cluster
 from barnabas.world.descriptors import raise_descriptor_limit
 

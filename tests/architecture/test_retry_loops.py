@@ -30,7 +30,7 @@ EXCEPTIONS = {
         "except Exception",
     ): "periodic: each turn sleeps for the period",
     (
-        "cli/waiting.py",
+        "cli/terminal/wait_progress.py",
         "watch",
         "with suppress(BarnabasError)",
     ): "periodic: each turn waits for the interval",

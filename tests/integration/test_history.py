@@ -13,8 +13,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kafka import KafkaConsumer
 
 from barnabas import LocalCluster, model
-from barnabas.cli.failure import explain
 from barnabas.cli.main import cli
+from barnabas.cli.terminal.failure import explain
 from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets

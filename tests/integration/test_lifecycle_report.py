@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas import LocalCluster
-from barnabas.cli.failure import explain
 from barnabas.cli.main import cli
+from barnabas.cli.terminal.failure import explain
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.broker_processes import BrokerProcesses
+from barnabas.cli.brokers.processes import BrokerProcesses
 from barnabas.cluster import Cluster
 from barnabas.config import BrokerConfig
 

@@ -25,32 +25,38 @@ import barnabas
 from barnabas.errors import BarnabasError, ConfigError
 
 COMMANDS = {
-    "topics": ("barnabas.cli.topics:topics", "Create, list, describe, alter and delete topics."),
-    "brokers": ("barnabas.cli.brokers:brokers", "See the brokers of the cluster."),
+    "topics": (
+        "barnabas.cli.topics.describe:topics",
+        "Create, list, describe, alter and delete topics.",
+    ),
+    "brokers": ("barnabas.cli.brokers.list:brokers", "See the brokers of the cluster."),
     "controller": (
-        "barnabas.cli.controller:controller",
+        "barnabas.cli.brokers.controller:controller",
         "See which broker is in charge of the others.",
     ),
     "produce": (
-        "barnabas.cli.produce:produce",
+        "barnabas.cli.records.produce:produce",
         "Write records to a topic from standard input or files.",
     ),
-    "consume": ("barnabas.cli.consume:consume", "Read records of a topic to standard output."),
+    "consume": (
+        "barnabas.cli.records.consume:consume",
+        "Read records of a topic to standard output.",
+    ),
     "groups": (
-        "barnabas.cli.groups:groups",
+        "barnabas.cli.groups.describe:groups",
         "See consumer groups, set where they go on, delete them.",
     ),
-    "sql": ("barnabas.cli.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
-    "spark": ("barnabas.cli.spark:spark", "Open a PySpark shell with the topics as tables."),
+    "sql": ("barnabas.cli.spark.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
+    "spark": ("barnabas.cli.spark.shell:spark", "Open a PySpark shell with the topics as tables."),
     "lifecycle": (
-        "barnabas.cli.lifecycle:lifecycle",
+        "barnabas.cli.history.report:lifecycle",
         "See how topics were made, led, lost and deleted, in a report.",
     ),
-    "up": ("barnabas.cli.up:up", "Start a cluster on this machine."),
-    "broker": ("barnabas.cli.broker:broker", "Run one broker."),
+    "up": ("barnabas.cli.brokers.up:up", "Start a cluster on this machine."),
+    "broker": ("barnabas.cli.brokers.broker:broker", "Run one broker."),
     "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
     "registry": (
-        "barnabas.cli.registry:registry",
+        "barnabas.cli.registry.commands:registry",
         "Look into the registry the cluster keeps its state in.",
     ),
     "kafka-topics": (
@@ -125,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         code = run(arguments)
     except Exception:  # noqa: BLE001 - a defect: the traceback may quote names, too
-        from barnabas.cli.output import note
+        from barnabas.cli.terminal.output import note
 
         note(*traceback.format_exc().rstrip("\n").split("\n"))
         code = REFUSED
@@ -148,8 +154,8 @@ def run(arguments: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BarnabasError as error:
-        from barnabas.cli.failure import explain
-        from barnabas.cli.output import note
+        from barnabas.cli.terminal.failure import explain
+        from barnabas.cli.terminal.output import note
 
         note(*explain(error).split("\n"))
         return WRONG_USAGE if isinstance(error, ConfigError) else REFUSED
@@ -157,7 +163,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 def show_usage_error(error: click.ClickException) -> None:
     """As click shows it, with the words of the command line that it quotes escaped."""
-    from barnabas.cli.output import note
+    from barnabas.cli.terminal.output import note
     from barnabas.printable import LINE_MAX, printable
 
     # Escaped before click composes its lines: afterwards a newline of a quoted word looks like one of click's.

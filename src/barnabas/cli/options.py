@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.output import Output, render, write_out
+from barnabas.cli.terminal.output import Output, render, write_out
 from barnabas.client.cluster import Cluster
 from barnabas.errors import BarnabasError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from barnabas.cli.output import is_up, note, plural, say
+from barnabas.cli.terminal.output import is_up, note, plural, say
 from barnabas.errors import AddressInUse, RegistryError
 from barnabas.printable import printable
 from barnabas.zookeeper_server import ZooKeeperServers

@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from barnabas.cli import broker as command
 from barnabas.cli import main as cli
+from barnabas.cli.brokers import broker as command
 from barnabas.cluster import real_world
 from barnabas.config import BrokerConfig
 from barnabas.world.ports import Registry, World

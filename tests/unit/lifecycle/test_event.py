@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.history import Narrator, Timeline, text_of
-from barnabas.cli.output import to_yaml
+from barnabas.cli.history.history import Narrator, Timeline, text_of
+from barnabas.cli.terminal.output import to_yaml
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.states import PartitionState
 from barnabas.lifecycle.event import (

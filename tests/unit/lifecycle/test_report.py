@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from barnabas.cli.lifecycle import text_of
+from barnabas.cli.history.report import text_of
 from barnabas.lifecycle.report import plain
 from barnabas.lifecycle.words import cause_name, moment, span, step_name, topic_name
 from tests.lifecycle_document import at, sample

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 import barnabas
-from barnabas.cli import output
 from barnabas.cli.kafka.failures import Unread, WrongUsage, hint_of, message_of
 from barnabas.cli.kafka.options import Given, Option, read, usage
+from barnabas.cli.terminal import output
 from barnabas.client.cluster import Cluster
 from barnabas.config.properties import parse_properties
 from barnabas.errors import BarnabasError, ConfigError

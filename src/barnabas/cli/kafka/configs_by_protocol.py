@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from barnabas.cli.failure import Hinted
 from barnabas.cli.kafka.command import properties_of, say
 from barnabas.cli.kafka.config_options import (
     BROKERS,
@@ -18,6 +17,7 @@ from barnabas.cli.kafka.config_options import (
 )
 from barnabas.cli.kafka.describing import java
 from barnabas.cli.kafka.options import Given
+from barnabas.cli.terminal.failure import Hinted
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.errors import ApiError, ErrorCode

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from barnabas.cli.failure import NEXT_STEPS, Hinted
+from barnabas.cli.terminal.failure import NEXT_STEPS, Hinted
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable
 from barnabas.printable import printable

@@ -1,0 +1,113 @@
+"""`barnabas broker`: one broker process, configured like Kafka's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.broker.broker import Broker
+from barnabas.cli.brokers import interpreter
+from barnabas.cli.brokers.up import log_to_stderr, parse_settings
+from barnabas.cli.terminal.output import note
+from barnabas.cli.terminal.shutdown import Stopping
+from barnabas.cluster import close_doors, real_world
+from barnabas.config import BrokerConfig
+from barnabas.config.properties import parse_properties
+from barnabas.errors import ConfigError
+from barnabas.world.clock import SystemClock
+from barnabas.world.descriptors import raise_descriptor_limit
+from barnabas.world.registry.embedded import EmbeddedRegistry
+
+if TYPE_CHECKING:
+    from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+logger = logging.getLogger("barnabas.broker")
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting that wins over the file; may be given several times.",
+)
+def broker(config: Path, overrides: tuple[str, ...]) -> None:
+    """Run one broker with the settings of a server.properties file.
+
+    \b
+    Exit codes:
+      0   clean shutdown after SIGINT or SIGTERM
+      1   the broker could not start or failed
+      2   wrong usage or a wrong setting
+      75  the event loop was stuck for longer than zookeeper.session.timeout.ms.
+          The log has the stack. Restart the broker (systemd: Restart=on-failure).
+    """
+    log_to_stderr(logging.INFO)
+    raise_descriptor_limit()
+    interpreter.tune()
+    settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
+    for warning in warnings:
+        note(f"warning: {warning}")
+    if settings.broker_id < 0:
+        raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
+    asyncio.run(run(settings))
+
+
+async def run(settings: BrokerConfig) -> None:
+    stopping = Stopping()
+    registry = await open_registry(settings)
+    try:
+        running = Broker(settings, real_world(registry, settings, ends_process=True))
+        await stopping.unless_asked(running.start())
+        try:
+            await stopping.asked.wait()
+        finally:
+            await running.stop()
+            close_doors(running.world)
+    finally:
+        await registry.close()
+
+
+async def open_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
+    """The ensemble that zookeeper.connect names, else one of this process alone."""
+    if settings.zookeeper_connect is not None:
+        # Kazoo is loaded here and not above: a broker with an embedded registry does not pay for it.
+        from barnabas.world.registry.zookeeper import ZooKeeperRegistry
+
+        timeout_ms = settings.zookeeper_connection_timeout_ms
+        logger.info("ZooKeeper connect=%s", settings.zookeeper_connect)
+        return ZooKeeperRegistry(
+            settings.zookeeper_connect,
+            connection_timeout_ms=(
+                settings.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms
+            ),
+            in_flight_max=settings.zookeeper_max_in_flight_requests,
+        )
+    registry = EmbeddedRegistry(settings.registry_dir, SystemClock())
+    await registry.open()
+    logger.info(
+        "embedded registry directory=%s: no other process can join this cluster; for brokers in several "
+        "processes start a ZooKeeper (`barnabas zookeeper`) and name it in zookeeper.connect",
+        settings.registry_dir,
+    )
+    replicas = settings.offsets_topic_replication_factor
+    if replicas > 1:
+        logger.warning(
+            "no consumer group can be used: offsets.topic.replication.factor=%d, and this cluster has one broker; "
+            "set it to 1",
+            replicas,
+        )
+    return registry
+
+
+def read_file(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(encoding="iso-8859-1"), str(path))
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error

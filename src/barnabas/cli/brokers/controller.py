@@ -1,0 +1,84 @@
+"""`barnabas controller`: the broker in charge.
+
+Any Kafka cluster tells who it is. The epoch, which counts how often the office has changed hands, is in no answer of
+Kafka's protocol; a cluster of ours tells it in its history of state changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from barnabas.cli.options import (
+    bootstrap_option,
+    output_option,
+    show_or_watch,
+    timeout_option,
+    watch_option,
+)
+from barnabas.cli.terminal.output import Output
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Consumer, FromEnd
+from barnabas.errors import ApiError
+from barnabas.lifecycle.event import read_event
+from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.model import TopicPartition
+
+LAST_EVENTS = 100
+
+NO_CONTROLLER = """\
+no controller now: topics cannot be created or deleted, and no leader is elected
+`barnabas brokers list` shows which brokers are alive; one of them is elected within moments"""
+
+
+@click.group()
+def controller() -> None:
+    """See which broker is in charge of the others."""
+
+
+@controller.command("show")
+@watch_option
+@bootstrap_option
+@timeout_option
+@output_option
+def show_controller(watch: bool, bootstrap_servers: str, timeout_s: float, output: Output) -> None:
+    """Show the controller: its broker, where it is, and its epoch where that is known."""
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        show_or_watch(watch, output, lambda: controller_document(cluster), controller_text)
+
+
+def controller_document(cluster: Cluster) -> dict[str, Any]:
+    view = cluster.refresh([])
+    found = view.brokers.get(view.controller)
+    if found is None:
+        return {"controller": None, "host": None, "port": None, "rack": None, "epoch": None}
+    return {
+        "controller": found.id,
+        "host": found.host,
+        "port": found.port,
+        "rack": found.rack,
+        "epoch": epoch_of(cluster, found.id),
+    }
+
+
+def epoch_of(cluster: Cluster, controller_id: int) -> int | None:
+    """From the last things it wrote down; None where there is no such history, or it is another's so far."""
+    try:
+        if STATE_CHANGES not in cluster.refresh([STATE_CHANGES]).topics:
+            return None
+        starts = {TopicPartition(STATE_CHANGES, 0): FromEnd(LAST_EVENTS)}
+        lines = [record.value for record in Consumer(cluster, starts).records(stop_at_end=True)]
+    except ApiError:
+        return None  # a history that cannot be read just now is no reason to hide the controller
+    events = [event for line in lines if (event := read_event(line)) is not None]
+    last = max(events, key=lambda event: event.key, default=None)
+    return None if last is None or last.broker != controller_id else last.epoch
+
+
+def controller_text(document: dict[str, Any]) -> str:
+    if document["controller"] is None:
+        return NO_CONTROLLER
+    rack = f", rack {document['rack']}" if document["rack"] else ""
+    epoch = "" if document["epoch"] is None else f", epoch {document['epoch']}"
+    return f"broker {document['controller']} at {document['host']}:{document['port']}{rack}{epoch}"

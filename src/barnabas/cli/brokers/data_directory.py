@@ -1,0 +1,98 @@
+"""What a data directory of `barnabas up` tells of the cluster that made it, before one is started on it.
+
+<data>/registry/registry.db      it has an embedded registry
+<data>/broker-<id>.properties    its brokers were processes around a ZooKeeper, named in here
+<data>/zookeeper/                that one was started by `up --with-zookeeper`
+<data>/broker-<id>/              the logs of one broker
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from barnabas.cli.registry.source import REGISTRY_DIRECTORY, Source, source, zookeeper_connect
+from barnabas.cli.terminal.output import plural
+from barnabas.errors import BarnabasError, ConfigError, NoNode
+from barnabas.metadata.znodes import TOPICS, decode_state, partitions_path, state_path
+from barnabas.model import TopicPartition
+
+
+def broker_ids(data: Path) -> list[int]:
+    """Of the brokers that have kept something here."""
+    found = (
+        re.fullmatch(r"broker-(\d+)", path.parent.name) for path in data.glob("*/meta.properties")
+    )
+    return sorted(int(match[1]) for match in found if match)
+
+
+def check_registry(data: Path, *, with_zookeeper: bool) -> None:
+    """ConfigError, before anything is made, if the data belongs to a cluster around another registry."""
+    if not broker_ids(data):
+        return
+    has_registry = (data / REGISTRY_DIRECTORY).is_dir()
+    connect = zookeeper_connect(data)
+    if connect is not None and not has_registry and not with_zookeeper:
+        is_ours = (data / "zookeeper").is_dir()
+        option = "--with-zookeeper" if is_ours else f"--zookeeper {connect}"
+        why = f"this data belongs to a cluster with a ZooKeeper: add {option}"
+        raise ConfigError("--data", f"{why}, or name another directory")
+    if connect is None and has_registry and with_zookeeper:
+        why = "this data belongs to a cluster without a ZooKeeper, which has a registry of its own"
+        raise ConfigError("--data", f"{why}: leave out the ZooKeeper, or name another directory")
+    if connect is None and not has_registry and not with_zookeeper and has_cluster(data):
+        why = (
+            f"this data belongs to another cluster, whose registry is not in {data}: bring it along"
+        )
+        adopt = (
+            "without meta.properties and with barnabas.adopt.logs=true the logs become a new one's"
+        )
+        raise ConfigError("--data", f"{why}, or name another directory; {adopt}")
+
+
+def has_cluster(data: Path) -> bool:
+    return any(
+        b"cluster.id=" in path.read_bytes() for path in data.glob("broker-*/meta.properties")
+    )
+
+
+def absent_brokers(data: Path, running: Collection[int], zookeeper: str | None) -> str | None:
+    """What it means that fewer brokers run than the data has, and what to type; None if all run."""
+    kept = broker_ids(data)
+    if set(kept) <= set(running):
+        return None
+    try:
+        with source(str(data), zookeeper) as registry:
+            count = without_leader(registry, running)
+    except BarnabasError:
+        count = 0  # this is only a remark: what keeps a cluster from working is told elsewhere
+    offline = f"{plural(count, 'partition')} {'is' if count == 1 else 'are'} offline"
+    missing = offline if count else "some replicas are missing"
+    return f"this data has {numbered(kept)}; {missing} until they run: add --brokers {kept[-1]}"
+
+
+def without_leader(registry: Source, running: Collection[int]) -> int:
+    """Partitions of which nobody who is in sync runs."""
+    count = 0
+    for topic in registry.children(TOPICS):
+        try:
+            numbers = registry.children(partitions_path(topic))
+            for number in numbers:
+                partition = TopicPartition(topic, int(number))
+                content, stat = registry.get(state_path(partition))
+                state = decode_state(partition, content, version=stat.version)
+                count += not set(state.isr) & set(running)
+        except NoNode:
+            continue  # not placed yet, or gone meanwhile
+    return count
+
+
+def numbered(ids: list[int]) -> str:
+    """
+    >>> numbered([1, 2, 3]), numbered([1, 3])
+    ('brokers 1–3', 'brokers 1, 3')
+    """
+    if len(ids) > 1 and ids == list(range(ids[0], ids[-1] + 1)):
+        return f"brokers {ids[0]}–{ids[-1]}"
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"

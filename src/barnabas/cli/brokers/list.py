@@ -1,0 +1,89 @@
+"""`barnabas brokers`: who is in the cluster, and what each of them has to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from barnabas.cli.options import (
+    bootstrap_option,
+    output_option,
+    show_or_watch,
+    timeout_option,
+    watch_option,
+)
+from barnabas.cli.terminal.output import Output, table
+from barnabas.client.cluster import Cluster
+from barnabas.client.view import BrokerView, ClusterView
+from barnabas.model import BrokerId
+
+
+@click.group()
+def brokers() -> None:
+    """See the brokers of the cluster."""
+
+
+@brokers.command("list")
+@watch_option
+@bootstrap_option
+@timeout_option
+@output_option
+def list_brokers(watch: bool, bootstrap_servers: str, timeout_s: float, output: Output) -> None:
+    """List the brokers, the controller among them, and the partitions each leads and holds.
+
+    A broker that is down is listed as long as partitions are assigned to it.
+    """
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        show_or_watch(watch, output, lambda: list_document(cluster.refresh(None)), list_text)
+
+
+def list_document(view: ClusterView) -> dict[str, Any]:
+    partitions = [each for topic in view.topics.values() for each in topic.partitions]
+    assigned = {BrokerId(broker) for each in partitions for broker in each.replicas}
+    return {
+        "cluster_id": view.cluster_id,
+        "controller": view.controller if view.controller in view.brokers else None,
+        "brokers": [
+            {
+                "broker": broker,
+                **whereabouts(view.brokers.get(broker)),
+                "alive": broker in view.brokers,
+                "controller": broker == view.controller,
+                "leads": sum(each.leader == broker for each in partitions),
+                "replicas": sum(broker in each.replicas for each in partitions),
+                "in_sync": sum(broker in each.isr for each in partitions),
+            }
+            for broker in sorted(assigned | view.brokers.keys())
+        ],
+    }
+
+
+def whereabouts(broker: BrokerView | None) -> dict[str, Any]:
+    if broker is None:
+        return {"host": None, "port": None, "rack": None}
+    return {"host": broker.host, "port": broker.port, "rack": broker.rack}
+
+
+def list_text(document: dict[str, Any]) -> str:
+    rows = document["brokers"]
+    with_racks = any(row["rack"] for row in rows)
+    heads = ["broker", "address", *(["rack"] if with_racks else [])]
+    lines = [
+        [
+            row["broker"],
+            f"{row['host']}:{row['port']}" if row["alive"] else "not alive",
+            *([row["rack"] or ""] if with_racks else []),
+            row["leads"],
+            row["replicas"],
+            row["in_sync"],
+            "controller" if row["controller"] else "",
+        ]
+        for row in rows
+    ]
+    text = table([*heads, "leads", "replicas", "in sync", ""], lines)
+    if document["controller"] is None:
+        text += (
+            "\n\nno controller now: topics cannot be created or deleted, and no leader is elected"
+        )
+    return text

@@ -1,0 +1,276 @@
+"""`barnabas up`: a cluster on this machine, until Ctrl-C or SIGTERM.
+
+Its brokers run in this process, around an embedded registry; around a ZooKeeper ensemble each is a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from barnabas.cli.brokers import interpreter
+from barnabas.cli.brokers.data_directory import absent_brokers, check_registry
+from barnabas.cli.registry.commands import DEFAULT_DATA_DIRECTORY
+from barnabas.cli.terminal.output import is_up, note, plural, say
+from barnabas.cli.terminal.shutdown import Stopping
+from barnabas.cluster import Cluster
+from barnabas.errors import ConfigError, ErrorCode
+from barnabas.log_lines import PrintableFormatter
+from barnabas.printable import printable
+from barnabas.world.descriptors import raise_descriptor_limit
+from barnabas.world.directory_lock import locked
+
+if TYPE_CHECKING:
+    from barnabas.client.admin import NewTopic
+
+DEFAULT_PORT = 9092
+BOOTSTRAP_ADDRESSES = 3  # for clients to begin with: one that answers is enough
+LONGEST_OPTION = 50
+
+
+@click.command()
+@click.option(
+    "--brokers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many brokers to run.",
+)
+@click.option(
+    "--data",
+    default=DEFAULT_DATA_DIRECTORY,
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where everything is kept; a later `up` with the same directory goes on from there.",
+)
+@click.option(
+    "--port",
+    default=DEFAULT_PORT,
+    type=click.IntRange(0, 65535),
+    show_default=True,
+    help="Of the first broker, the others follow; 0 lets the system choose.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME:PARTITIONS:REPLICAS",
+    help="Create this topic if it is missing; may be given several times.",
+)
+@click.option(
+    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers."
+)
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT[/CHROOT]",
+    help="Use this ensemble; each broker is then a process of its own.",
+)
+@click.option(
+    "--with-zookeeper",
+    is_flag=True,
+    help="Start a ZooKeeper server, too; each broker is then a process of its own.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show the brokers' log.")
+def up(
+    brokers: int,
+    data: Path,
+    port: int,
+    topics: tuple[str, ...],
+    overrides: tuple[str, ...],
+    zookeeper: str | None,
+    with_zookeeper: bool,
+    verbose: bool,
+) -> None:
+    """Start a cluster on this machine."""
+    log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    raise_descriptor_limit()
+    interpreter.tune()
+    if zookeeper and with_zookeeper:
+        raise ConfigError("--with-zookeeper", "starts one; leave out --zookeeper, which names one")
+    if port and port + brokers - 1 > 65535:
+        raise ConfigError("--port", f"{brokers} brokers need as many ports, from {port} on")
+    wanted = list({topic.name: topic for topic in map(parse_topic, topics)}.values())
+    settings = parse_settings(overrides)
+    where = data.absolute()
+    check_registry(where, with_zookeeper=bool(zookeeper or with_zookeeper))
+    cluster: Runs
+    if zookeeper or with_zookeeper:
+        from barnabas.cli.brokers.processes import BrokerProcesses
+
+        cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
+    else:
+        cluster = InThisProcess(
+            Cluster(where, brokers=brokers, port=port, settings=settings, ends_process=True)
+        )
+    # Before anything in there is touched: it may be in use.
+    with locked(where, "this data directory"):
+        asyncio.run(run(cluster, wanted))
+
+
+class Runs(Protocol):
+    """What `up` starts and stops."""
+
+    data: Path
+    warnings: list[str]
+    ids: Collection[int]
+    zookeeper: str | None
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def registry_option(self) -> str:
+        """How `barnabas registry` finds what the cluster knows of itself."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    @property
+    def kill(self) -> Callable[[int], None] | None:
+        """All brokers at once, given the exit code. They recover at their next start, as after a power failure. None
+        where stopping waits for nobody else."""
+        ...
+
+
+class InThisProcess:
+    """Brokers on threads of this process."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.data = cluster.data
+        self.warnings = cluster.warnings
+        self.ids: Collection[int] = cluster.brokers.keys()
+        self.zookeeper: str | None = None
+        self.registry_option = f"--data {cluster.data}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.cluster.bootstrap_servers
+
+    async def start(self) -> None:
+        starting = asyncio.ensure_future(asyncio.to_thread(self.cluster.start))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await starting  # a thread cannot be broken off
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self.cluster.stop)
+
+    kill = None  # it waits for nobody else, so that a second signal could only cost what is being written down
+
+
+async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
+    for warning in cluster.warnings:
+        note(f"warning: {warning}")
+
+    def kill(exit_code: int) -> None:
+        note("asked again: the brokers are killed")
+        if cluster.kill is not None:
+            cluster.kill(exit_code)
+
+    stopping = Stopping(at_once=kill if cluster.kill is not None else None)
+    await stopping.unless_asked(cluster.start())
+    try:
+        if wanted:
+            await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
+        await tell_of_absent_brokers(cluster)
+        say(*greeting(cluster, wanted[0].name if wanted else "greetings").split("\n"))
+        await stopping.asked.wait()
+        note("stopping ...")
+    finally:
+        await cluster.stop()
+    if stopping.is_urgent:
+        raise click.exceptions.Exit(stopping.exit_code)
+
+
+async def tell_of_absent_brokers(cluster: Runs) -> None:
+    told = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
+    if told:
+        note(f"warning: {told}")
+
+
+def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
+    from barnabas.client.admin import Admin
+    from barnabas.client.cluster import Cluster as Client
+
+    with Client(servers) as client:
+        for outcome in Admin(client).create_topics(wanted):
+            if outcome.error and outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise outcome.error
+
+
+def greeting(cluster: Runs, topic: str) -> str:
+    topic = printable(topic)
+    addresses = cluster.bootstrap_servers.split(",")
+    servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
+    up = f"Barnabas is up: {plural(len(addresses), 'broker')}"
+    return f"""\
+{is_up(up, cluster.bootstrap_servers, printable(str(cluster.data)))}
+
+  kcat      echo hello | kcat -P -b {servers} -t {topic}
+            kcat -C -b {servers} -t {topic} -e
+
+  Python    from confluent_kafka import Producer
+            servers = "{servers}"
+            producer = Producer({{"bootstrap.servers": servers}})
+            producer.produce("{topic}", b"hello"); producer.flush()
+
+  PySpark   from barnabas import spark as barnabas_spark
+            servers = "{servers}"
+            topics = barnabas_spark.session().read.format("barnabas")
+            topics = topics.option("kafka.bootstrap.servers", servers)
+            topics.option("subscribe", "{topic}").load().show()
+
+  Barnabas  barnabas topics list -b {servers}
+            barnabas brokers list -b {servers}
+            barnabas registry ls /brokers/topics {on_its_own_line(printable(cluster.registry_option))}
+
+Ctrl-C stops it; the data stays."""
+
+
+def on_its_own_line(option: str) -> str:
+    """An option of the last command, which may be a long path, still to be pasted."""
+    return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
+
+
+def parse_topic(text: str) -> NewTopic:
+    """`orders:6:1`; partitions and replicas may be left out."""
+    from barnabas.client.admin import NewTopic
+
+    name, *numbers = text.split(":")
+    try:
+        counts = [int(number) for number in numbers]
+        if len(counts) > 2 or any(count < 1 for count in counts):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            "--topic", f"'{text}' is not NAME:PARTITIONS:REPLICAS, as in orders:6:1"
+        ) from None
+    partitions, replicas = [*counts, *[-1, -1]][:2]
+    return NewTopic(name=name, partitions=partitions, replication_factor=replicas)
+
+
+def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError("--override", f"'{text}' is not KEY=VALUE, as in num.partitions=3")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def log_to_stderr(level: int) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

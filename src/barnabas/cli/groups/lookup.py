@@ -1,0 +1,76 @@
+"""A group by its name, for commands that need it to be there, or to be without members."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from shlex import quote
+
+import click
+from click.shell_completion import CompletionItem
+
+from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
+from barnabas.cli.terminal.failure import Hinted, near_names
+from barnabas.cli.terminal.output import plural
+from barnabas.client.cluster import Cluster
+from barnabas.client.group_admin import GroupAdmin, GroupView
+from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
+
+NAMED_AT_MOST = 3
+
+
+def complete_groups(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Group names for the shell. A cluster that does not answer completes nothing and says nothing."""
+    servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
+    with suppress(BarnabasError):
+        with Cluster(
+            servers, timeout_s=COMPLETION_TIMEOUT_S, connect_timeout_s=COMPLETION_TIMEOUT_S
+        ) as cluster:
+            names = [group.group_id for group in GroupAdmin(cluster).list_groups()]
+        return completions(names, incomplete)
+    return []
+
+
+def refuse_nameless(option: str, name: str) -> None:
+    """Offsets of a group without a name could be set, for the sake of old clients, but nobody could join it."""
+    if not name:
+        raise ConfigError(option, "a group's name has at least one character")
+
+
+def existing_group(admin: GroupAdmin, name: str) -> GroupView:
+    view = admin.describe_group(name)
+    if not view.exists:
+        raise unknown_group(name, [group.group_id for group in admin.list_groups()])
+    return view
+
+
+def unknown_group(name: str, names: list[str]) -> ApiError:
+    near = near_names(name, names)
+    hint = "see `barnabas groups list`"
+    if near:
+        hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
+    error = ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+    return Hinted(error, f"there is no group {name!r}", hint)
+
+
+def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
+    """
+    error: NON_EMPTY_GROUP: group billing is Stable with 2 members: offsets are set only while nobody reads
+    hint:  stop its consumers (barnabas at 10.0.0.7, loader at 10.0.0.8), then run this again; …
+    """
+    if not view.is_active:
+        return
+    who = [f"{member.client_id or member.member_id} at {member.host}" for member in view.members]
+    shown = ", ".join(dict.fromkeys(who[:NAMED_AT_MOST]))
+    more = ", …" if len(who) > NAMED_AT_MOST else ""
+    named = f" ({shown}{more})" if who else ""
+    error = ApiError(ErrorCode.NON_EMPTY_GROUP)
+    members = plural(len(view.members), "member")
+    raise Hinted(
+        error,
+        f"group {view.group_id} is {view.state} with {members}: {why}",
+        f"stop its consumers{named}, then run this again; "
+        # Quoted: anybody may have chosen the name, and the command is there to be pasted into a shell.
+        f"`barnabas groups describe {quote(view.group_id)}{servers} --watch` shows who is left",
+    )

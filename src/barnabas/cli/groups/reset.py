@@ -1,0 +1,285 @@
+"""`barnabas groups reset`: where a group goes on reading. It shows what it would do; --execute does it.
+
+    barnabas groups reset billing --to-earliest --all-topics
+    barnabas groups reset billing --shift-by -100 --topic orders:0,2 --execute
+    barnabas groups reset billing --to-datetime 2024-05-01T08:00 --topic orders --execute
+
+An offset that a partition does not have becomes the nearest one that it has. Nobody may be in the group: members hold
+offsets of their own and would commit them over the new ones. A group that does not exist yet is made by its offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+from msgspec import Struct
+
+from barnabas.cli.groups.lookup import (
+    complete_groups,
+    refuse_if_active,
+    refuse_nameless,
+    unknown_group,
+)
+from barnabas.cli.options import bootstrap_option, output_option, servers_typed, timeout_option
+from barnabas.cli.records.start_position import DURATION, duration_ms, parse_time
+from barnabas.cli.terminal.failure import unknown_topic
+from barnabas.cli.terminal.output import Output, plural, show, table
+from barnabas.client.blocking import now_ms
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, End, FromOffset, FromTime, Start, resolve
+from barnabas.client.group_admin import GroupAdmin
+from barnabas.client.offsets import earliest_offsets, latest_offsets
+from barnabas.errors import ApiError, ConfigError
+from barnabas.model import TopicPartition
+
+ISO_DURATION = re.compile(
+    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?)?"
+)
+TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})*))?")
+WHILE_READING = "offsets are set only while nobody reads"
+
+
+class ShiftBy(Struct, frozen=True):
+    """From where the group stands, forward or, below zero, back."""
+
+    count: int
+
+
+Target = Start | ShiftBy
+
+
+class Move(NamedTuple):
+    partition: TopicPartition
+    before: int | None
+    after: int
+    wanted: int
+    """What was asked for, if the partition had it."""
+
+
+@click.command()
+@click.argument("name", metavar="GROUP", shell_complete=complete_groups)
+@click.option("--to-earliest", is_flag=True, help="To the oldest record there is.")
+@click.option("--to-latest", is_flag=True, help="To the end: only what comes from now on.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="So many records forward, or back (-10).")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help="To the first record at or after 2024-05-01T08:00 (local, or with Z or +02:00).",
+)
+@click.option(
+    "--by-duration",
+    metavar="TIME",
+    help="To the first record of the last 1h, 1d12h, or PT1H30M.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T[:P,…]",
+    help="A topic, or some partitions of it; repeatable.",
+)
+@click.option("--all-topics", is_flag=True, help="Every partition the group has an offset in.")
+@click.option("--execute", is_flag=True, help="Do it. Without this it is only shown.")
+@bootstrap_option
+@timeout_option
+@output_option
+def reset(
+    name: str,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Set where GROUP goes on reading. Shows what would change; --execute changes it."""
+    refuse_nameless("GROUP", name)
+    target = one_target(
+        {
+            "--to-earliest": Beginning() if to_earliest else None,
+            "--to-latest": End() if to_latest else None,
+            "--to-offset": None if to_offset is None else FromOffset(to_offset),
+            "--shift-by": None if shift_by is None else ShiftBy(shift_by),
+            "--to-datetime": None if to_datetime is None else at_time(to_datetime),
+            "--by-duration": None if by_duration is None else ago(by_duration, now_ms()),
+        }
+    )
+    if bool(topics) == all_topics:
+        raise ConfigError("--topic", "say which partitions: --topic T[:P,…] or --all-topics")
+    wanted = [parse_topic(text) for text in topics]
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        admin = GroupAdmin(cluster)
+        view = admin.describe_group(name)
+        refuse_if_active(view, WHILE_READING, servers_typed(bootstrap_servers))
+        if all_topics and not view.exists:
+            raise unknown_group(name, [group.group_id for group in admin.list_groups()])
+        committed = {
+            partition: found.offset for partition, found in admin.committed_offsets(name).items()
+        }
+        chosen = still_there(cluster, committed) if all_topics else partitions_of(cluster, wanted)
+        moves = plan(cluster, name, target, chosen, committed)
+        if execute and moves:
+            admin.set_offsets(name, {move.partition: move.after for move in moves})
+    document = reset_document(name, moves, execute)
+    show(output, document, reset_text)
+
+
+# ---- what was asked for ---------------------------------------------------------------------------------------
+
+
+def one_target(given: Mapping[str, Target | None]) -> Target:
+    chosen = {option: target for option, target in given.items() if target is not None}
+    if not chosen:
+        raise ConfigError("reset", f"say where to: one of {', '.join(given)}")
+    (first, target), *others = chosen.items()
+    if others:
+        raise ConfigError(first, f"excludes {others[0][0]}")
+    return target
+
+
+def at_time(text: str) -> FromTime:
+    return FromTime(parse_time(text, now_ms(), "--to-datetime"))
+
+
+def ago(text: str, now: int) -> FromTime:
+    """1h30m as everywhere here, or PT1H30M as Kafka's own tool has it."""
+    if DURATION.fullmatch(text):
+        return FromTime(max(0, now - duration_ms(text)))
+    iso = ISO_DURATION.fullmatch(text)
+    parts = {unit: count for unit, count in iso.groupdict().items() if count} if iso else {}
+    if not parts:
+        raise ConfigError("--by-duration", f"{text!r} is not a duration; try 1h, 1d12h or PT1H30M")
+    since = duration_ms("".join(count + unit for unit, count in parts.items()))
+    return FromTime(max(0, now - since))
+
+
+def parse_topic(text: str) -> tuple[str, list[int]]:
+    """
+    >>> parse_topic("orders:0,2"), parse_topic("orders")
+    (('orders', [0, 2]), ('orders', []))
+    """
+    found = TOPIC_SPEC.fullmatch(text)
+    if found is None:
+        raise ConfigError("--topic", f"{text!r} is not T or T:P,…; try orders or orders:0,2")
+    numbers = found["partitions"]
+    return found["topic"], [int(number) for number in numbers.split(",")] if numbers else []
+
+
+def partitions_of(
+    cluster: Cluster, wanted: Sequence[tuple[str, list[int]]]
+) -> list[TopicPartition]:
+    chosen = set()
+    for topic, numbers in wanted:
+        try:
+            view = cluster.topic(topic)
+        except ApiError as error:
+            raise unknown_topic(cluster, topic, error) from None
+        for number in numbers or [found.partition for found in view.partitions]:
+            partition = TopicPartition(topic, number)
+            cluster.view.partition(partition)
+            chosen.add(partition)
+    return sorted(chosen)
+
+
+def still_there(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Offsets in a deleted topic are forgotten a while after it; there is nothing left to read from."""
+    topics = cluster.refresh(None).topics
+    return sorted(partition for partition in partitions if partition.topic in topics)
+
+
+# ---- what becomes of it ---------------------------------------------------------------------------------------
+
+
+def plan(
+    cluster: Cluster,
+    group: str,
+    target: Target,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+) -> list[Move]:
+    if isinstance(target, ShiftBy):
+        wanted = shifted(group, partitions, committed, target.count)
+    else:
+        wanted = resolve(cluster, dict.fromkeys(partitions, target))
+    first, end = earliest_offsets(cluster, partitions), latest_offsets(cluster, partitions)
+    return [
+        Move(
+            partition,
+            committed.get(partition),
+            min(max(wanted[partition], first[partition]), end[partition]),
+            wanted[partition],
+        )
+        for partition in partitions
+    ]
+
+
+def shifted(
+    group: str,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    count: int,
+) -> dict[TopicPartition, int]:
+    for partition in partitions:
+        if partition not in committed:
+            why = f"group {group} has no offset in {partition} to shift; try --to-earliest or --to-latest"
+            raise ConfigError("--shift-by", why)
+    return {partition: committed[partition] + count for partition in partitions}
+
+
+def reset_document(group: str, moves: Sequence[Move], executed: bool) -> dict[str, Any]:
+    return {
+        "group": group,
+        "executed": executed,
+        "offsets": [
+            {
+                "topic": move.partition.topic,
+                "partition": move.partition.partition,
+                "before": move.before,
+                "after": move.after,
+                "asked_for": move.wanted,
+            }
+            for move in moves
+        ],
+    }
+
+
+def reset_text(document: dict[str, Any]) -> str:
+    offsets = document["offsets"]
+    if not offsets:
+        return f"group {document['group']} has no offsets; name partitions with --topic"
+    verb = "set" if document["executed"] else "would set"
+    rows = [
+        [
+            offset["topic"],
+            offset["partition"],
+            offset["before"],
+            offset["after"],
+            remark(offset),
+        ]
+        for offset in offsets
+    ]
+    lines = [
+        f"group {document['group']}: {verb} {plural(len(offsets), 'offset')}",
+        table(["topic", "partition", "before", "after", ""], rows, null="-"),
+    ]
+    if not document["executed"]:
+        lines.append("nothing was changed; add --execute to do it")
+    return "\n".join(lines)
+
+
+def remark(offset: dict[str, Any]) -> str:
+    if offset["asked_for"] > offset["after"]:
+        return f"the end, instead of {offset['asked_for']}"
+    if offset["asked_for"] < offset["after"]:
+        return f"the beginning, instead of {offset['asked_for']}"
+    return "as it was" if offset["before"] == offset["after"] else ""

@@ -1,0 +1,236 @@
+r"""`barnabas consume`: records of a topic to standard output, in order within each partition.
+
+    barnabas consume orders                           follow what is written from now on
+    barnabas consume orders -e                        everything there is, then stop
+    barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, and on
+    barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
+    barnabas consume orders --group billing           one of several who share the partitions, see consume_group.py
+
+It is a filter: to a pipe, contents go as the bytes they are; to a terminal, control characters are shown.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import click
+
+from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
+from barnabas.cli.records.start_position import parse_start
+from barnabas.cli.terminal.failure import unknown_topic
+from barnabas.cli.terminal.formats import (
+    Filter,
+    Formatter,
+    compile_filter,
+    compile_format,
+    document,
+)
+from barnabas.cli.terminal.output import Output, note, to_json, to_yaml, write_out
+from barnabas.client.blocking import now_ms
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, End, FromOffset, Start
+from barnabas.client.offsets import earliest_offsets, latest_offsets
+from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.model import TopicPartition
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one; repeatable.",
+)
+@click.option(
+    "-O",
+    "--offset",
+    show_default="end; with -e, beginning",
+    metavar="WHERE",
+    help="beginning, end, 1234, -10 (from the end), @1700000000000 (ms), @-1h, @2024-05-01T08:00",
+)
+@click.option(
+    "-g",
+    "--group",
+    metavar="NAME",
+    help="Share the partitions with the others of this group, and go on where it stands; "
+    "-O counts only where it stands nowhere yet.",
+)
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option(
+    "-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end of all partitions."
+)
+@click.option(
+    "-f",
+    "--format",
+    "template",
+    metavar="TEXT",
+    help="As in kcat: %t %p %o %T %k %K %s %S %h, \\n \\t. "
+    "Control characters are escaped on a terminal, raw in a pipe.",
+)
+@click.option(
+    "-K", "--key-delimiter", metavar="TEXT", help="Write each key and this text before its value."
+)
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\\n",
+    show_default=True,
+    metavar="TEXT",
+    help="What ends a record.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="EXPRESSION",
+    help="value:TEXT, key:TEXT, value~REGEX or key~REGEX; all must hold.",
+)
+@bootstrap_option
+@timeout_option
+@output_option
+def consume(
+    topic: str,
+    partitions: tuple[int, ...],
+    offset: str | None,
+    group: str | None,
+    count: int | None,
+    stop_at_end: bool,
+    template: str | None,
+    key_delimiter: str | None,
+    delimiter: str,
+    filters: tuple[str, ...],
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Read records of TOPIC to standard output, one per line."""
+    # Who stops at the end and begins there would see nothing, ever.
+    start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
+    write = writer(output, template, key_delimiter, delimiter)
+    wanted = [compile_filter(expression) for expression in filters]
+    if group is not None and partitions:
+        raise ConfigError("--partition", "excludes --group, whose members share all partitions")
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        assigned = assignment(cluster, topic, partitions)
+        if group is not None:
+            # A consumer on its own need not load what a member needs.
+            from barnabas.cli.records.consume_group import joined
+
+            with joined(cluster, group, topic, start) as member:
+                for batch in batches(member, stop_at_end, count, wanted, member.processed):
+                    write_out(b"".join([write(record) for record in batch]))
+            return
+        starts = within_range(cluster, dict.fromkeys(assigned, start))
+        # Should retention overtake us later on, what is left is read from its beginning.
+        whole = () if partitions or stop_at_end else (topic,)
+        consumer = Consumer(cluster, starts, reset=Beginning(), whole=whole)
+        if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
+            note(f"waiting for new records of {topic}; -O beginning reads what is there already")
+        for batch in batches(consumer, stop_at_end, count, wanted):
+            write_out(b"".join([write(record) for record in batch]))
+
+
+class Source(Protocol):
+    """A consumer, alone or in a group."""
+
+    @property
+    def at_end(self) -> bool: ...
+    def poll(self, timeout_s: float) -> list[ConsumedRecord]: ...
+
+
+Written = Callable[[Sequence[ConsumedRecord] | None], None]
+
+
+def batches(
+    source: Source,
+    stop_at_end: bool,
+    count: int | None,
+    wanted: list[Filter],
+    written: Written = lambda _: None,
+) -> Iterator[list[ConsumedRecord]]:
+    """What each poll brought and the filters let through, until there is enough. When a batch has been taken care of,
+    `written` is told of which records, or None for all that were polled."""
+    while not (stop_at_end and source.at_end):
+        polled = source.poll(1.0)
+        found = [record for record in polled if all(matches(record) for matches in wanted)]
+        if count is not None:
+            found = found[:count]
+            count -= len(found)
+        if found:
+            yield found
+        written(up_to(found[-1], polled) if found and count == 0 else None)
+        if count == 0:
+            return
+        raise_if_reader_gone()
+
+
+def up_to(last: ConsumedRecord, polled: list[ConsumedRecord]) -> list[ConsumedRecord]:
+    return polled[: polled.index(last) + 1]
+
+
+def raise_if_reader_gone() -> None:
+    """A quiet topic gives nothing to write, and nothing to fail on: so ask, as `tail -f` does."""
+    if hasattr(select, "poll"):
+        reader = select.poll()
+        reader.register(sys.stdout.fileno(), 0)
+        if any(event & select.POLLERR for _, event in reader.poll(0)):
+            raise BrokenPipeError
+
+
+def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
+    try:
+        view = cluster.topic(topic)
+    except ApiError as error:
+        raise unknown_topic(cluster, topic, error) from None
+    chosen = partitions or [found.partition for found in view.partitions]
+    assigned = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]
+    for partition in assigned:
+        cluster.view.partition(partition)
+    return assigned
+
+
+def within_range(
+    cluster: Cluster, starts: dict[TopicPartition, Start]
+) -> dict[TopicPartition, Start]:
+    """A plain offset may suit one partition and not another: it is moved into each one's range. If it suits none, it
+    was mistyped."""
+    wanted = {found: start for found, start in starts.items() if isinstance(start, FromOffset)}
+    if not wanted:
+        return starts
+    first, end = earliest_offsets(cluster, wanted), latest_offsets(cluster, wanted)
+    if not any(first[found] <= start.offset <= end[found] for found, start in wanted.items()):
+        (partition, start), *_ = wanted.items()
+        why = f"{partition} has offsets {first[partition]} to {end[partition]}, not {start.offset}"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    moved = {
+        found: FromOffset(min(max(start.offset, first[found]), end[found]))
+        for found, start in wanted.items()
+    }
+    return {**starts, **moved}
+
+
+def writer(
+    output: Output, template: str | None, key_delimiter: str | None, delimiter: str
+) -> Formatter:
+    match output:
+        case Output.JSON:
+            return encoded(lambda record: to_json(document(record)) + "\n")
+        case Output.YAML:
+            return encoded(lambda record: f"---\n{to_yaml(document(record))}\n")
+        case Output.TEXT:
+            if template is not None and key_delimiter is not None:
+                raise ConfigError("--format", "excludes --key-delimiter")
+            if template is None:
+                key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
+                template = f"{key}%s{delimiter.replace('%', '%%')}"
+            return compile_format(template, for_terminal=sys.stdout.isatty())
+
+
+def encoded(render: Callable[[ConsumedRecord], str]) -> Formatter:
+    return lambda record: render(record).encode()

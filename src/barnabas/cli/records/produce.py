@@ -1,0 +1,294 @@
+r"""`barnabas produce`: lines (or other pieces) of standard input or of files become records.
+
+    kcat's letters: -K splits key from value, -k is one key for all, -D ends a record, -H adds a header, -p names the
+    partition, -z compresses, -Z writes an empty value as null. Delimiters may be written \t, \n, \x1f.
+
+It is a filter: what has arrived is sent as soon as the input pauses, and nothing is printed that was not asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import click
+
+from barnabas.cli.options import (
+    bootstrap_option,
+    complete_topics,
+    dry_run_option,
+    output_option,
+    timeout_option,
+)
+from barnabas.cli.terminal.failure import unknown_topic
+from barnabas.cli.terminal.formats import unescape
+from barnabas.cli.terminal.output import Output, note, plural, redraw, show
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import Producer, Sent
+from barnabas.errors import ApiError, ConfigError
+from barnabas.model import TopicPartition
+from barnabas.printable import NAME_MAX, printable
+from barnabas.wire.compression import Compression
+
+CHUNK_BYTES = 256 << 10
+RECORD_BYTES_MAX = 64 << 20
+BAR_WIDTH = 30
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+
+Keyed = Callable[[bytes], tuple[bytes | None, bytes | None]]
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Each record is KEY, this text, VALUE.")
+@click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\\n",
+    show_default=True,
+    metavar="TEXT",
+    help="What ends a record.",
+)
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable."
+)
+@click.option(
+    "-p", "--partition", type=click.IntRange(min=0), help="The partition; by key if not given."
+)
+@click.option(
+    "-Z", "--null", "empty_is_null", is_flag=True, help="An empty value or key becomes null."
+)
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice([codec.name.lower() for codec in Compression]),
+    default="none",
+    show_default=True,
+)
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Replicas that must have it.",
+)
+@dry_run_option
+@bootstrap_option
+@timeout_option
+@output_option
+def produce(
+    topic: str,
+    files: tuple[BinaryIO, ...],
+    key_delimiter: str | None,
+    key: str | None,
+    delimiter: str,
+    headers: tuple[str, ...],
+    partition: int | None,
+    empty_is_null: bool,
+    compression: str,
+    acks: str,
+    dry_run: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Write records to TOPIC, from FILES or standard input, one per line.
+
+    Example: tail -f app.log | barnabas produce logs -z zstd
+    """
+    if key is not None and key_delimiter is not None:
+        raise ConfigError("--key", "excludes --key-delimiter")
+    end = unescape(delimiter)
+    if not end:
+        raise ConfigError("--delimiter", "cannot be empty")
+    split = splitter(key, key_delimiter, empty_is_null)
+    header_pairs = parse_headers(headers)
+    sources = files or (sys.stdin.buffer,)
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        check_target(cluster, topic, partition)
+        producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
+        tally = Tally(topic, dry_run, size_of(files))
+        try:
+            for records in (found for source in sources for found in pieces(source, end)):
+                tally.read += len(records)
+                for record in records:
+                    record_key, value = split(record)
+                    if dry_run:
+                        tally.would_send(producer.target(topic, record_key, partition))
+                    else:
+                        producer.send(
+                            topic, value, key=record_key, headers=header_pairs, partition=partition
+                        )
+                tally.sent(producer.flush())
+                tally.progress(sum(map(len, records)) + len(records) * len(end))
+        except BaseException as error:
+            tally.sent(producer.sent)
+            if isinstance(error, KeyboardInterrupt) and not tally.outstanding:
+                tally.finish()
+            else:
+                tally.failed()
+            raise
+        tally.finish()
+    if output is not Output.TEXT or dry_run:
+        document = tally.document()
+        show(output, document, tally_text)
+
+
+def check_target(cluster: Cluster, topic: str, partition: int | None) -> None:
+    """A mistyped name is found out here, before any input is read: a producer must not bring topics into being."""
+    try:
+        cluster.topic(topic)
+    except ApiError as error:
+        raise unknown_topic(cluster, topic, error) from None
+    if partition is not None:
+        cluster.view.partition(TopicPartition(topic, partition))
+
+
+def pieces(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
+    """Records as they arrive: all that are complete in what the input has now, then wait for more.
+
+    A last record without its delimiter counts, as the last line of a file does.
+    """
+    rest = b""
+    read = getattr(source, "read1", source.read)
+    while chunk := read(CHUNK_BYTES):
+        *whole, rest = (rest + chunk).split(end)
+        if len(rest) > RECORD_BYTES_MAX:
+            raise ConfigError("--delimiter", f"does not occur in {RECORD_BYTES_MAX} bytes of input")
+        if whole:
+            yield whole
+    if rest:
+        yield [rest]
+
+
+def splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> Keyed:
+    def null(content: bytes | None) -> bytes | None:
+        return None if empty_is_null and not content else content
+
+    if delimiter is None:
+        fixed = None if key is None else key.encode()
+        return lambda record: (null(fixed), null(record))
+    between = unescape(delimiter)
+    if not between:
+        raise ConfigError("--key-delimiter", "cannot be empty")
+
+    def split(record: bytes) -> tuple[bytes | None, bytes | None]:
+        before, found, after = record.partition(between)
+        return (null(before), null(after)) if found else (None, null(record))
+
+    return split
+
+
+def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:
+    """`-H trace=7`; a name alone has a null value."""
+    headers: list[tuple[str, bytes | None]] = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name:
+            raise ConfigError("--header", f"{pair!r} is not NAME=VALUE")
+        headers.append((name, value.encode() if equals else None))
+    return tuple(headers)
+
+
+class Tally:
+    """What was written where; on a terminal also a line that moves along, a bar where the end is known."""
+
+    def __init__(self, topic: str, dry_run: bool, bytes_expected: int | None = None) -> None:
+        self.topic = topic
+        self.dry_run = dry_run
+        self.bytes_expected = bytes_expected
+        self.bytes_read = 0
+        self.read = 0
+        self.counts: dict[int, int] = {}
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self.on_terminal = sys.stderr.isatty()
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def would_send(self, target: TopicPartition) -> None:
+        self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
+
+    def sent(self, batches: list[Sent]) -> None:
+        for batch in batches:
+            number = batch.partition.partition
+            self.counts[number] = self.counts.get(number, 0) + batch.count
+            if batch.base_offset >= 0:
+                self.first.setdefault(number, batch.base_offset)
+                self.last[number] = batch.base_offset + batch.count - 1
+
+    def progress(self, bytes_read: int) -> None:
+        self.bytes_read += bytes_read
+        if self.on_terminal:
+            line = progress_line(self.total, self.bytes_read, self.bytes_expected)
+            redraw(line)
+
+    def finish(self) -> None:
+        if self.on_terminal:
+            verb = "would write" if self.dry_run else "wrote"
+            said = f"{verb} {plural(self.total, 'record')} to {printable(self.topic, NAME_MAX)}"
+            redraw(f"{said:<{BAR_WIDTH + 40}}", end="\n")
+
+    @property
+    def outstanding(self) -> int:
+        return self.read - self.total
+
+    def failed(self) -> None:
+        """Whoever tries again wants to know where. A batch beside one that was refused, or whose answer was lost, may
+        have been written."""
+        if self.dry_run:
+            return
+        if self.on_terminal:
+            redraw(" " * (BAR_WIDTH + 40), end="\r")
+        done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
+        note(f"{done}; {self.outstanding:,} more read, refused or unknown")
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "dry_run": self.dry_run,
+            "records": self.total,
+            "partitions": [
+                {
+                    "partition": number,
+                    "records": count,
+                    "first_offset": self.first.get(number),
+                    "last_offset": self.last.get(number),
+                }
+                for number, count in sorted(self.counts.items())
+            ],
+        }
+
+
+def progress_line(records: int, bytes_read: int, bytes_expected: int | None) -> str:
+    """`[####····]  52%  12,000 records`, or the count alone for a pipe, whose end nobody knows."""
+    counted = plural(records, "record")
+    if not bytes_expected:
+        return counted
+    share = min(1.0, bytes_read / bytes_expected)
+    bar = ("#" * round(share * BAR_WIDTH)).ljust(BAR_WIDTH, "·")
+    return f"[{bar}] {share:4.0%}  {counted}"
+
+
+def size_of(files: tuple[BinaryIO, ...]) -> int | None:
+    """All bytes to come, if all come from regular files."""
+    stats = [os.fstat(file.fileno()) for file in files]
+    whole = bool(stats) and all(stat.S_ISREG(found.st_mode) for found in stats)
+    return sum(found.st_size for found in stats) if whole else None
+
+
+def tally_text(document: dict[str, Any]) -> str:
+    verb = "would write" if document["dry_run"] else "wrote"
+    lines = [f"{verb} {plural(document['records'], 'record')} to {document['topic']}"]
+    lines += [
+        f"  partition {found['partition']}: {plural(found['records'], 'record')}"
+        for found in document["partitions"]
+    ]
+    return "\n".join(lines)

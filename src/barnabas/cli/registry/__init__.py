@@ -1,0 +1,1 @@
+"""`barnabas registry`: one file per command."""

@@ -1,0 +1,123 @@
+"""`barnabas spark`: a Python prompt with a Spark session and the topics of a cluster as tables."""
+
+from __future__ import annotations
+
+import code
+import sys
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from barnabas.cli.options import bootstrap_option, timeout_option
+from barnabas.cli.spark.failure import translated
+from barnabas.cli.spark.sql import spark_session, told
+from barnabas.cli.terminal.output import note, plural
+from barnabas.client.cluster import Cluster
+from barnabas.spark.progress import progress_paused
+from barnabas.spark.tables import register_topics
+
+TABLES_MAX = 100
+"""Each costs a tenth of a second before the prompt appears."""
+
+
+@click.command()
+@click.option("-c", "--command", metavar="CODE", help="Run this Python and end.")
+@click.option(
+    "--master", metavar="URL", help="Any Spark master; all cores of this machine if not given."
+)
+@bootstrap_option
+@timeout_option
+def spark(
+    command: str | None, master: str | None, bootstrap_servers: str, timeout_s: float
+) -> None:
+    """Open a PySpark shell with `spark` and the topics as tables.
+
+    \b
+    >>> spark.sql("select key, count(*) from orders group by key").show()
+    >>> topic("orders").where("value_json:paid::boolean").count()
+    """
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        topics = sorted(cluster.refresh(None).topics)
+    with spark_session(
+        master, bootstrap_servers, app_name="barnabas spark", short=False
+    ) as session:
+        with told(topics):
+            register_topics(session, topics[:TABLES_MAX], bootstrap_servers)
+
+        def topic(name: str) -> Any:
+            """A topic as a DataFrame."""
+            register_topics(session, [name], bootstrap_servers)
+            return session.table(f"`{name}`")
+
+        names = {
+            "__name__": "__main__",
+            "spark": session,
+            "sc": session.sparkContext,
+            "topic": topic,
+        }
+        if command is not None:
+            run(command, names, topics)
+            return
+        note(*banner(session.version, topics).split("\n"))
+        interact(names)
+
+
+def run(command: str, names: dict[str, Any], topics: list[str]) -> None:
+    """Mistakes of the code are shown as Python shows them, those of Spark without Java's stack."""
+    from pyspark.errors import PySparkException
+
+    try:
+        exec(compile(command, "<command>", "exec"), names)
+    except PySparkException as error:
+        raise translated(error, topics) from None
+    except Exception:  # noqa: BLE001 - whatever the code raises
+        code.InteractiveInterpreter(names).showtraceback()
+        raise click.exceptions.Exit(1) from None
+
+
+def banner(version: str, topics: list[str]) -> str:
+    lines = [
+        f"Spark {version}. `spark` is the session; topics are tables, topic(NAME) a DataFrame."
+    ]
+    if len(topics) > TABLES_MAX:
+        lines.append(
+            f"{plural(len(topics), 'topic')}: the first {TABLES_MAX} are tables, others after topic(NAME)."
+        )
+    return "\n".join(lines)
+
+
+def interact(names: dict[str, Any]) -> None:
+    try:
+        import readline
+        import rlcompleter
+    except ImportError:
+        pass
+    else:
+        readline.set_completer(rlcompleter.Completer(names).complete)
+        readline.parse_and_bind("tab: complete")
+    if not sys.stdin.isatty():
+        sys.ps1, sys.ps2 = "", ""
+    Prompt(names).interact(banner="", exitmsg="")
+
+
+class Prompt(code.InteractiveConsole):
+    """While it waits, nothing is drawn over what is being typed."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        super().__init__(names)
+        self.context = names["sc"]
+
+    def raw_input(self, prompt: str = "") -> str:
+        with progress_paused():
+            return super().raw_input(prompt)
+
+    def showtraceback(self) -> None:
+        """An interruption ends what Spark is busy with, and needs no account of where Python was waiting for it."""
+        with progress_paused():
+            if not isinstance(sys.exception(), KeyboardInterrupt):
+                super().showtraceback()
+                return
+            with suppress(Exception):
+                self.context.cancelAllJobs()
+            self.write("KeyboardInterrupt\n")

@@ -1,0 +1,113 @@
+"""Rows of Spark on standard output: a table, JSON or CSV. One row is one line of JSON, so that it can be piped on."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from barnabas.cli.terminal.output import WIDTH, plural, table, to_json
+
+ROWS_OF_A_TABLE = 1000
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say. Bytes are text, with backslashes where they are not UTF-8; a variant is what it holds."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes() | bytearray():
+            return bytes(value).decode("utf-8", "backslashreplace")
+        case datetime() | date():
+            return value.isoformat()
+        case Decimal() | timedelta():
+            return str(value)
+        case dict():
+            return {str(plain(key)): plain(inner) for key, inner in value.items()}
+        case _ if hasattr(value, "toPython"):
+            return plain(value.toPython())
+        case _ if hasattr(value, "asDict"):
+            return {name: plain(value[name]) for name in value.asDict()}
+        case list() | tuple():
+            return [plain(inner) for inner in value]
+        case _:
+            return str(value)
+
+
+def instants(kinds: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Rows whose timestamps carry their offset from UTC. Spark hands over an instant in local time and does not
+    say so; a timestamp_ntz looks the same and is to stay as it is. `kinds` are Spark's types of the columns."""
+    if not any(holds_instants(kind) for kind in kinds):
+        return [tuple(row) for row in rows]
+    return [
+        tuple(with_offset(kind, value) for kind, value in zip(kinds, row, strict=True))
+        for row in rows
+    ]
+
+
+def holds_instants(kind: Any) -> bool:
+    return '"timestamp"' in kind.json()
+
+
+def with_offset(kind: Any, value: Any) -> Any:
+    if value is None or not holds_instants(kind):
+        return value
+    match kind.typeName():
+        case "timestamp":
+            return value.astimezone()
+        case "array":
+            return [with_offset(kind.elementType, inner) for inner in value]
+        case "map":
+            return {
+                with_offset(kind.keyType, key): with_offset(kind.valueType, inner)
+                for key, inner in value.items()
+            }
+        case "struct":
+            return {
+                field.name: with_offset(field.dataType, inner)
+                for field, inner in zip(kind.fields, value, strict=True)
+            }
+        case _:
+            return value
+
+
+def cell(value: Any) -> Any:
+    """A value for a table or for CSV: numbers as they are, what is nested as JSON."""
+    value = plain(value)
+    if isinstance(value, dict | list | bool):
+        return to_json(value)
+    return "" if value is None else value
+
+
+def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    lines = [to_json(dict(zip(names, map(plain, row), strict=True))) for row in rows]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(
+        [[cell(value) for value in row] for row in rows]
+    )
+    return text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def table_text(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    more: bool = False,
+    width: int | None = WIDTH,
+) -> bytes:
+    """A null value is NULL, so that it is told from an empty string; cut to `width`, if there is one."""
+    shown = table(
+        names,
+        [[None if value is None else cell(value) for value in row] for row in rows],
+        width=width,
+        null="NULL",
+    )
+    end = f"the first {plural(len(rows), 'row')}" if more else plural(len(rows), "row")
+    return f"{shown}\n({end})\n".encode()

@@ -1,0 +1,1 @@
+"""`barnabas topics`: one file per command. `topics history` is in cli/history."""

@@ -1,0 +1,138 @@
+"""`barnabas topics alter`: more partitions for a topic, and what that means for its keys.
+
+A key goes to the partition `hash % count`. With another count most keys go elsewhere: of three partitions that become
+four, those whose hash leaves the same rest by both, a quarter, stay.
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import Any
+
+import click
+
+from barnabas.cli.options import (
+    bootstrap_option,
+    complete_topics,
+    dry_run_option,
+    output_option,
+    servers_typed,
+    timeout_option,
+)
+from barnabas.cli.terminal.failure import Hinted, unknown_topic
+from barnabas.cli.terminal.output import Output, note, plural, show, wrapped
+from barnabas.cli.terminal.wait_progress import shown_meanwhile
+from barnabas.cli.topics.health import listed
+from barnabas.cli.topics.replica_assignment import parse_assignment
+from barnabas.client.admin import Admin, NewPartitions
+from barnabas.client.cluster import Cluster
+from barnabas.client.view import TopicView
+from barnabas.errors import ApiError, ErrorCode
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_topics)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    required=True,
+    help="How many it shall have; a topic can only grow.",
+)
+@click.option(
+    "--assignment",
+    "--replica-assignment",
+    metavar="0:1:2,1:2:0",
+    help="The brokers of each partition that is added, the preferred leader first.",
+)
+@dry_run_option
+@bootstrap_option
+@timeout_option
+@output_option
+def alter(
+    name: str,
+    partitions: int,
+    assignment: str | None,
+    dry_run: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Give the topic NAME more partitions.
+
+    Example: barnabas topics alter orders --partitions 12
+    """
+    brokers = parse_assignment(assignment, option="--assignment") if assignment else None
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        before = existing(cluster, name)
+        wish = NewPartitions(name=name, count=partitions, assignment=brokers)
+        with shown_meanwhile(bootstrap_servers, lambda seen: leaderless(seen, name, partitions)):
+            (outcome,) = Admin(cluster).create_partitions([wish], validate_only=dry_run)
+        if outcome.error is not None:
+            raise explained(outcome.error, cluster, wish, servers_typed(bootstrap_servers))
+    document = altered_document(name, len(before.partitions), partitions, dry_run=dry_run)
+    note(*warning(document).split("\n"))
+    show(output, document, altered_text)
+
+
+def existing(cluster: Cluster, name: str) -> TopicView:
+    try:
+        return cluster.topic(name)
+    except ApiError as error:
+        raise unknown_topic(cluster, name, error) from None
+
+
+def leaderless(cluster: Cluster, name: str, count: int) -> str:
+    """`orders: partitions 3 and 5 have no leader yet`; nothing if all have one."""
+    topic = cluster.refresh([name]).topics.get(name)
+    led = {each.partition for each in topic.partitions if not each.is_offline} if topic else set()
+    missing = [number for number in range(count) if number not in led]
+    if not missing:
+        return ""
+    noun, verb = ("partition", "has") if len(missing) == 1 else ("partitions", "have")
+    return f"{name}: {noun} {listed(missing)} {verb} no leader yet"
+
+
+def explained(error: ApiError, cluster: Cluster, wish: NewPartitions, servers: str) -> ApiError:
+    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+        why = leaderless(cluster, wish.name, wish.count) or "it took longer than we waited"
+        hint = f"they get one when a broker of theirs is alive: `barnabas topics describe {wish.name}{servers}`"
+        return Hinted(error, why, hint)
+    if error.code is ErrorCode.INVALID_PARTITIONS:
+        hint = "a topic can only grow; to have fewer, create another one and copy the records"
+        return Hinted(error, error.message, hint)
+    return error
+
+
+def altered_document(name: str, before: int, after: int, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "topic": name,
+        "altered": not dry_run,
+        "dry_run": dry_run,
+        "partitions_before": before,
+        "partitions": after,
+        "keys_moved_percent": keys_moved_percent(before, after),
+    }
+
+
+def keys_moved_percent(before: int, after: int) -> int:
+    """Of a hash that is spread evenly, for how many of a hundred values the rest is another.
+
+    >>> keys_moved_percent(3, 6), keys_moved_percent(3, 4)
+    (50, 75)
+    """
+    return round(100 - 100 * before / lcm(before, after))
+
+
+def altered_text(document: dict[str, Any]) -> str:
+    verb = "would alter" if document["dry_run"] else "altered"
+    after, before = document["partitions"], document["partitions_before"]
+    return f"{verb} topic {document['topic']}: {plural(after, 'partition')}, {before} before"
+
+
+def warning(document: dict[str, Any]) -> str:
+    return wrapped(
+        f"warning: {document['keys_moved_percent']} of 100 keys go to another partition than before: what was "
+        "written of them is not moved, and their order holds within each partition only. Consumers that begin at the "
+        "end of a partition miss what is written to new ones before they look.",
+        indent=9,
+    )

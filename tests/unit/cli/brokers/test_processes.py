@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.brokers import processes as broker_processes
+from barnabas.cli.brokers.processes import (
+    RESTARTS_MAX,
+    RESTARTS_PERIOD_SECONDS,
+    BrokerProcesses,
+    Restarts,
+    ending,
+    reason,
+    stuck,
+)
+from barnabas.world.watchdog import STUCK_EXIT_CODE
+
+
+def test_the_reason_of_a_death_is_its_error_without_the_word_and_the_hint() -> None:
+    assert reason(["12:00 INFO starting", "error: no room", "hint:  make some"]) == "no room"
+    assert reason(["12:00 INFO starting", "error: no room"]) == "no room"
+    assert reason(["error: of an earlier life", "12:00 INFO starting", "MemoryError"]) == (
+        "MemoryError"
+    )
+    assert reason([]) == "it said nothing"
+
+
+def test_an_end_is_told_by_its_signal_or_its_code() -> None:
+    assert ending(-9) == "was ended by SIGKILL"
+    assert ending(3) == "ended with exit code 3"
+
+
+def test_restarts_back_off_and_are_bounded() -> None:
+    restarts = Restarts()
+    delays = [restarts.next_delay(100.0 + number) for number in range(RESTARTS_MAX)]
+    assert delays == [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert restarts.next_delay(200.0) is None
+    assert restarts.next_delay(99.0 + RESTARTS_PERIOD_SECONDS) is None
+
+
+def test_restarts_are_forgotten_after_a_period() -> None:
+    restarts = Restarts()
+    for _ in range(RESTARTS_MAX):
+        restarts.next_delay(100.0)
+    assert restarts.next_delay(100.0 + RESTARTS_PERIOD_SECONDS) == 1.0
+
+
+def test_message_says_whether_a_stuck_broker_is_restarted() -> None:
+    log = Path("broker-2.log")
+    assert stuck(2, 4.0, log).endswith(
+        "(exit code 75, stack in broker-2.log); restarting it in 4 s"
+    )
+    assert stuck(2, None, log).endswith("not restarting it: it was restarted 5 times in 10 min")
+
+
+class AlwaysStuck(BrokerProcesses):
+    """Its brokers end at once with exit code 75."""
+
+    async def start_one(self, broker_id: int) -> None:
+        code = f"raise SystemExit({STUCK_EXIT_CODE})"
+        self.running[broker_id] = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+
+
+async def test_broker_that_is_always_stuck_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(broker_processes, "FIRST_BACK_OFF_SECONDS", 0.001)
+    cluster = AlwaysStuck(tmp_path, "127.0.0.1:1", brokers=1)
+    await cluster.start_one(1)
+    await cluster.watch(1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [" restarting it in " in line for line in lines] == [
+        *[True] * RESTARTS_MAX,
+        *[False] * 3,
+    ]
+    assert "not restarting it: it was restarted 5 times in 10 min" in lines[RESTARTS_MAX]
+    assert "starts it again" in lines[-1]

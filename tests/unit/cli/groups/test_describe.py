@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli.groups.describe import describe_text, described_document, list_text, short_names
+from barnabas.cli.groups.lookup import refuse_if_active, unknown_group
+from barnabas.cli.terminal.failure import explain
+from barnabas.cli.terminal.output import runs
+from barnabas.client.group_admin import GroupView, MemberView
+from barnabas.client.group_offsets import CommittedOffset
+from barnabas.errors import ApiError
+from barnabas.model import TopicPartition
+
+
+def partitions(*numbers: int) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition("orders", number) for number in numbers)
+
+
+def group(state: str = "Stable", members: tuple[MemberView, ...] = ()) -> GroupView:
+    return GroupView("billing", state, "consumer", "range", "h:9092", members)
+
+
+ONE = MemberView("loader-0b8d1c77-aa", None, "loader", "10.0.0.7", partitions(0, 1, 3))
+TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2))
+
+
+def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
+    p0, p1, p2, p3 = partitions(0, 1, 2, 3)
+    document = described_document(
+        group(members=(ONE, TWO)),
+        {
+            p0: CommittedOffset(7),
+            p1: CommittedOffset(30),
+            TopicPartition("gone", 0): CommittedOffset(1),
+        },
+        {p0: 10, p1: 10, p2: 4, p3: 0},
+    )
+    assert [(each["topic"], each["partition"], each["lag"]) for each in document["offsets"]] == [
+        ("gone", 0, None),
+        ("orders", 0, 3),
+        ("orders", 1, 0),
+        ("orders", 2, None),
+        ("orders", 3, None),
+    ]
+    assert document["lag"] == 3
+    assert document["offsets"][1]["member_id"] == ONE.member_id
+
+
+def test_the_text_shows_lag_and_who_reads_what() -> None:
+    document = described_document(
+        group(members=(ONE, TWO)),
+        {each: CommittedOffset(5) for each in partitions(0, 1, 2)},
+        dict.fromkeys(partitions(0, 1, 2, 3), 10),
+    )
+    assert describe_text({"groups": [document]}).splitlines() == [
+        "group billing: Stable, 2 members, assignor range, lag 15",
+        "  coordinator h:9092",
+        "TOPIC   PARTITION  COMMITTED  END  LAG  MEMBER",
+        "orders          0          5   10    5  0b8d1c77",
+        "orders          1          5   10    5  0b8d1c77",
+        "orders          2          5   10    5  91e2f0aa",
+        "orders          3          -   10    -  0b8d1c77",
+        "",
+        "MEMBER    CLIENT  HOST      PARTITIONS",
+        "0b8d1c77  loader  10.0.0.7  orders 0-1,3",
+        "91e2f0aa  loader  10.0.0.8  orders 2",
+    ]
+
+
+def test_an_empty_group_shows_its_offsets_alone() -> None:
+    view = GroupView("billing", "Empty", "consumer", "", "h:9092", ())
+    document = described_document(view, {partitions(0)[0]: CommittedOffset(5)}, {})
+    lines = describe_text({"groups": [document]}).splitlines()
+    assert lines[0] == "group billing: Empty, 0 members"
+    assert lines[-1].split() == ["orders", "0", "5", "-", "-"]
+
+
+def test_member_ids_are_shortened_only_as_far_as_they_stay_apart() -> None:
+    same = [
+        {"member_id": f"c-same-{end}", "client_id": "c", "instance_id": None} for end in ("1", "2")
+    ]
+    assert short_names(same) == {"c-same-1": "same-1", "c-same-2": "same-2"}
+    named = [{"member_id": "x-1", "client_id": "c", "instance_id": "worker"}]
+    assert short_names(named) == {"x-1": "worker"}
+
+
+def test_numbers_in_a_row_are_shown_as_runs() -> None:
+    assert runs([]) == ""
+    assert runs([4]) == "4"
+    assert runs([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+
+
+def test_without_groups_the_next_step_is_shown() -> None:
+    assert "barnabas consume TOPIC --group NAME" in list_text({"groups": []})
+    assert describe_text({"groups": []}) == list_text({"groups": []})
+
+
+def test_a_group_with_members_is_refused_with_who_they_are() -> None:
+    with pytest.raises(ApiError) as raised:
+        refuse_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
+    assert explain(raised.value).splitlines() == [
+        "error: NON_EMPTY_GROUP: group billing is Stable with 2 members: not now",
+        "hint:  stop its consumers (loader at 10.0.0.7, loader at 10.0.0.8), then run this again; "
+        "`barnabas groups describe billing -b h:9092 --watch` shows who is left",
+    ]
+
+
+def test_an_empty_group_and_one_that_is_not_there_are_not_refused() -> None:
+    for state in ("Empty", "Dead"):
+        refuse_if_active(group(state), "not now", "")
+
+
+def test_a_mistyped_group_is_answered_with_a_near_name() -> None:
+    assert explain(unknown_group("biling", ["billing", "other"])).splitlines() == [
+        "error: GROUP_ID_NOT_FOUND: there is no group 'biling'",
+        "hint:  did you mean 'billing'?",
+    ]
+    assert "barnabas groups list" in explain(unknown_group("x", []))

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from barnabas.cli.history.history import Event, Narrator, Timeline, plain, require_history, runs
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import ConsumedRecord
+from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
+from barnabas.controller.history import History, StateChange
+from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
+from barnabas.wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.unit.controller.cluster import ids, state
+from tests.unit.controller.test_history import Clock, leader_and_isr
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def history(epoch: int = 7) -> History:
+    return History(BrokerId(1), ControllerEpoch(epoch), Clock())
+
+
+def partition(
+    before: PartitionState,
+    after: PartitionState,
+    *,
+    leader: int | None = None,
+    isr: tuple[int, ...] = (),
+    epoch: int = 0,
+    cause: str = "TopicsChanged#4",
+    topic: str = "orders",
+) -> PartitionMove:
+    known = None if leader is None else state(leader, isr, epoch=epoch)
+    return Move(
+        item=TopicPartition(topic, 0), before=before, after=after, cause=cause, leadership=known
+    )
+
+
+def replica(broker: int, index: int = 0) -> ReplicaMove:
+    return Move(
+        item=Replica(TopicPartition("orders", index), BrokerId(broker)),
+        before=ReplicaState.NEW,
+        after=ReplicaState.ONLINE,
+        cause="TopicsChanged#4",
+    )
+
+
+def consumed(changes: list[StateChange]) -> list[ConsumedRecord]:
+    return [
+        ConsumedRecord(STATE_CHANGES, 0, offset, 0, None, change.line.encode())
+        for offset, change in enumerate(changes)
+    ]
+
+
+def timeline(*changes: StateChange, topic: str = "orders") -> list[Event]:
+    found = Timeline(topic)
+    found.take(consumed(list(changes)))
+    return found.in_order()
+
+
+def told(*changes: StateChange) -> list[str]:
+    return list(Narrator("orders").tell(timeline(*changes)))
+
+
+NEW = partition(PartitionState.NON_EXISTENT, PartitionState.NEW)
+ONLINE = partition(PartitionState.NEW, PartitionState.ONLINE, leader=2, isr=(2, 3, 1))
+
+
+def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
+    by = history()
+
+    def words(after: str = "created", **facts: object) -> str:
+        changes = by.asked(
+            ["orders"], request="r", after=after, client="app", host="::1", facts={"orders": facts}
+        )
+        (line,) = told(*changes)[1:]
+        return " ".join(line.split()[1:])
+
+    assert words(partitions=1, replication_factor=2) == (
+        "created, as app at ::1 asked: 1 partition, 2 replicas each"
+    )
+    assert words(partitions=6, replication_factor=1, defaults=["num.partitions"]) == (
+        "created, as app at ::1 asked: 6 partitions (num.partitions), 1 replica each"
+    )
+    assert words(
+        partitions=50,
+        replication_factor=3,
+        defaults=["offsets.topic.num.partitions", "offsets.topic.replication.factor"],
+        automatic=True,
+        via=2,
+    ) == (
+        "created automatically when app at ::1 asked broker 2 for it: 50 partitions "
+        "(offsets.topic.num.partitions), 3 replicas each (offsets.topic.replication.factor)"
+    )
+    assert words(after="marked for deletion") == "marked for deletion, as app at ::1 asked"
+
+
+def test_a_topic_is_born_in_words() -> None:
+    by = history()
+    changes = by.moved([NEW], replicas_of=lambda _: ids(2, 3, 1))
+    changes += by.moved([ONLINE])
+    changes += by.moved([replica(2), replica(3), replica(1), replica(3, index=1)])
+    sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause="TopicsChanged#4")
+    changes += sent.changes
+    changes += by.answered(sent, LeaderAndIsrResponse())
+    changes += by.asked(
+        ["orders"], request="CreateTopics", after="created", client="app", host="::1"
+    )
+    assert told(*changes) == [
+        "2026-05-01 controller 1, epoch 7: TopicsChanged#4",
+        "  08:00:00.123  partition 0: new, on brokers 2,3,1",
+        "  08:00:00.123  partition 0: online, leader 2 in epoch 0, ISR 2,3,1",
+        "  08:00:00.123  replicas 0 on 2,3,1; 1 on 3: online",
+        "  08:00:00.123  LeaderAndIsr #7 to broker 3: partitions 0-1",
+        "  08:00:00.123  broker 3 answered LeaderAndIsr #7: done",
+        "2026-05-01 controller 1, epoch 7: CreateTopics",
+        "  08:00:00.123  created, as app at ::1 asked",
+    ]
+
+
+def test_an_unclean_election_is_told() -> None:
+    online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
+    by = history()
+    moved = partition(offline, online, leader=3, isr=(3,), epoch=1, cause="BrokersChanged#9")
+    lines = told(*by.moved([ONLINE]), *by.moved([moved._replace(is_unclean=True)]))
+    assert "leader 3 in epoch 1 after 2, unclean: it was not in sync, ISR 3" in lines[-1]
+
+
+def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> None:
+    by = history()
+    online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
+    changes = by.moved([ONLINE])
+    changes += by.moved([partition(online, offline, cause="BrokersChanged#9")])
+    moved = partition(offline, online, leader=3, isr=(3, 1), epoch=1, cause="BrokersChanged#9")
+    changes += by.moved([moved])
+    changes += by.isr_changed([(ORDERS, state(3, (3, 1, 2), epoch=1))], cause="AlterPartition#12")
+    lines = told(*changes)
+    assert lines[2:] == [
+        "2026-05-01 controller 1, epoch 7: BrokersChanged#9",
+        "  08:00:00.123  partition 0: offline, its leader 2 is gone",
+        "  08:00:00.123  partition 0: online, leader 3 in epoch 1 after 2, ISR 3,1 (without 2)",
+        "2026-05-01 controller 1, epoch 7: AlterPartition#12",
+        "  08:00:00.123  partition 0: leader 3 in epoch 1, ISR 3,1,2 (now with 2)",
+    ]
+
+
+def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
+    by = history()
+    gone = Move(
+        item=Replica(ORDERS, BrokerId(2)),
+        before=ReplicaState.ONLINE,
+        after=ReplicaState.OFFLINE,
+        cause="ControllerGone#3",
+        leadership=state(-1, (3, 1), epoch=1),
+    )
+    online = partition(
+        PartitionState.OFFLINE, PartitionState.ONLINE, leader=3, isr=(3, 1), epoch=2, cause="x"
+    )
+    lines = told(*by.moved([ONLINE]), *by.moved([gone]), *by.moved([online]))
+    assert lines[3].endswith("replica 0 on 2 (ISR 3,1, no leader): offline")
+    assert lines[5].endswith("partition 0: online, leader 3 in epoch 2 after 2, ISR 3,1")
+
+
+def test_a_partition_that_is_deleted_has_not_lost_its_leader() -> None:
+    by = history()
+    online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
+    lines = told(
+        *by.moved([ONLINE]), *by.moved([partition(online, offline, cause="TopicsMarked#9")])
+    )
+    assert lines[-1].endswith("partition 0: offline")
+
+
+def test_failures_are_told_with_their_reason() -> None:
+    by = history()
+    sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
+    stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    lines = told(*by.moved([ONLINE]), *sent.changes, *by.answered(sent, stale))
+    assert lines[-1].endswith("answered LeaderAndIsr #1: failed, STALE_CONTROLLER_EPOCH")
+    lost = told(*sent.changes, *by.unanswered(sent, "broker 3 is gone"))
+    assert lost[-1].endswith("failed, broker 3 is gone")
+
+
+def test_an_event_is_told_once_and_in_the_order_of_epochs() -> None:
+    first, second = history(7), history(8)
+    old = first.moved([NEW, ONLINE])
+    new = second.elected(cause="ControllerGone#3", previous=BrokerId(1))
+    new += second.moved([ONLINE])
+    # The old controller's broker came back and published the rest of what it had, some of it again.
+    events = timeline(old[0], *new, *old, *new)
+    names = [(event["epoch"], event["sequence"]) for event in events]
+    assert names == [(7, 1), (7, 2), (8, 1), (8, 2)]
+
+
+def test_only_what_is_about_the_topic_is_told() -> None:
+    by = history()
+    changes = by.elected(cause="Startup#1")
+    changes += by.moved([partition(PartitionState.NEW, PartitionState.ONLINE, topic="orders2")])
+    changes += by.moved([NEW])
+    other = by.sent(BrokerId(2), leader_and_isr(("orders2", [0])), cause="x")
+    both = by.sent(BrokerId(2), leader_and_isr(("orders2", [0]), ("orders", [0])), cause="x")
+    changes += [*other.changes, *both.changes]
+    changes += by.answered(other, LeaderAndIsrResponse())
+    changes += by.answered(both, LeaderAndIsrResponse())
+    events = timeline(*changes)
+    assert [event["sequence"] for event in events] == [1, 3, 5, 7]
+    assert timeline(*changes, topic="nothing") == []
+
+
+def test_a_request_in_parts_finds_its_answer() -> None:
+    by = history()
+    names = [(f"topic-{number:05d}", [0]) for number in range(5_000)]
+    sent = by.sent(BrokerId(3), leader_and_isr(*names, ("orders", [0])), cause="x")
+    assert len(sent.changes) > 1
+    events = timeline(*sent.changes, *by.answered(sent, LeaderAndIsrResponse()))
+    assert [event.get("answers") for event in events] == [None, sent.changes[0].sequence]
+    words = list(Narrator("orders").tell(events))
+    assert "#1 to broker 3: partition 0, 5001 with those of other topics" in words[1]
+    assert "answered LeaderAndIsr #1: done" in words[2]
+
+
+@pytest.mark.parametrize("value", [None, b"", b"orders", b'"orders"', b'{"topic":"orders"}'])
+def test_what_others_wrote_there_is_passed_over(value: bytes | None) -> None:
+    found = Timeline("orders")
+    assert found.take([ConsumedRecord(STATE_CHANGES, 0, 0, 0, None, value)]) == []
+
+
+def test_controllers_before_the_topics_time_are_left_out() -> None:
+    earlier, later = history(3), history(7)
+    changes = earlier.elected(cause="Startup#1") + later.elected(cause="ControllerGone#2")
+    events = timeline(*changes, *later.moved([NEW]), *later.resigned(cause="SessionExpired#9"))
+    assert [(event["epoch"], event["what"]) for event in events] == [
+        (7, "controller"),
+        (7, "partition"),
+        (7, "controller"),
+    ]
+    words = list(Narrator("orders").tell(events))
+    assert words[1].endswith("controller 1 elected")
+    assert words[-1].endswith("controller 1 resigned")
+
+
+@pytest.mark.parametrize(
+    ("configs", "words"),
+    [
+        ({}, "this cluster keeps no history"),
+        ({"barnabas.history.topic.enable": "false"}, "turned off"),
+        ({"barnabas.history.topic.enable": "true"}, "not published yet"),
+    ],
+)
+def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: str) -> None:
+    def describe(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        (resource,) = request.resources
+        entries = tuple(
+            DescribeConfigsResourceResult(name=name, value=value, read_only=True)
+            for name, value in configs.items()
+        )
+        result = DescribeConfigsResult(
+            error_code=0,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=entries,
+        )
+        return DescribeConfigsResponse(results=(result,))
+
+    with (
+        ScriptedBroker({DescribeConfigsRequest: describe}) as broker,
+        Cluster(broker.address) as cluster,
+    ):
+        with pytest.raises(ApiError, match=words):
+            require_history(cluster, "orders")
+        with pytest.raises(ApiError, match="there is no topic 'ordres'"):
+            require_history(cluster, "ordres")
+        broker.topics[STATE_CHANGES] = 1
+        require_history(cluster, "orders")
+
+
+def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
+    by = history()
+    (_, lines) = told(
+        *by.moved([replica(broker, index) for index in range(20) for broker in (1, 2, 3)])
+    )
+    assert len(lines.splitlines()) > 2
+    assert all(len(line) <= 100 for line in lines.splitlines())
+    assert "; 19 on 1,2,3: online" in " ".join(lines.split())
+
+
+def test_states_have_plain_names() -> None:
+    states = [*PartitionState, *ReplicaState]
+    assert {plain(state) for state in states} == {
+        *("gone", "new", "online", "offline", "being deleted", "deleted", "cannot be deleted now"),
+    }
+
+
+def test_every_event_is_in_exactly_one_run() -> None:
+    by = history()
+    events: list[dict[str, Any]] = [
+        json.loads(change.line)
+        for change in by.moved([NEW, replica(1), replica(2), ONLINE, replica(3)])
+    ]
+    assert [len(run) for run in runs(events)] == [1, 2, 1, 1]
+    assert list(runs([])) == []

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.records.produce import (
+    Tally,
+    parse_headers,
+    pieces,
+    progress_line,
+    size_of,
+    splitter,
+    tally_text,
+)
+from barnabas.client.producer import Sent
+from barnabas.errors import ConfigError
+from barnabas.model import TopicPartition
+
+
+class Slow(io.BytesIO):
+    """Input that arrives a few bytes at a time."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return super().read1(4)
+
+
+@pytest.mark.parametrize("source", [io.BytesIO, Slow])
+@pytest.mark.parametrize(
+    ("text", "end", "expected"),
+    [
+        (b"one\ntwo\n", b"\n", [b"one", b"two"]),
+        (b"one\n\ntwo", b"\n", [b"one", b"", b"two"]),
+        (b"a long first||second||", b"||", [b"a long first", b"second"]),
+        (b"", b"\n", []),
+    ],
+)
+def test_input_becomes_records_however_it_arrives(
+    source: type[io.BytesIO], text: bytes, end: bytes, expected: list[bytes]
+) -> None:
+    assert [record for found in pieces(source(text), end) for record in found] == expected
+
+
+def test_what_has_arrived_is_handed_on_before_more_is_waited_for() -> None:
+    assert next(pieces(Slow(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
+
+
+def test_keys_are_split_off_at_the_first_delimiter() -> None:
+    split = splitter(None, r"\t", False)
+    assert split(b"k\tv\tw") == (b"k", b"v\tw")
+    assert split(b"no key") == (None, b"no key")
+    assert split(b"\t") == (b"", b"")
+    assert splitter(None, ":", True)(b"k:") == (b"k", None)
+
+
+def test_one_key_serves_all_records() -> None:
+    assert splitter("k", None, False)(b"v") == (b"k", b"v")
+    assert splitter(None, None, False)(b"v") == (None, b"v")
+    assert splitter(None, None, True)(b"") == (None, None)
+
+
+def test_headers_are_pairs_and_a_name_alone_has_no_value() -> None:
+    assert parse_headers(("a=1=2", "b", "c=")) == (("a", b"1=2"), ("b", None), ("c", b""))
+    with pytest.raises(ConfigError):
+        parse_headers(("=1",))
+
+
+def test_an_empty_key_delimiter_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        splitter(None, "", False)
+
+
+def test_the_tally_tells_offsets_per_partition() -> None:
+    tally = Tally("orders", dry_run=False)
+    zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    tally.sent([Sent(zero, 10, 5), Sent(one, -1, 2), Sent(zero, 15, 1)])
+    assert tally.document() == {
+        "topic": "orders",
+        "dry_run": False,
+        "records": 8,
+        "partitions": [
+            {"partition": 0, "records": 6, "first_offset": 10, "last_offset": 15},
+            {"partition": 1, "records": 2, "first_offset": None, "last_offset": None},
+        ],
+    }
+    assert tally_text(tally.document()).startswith("wrote 8 records to orders")
+
+
+def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tally = Tally("orders", dry_run=False)
+    tally.read = 1_200
+    tally.sent([Sent(TopicPartition("orders", 0), 10, 1_000)])
+    tally.failed()
+    told = capsys.readouterr()
+    assert told.err == "1,000 records acknowledged by orders; 200 more read, refused or unknown\n"
+    assert told.out == ""
+
+
+def test_a_success_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally("orders", dry_run=False)
+    tally.finish()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_is_a_bar_where_the_end_is_known_and_a_count_elsewhere() -> None:
+    assert progress_line(12_000, 0, None) == "12,000 records"
+    assert progress_line(1, 50, 100) == "[" + "#" * 15 + "·" * 15 + "]  50%  1 record"
+    assert progress_line(3, 101, 100) == "[" + "#" * 30 + "] 100%  3 records"
+
+
+def test_only_regular_files_have_a_known_size(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    with (tmp_path / "a").open("rb") as file, Path(os.devnull).open("rb") as device:
+        assert size_of((file, file)) == 10
+        assert size_of((file, device)) is None
+    assert size_of(()) is None

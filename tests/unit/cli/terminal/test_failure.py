@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from barnabas.cli.terminal.failure import Hinted, explain, near_names
+from barnabas.client.cluster import Unreachable
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+
+
+def test_an_error_shows_kafkas_name_the_message_and_a_next_step() -> None:
+    text = explain(ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists."))
+    assert text.splitlines()[0] == "error: TOPIC_ALREADY_EXISTS: Topic 'a' already exists."
+    assert "--if-not-exists" in text.splitlines()[1]
+
+
+def test_where_no_broker_is_it_says_what_was_tried_and_how_to_start_one() -> None:
+    text = explain(Unreachable([("localhost:9092", "Connection refused"), ("b:1", "timed out")]))
+    assert "localhost:9092: Connection refused" in text
+    assert "b:1: timed out" in text
+    assert "barnabas up" in text
+
+
+def test_a_hint_that_is_known_better_wins() -> None:
+    error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    text = explain(Hinted(error, "there is no topic 'ordres'", "did you mean 'orders'?"))
+    assert text == (
+        "error: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'\nhint:  did you mean 'orders'?"
+    )
+
+
+def test_what_a_broker_says_cannot_move_the_cursor() -> None:
+    assert "\x1b" not in explain(ApiError(ErrorCode.INVALID_CONFIG, "\x1b[2J"))
+    assert explain(RemoteWireError("odd")) == "error: odd"
+
+
+def test_near_names_are_found_whatever_their_case() -> None:
+    assert near_names("ordres", ["orders", "payments", "Orders-eu"])[0] == "orders"
+    assert near_names("ORDERS", ["orders"]) == ["orders"]
+    assert near_names("zzz", ["orders"]) == []
+
+
+def test_names_that_collide_are_not_answered_with_the_characters_of_names() -> None:
+    why = "topic 'a_b' collides with a.b: '.' and '_' count as one"
+    _, hint = explain(ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)).splitlines()
+    assert "choose a name that differs in more" in hint
+    assert "characters" not in hint
+    _, hint = explain(ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "topic 'a/b'")).splitlines()
+    assert "characters" in hint
+
+
+def test_too_many_copies_are_answered_without_an_option_of_another_command() -> None:
+    _, hint = explain(ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "5 of 1")).splitlines()
+    assert "start more brokers" in hint
+    assert "--" not in hint
+
+
+def test_offsets_that_have_no_room_are_answered_with_the_setting_that_asks_for_it() -> None:
+    why = "__consumer_offsets cannot be created: INVALID_REPLICATION_FACTOR; brokers=1"
+    _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)).splitlines()
+    assert "offsets.topic.replication.factor" in hint
+    _, hint = explain(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no leader")).splitlines()
+    assert "barnabas topics describe __consumer_offsets" in hint

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from barnabas.cli.terminal.formats import compile_filter, compile_format, document, unescape
+from barnabas.client.consumer import ConsumedRecord
+from barnabas.errors import ConfigError
+
+RECORD = ConsumedRecord(
+    "orders", 3, 42, 1_700, b"eu-1", b"\x1b[31mred\xff", (("a", b"1"), ("b", None))
+)
+EMPTY = ConsumedRecord("orders", 0, 0, -1, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (r"%t %p %o %k\n", b"orders 3 42 eu-1\n"),
+        (r"%T|%K|%S|%h", b"1700|4|9|a=1,b="),
+        (r"%s\t\\\x41\0%%", b"\x1b[31mred\xff\t\\A\0%"),
+        (r"100%%é", "100%é".encode()),
+        (r"\q \x", rb"\q \x"),
+        ("\\", b"\\"),
+        ("", b""),
+    ],
+)
+def test_formats_are_those_of_kcat(template: str, expected: bytes) -> None:
+    assert compile_format(template)(RECORD) == expected
+
+
+def test_what_is_absent_is_empty_and_of_size_minus_one() -> None:
+    assert compile_format("%k,%s,%h,%K,%S,%T")(EMPTY) == b",,,-1,-1,-1"
+
+
+def test_on_a_terminal_control_characters_are_shown_not_obeyed() -> None:
+    assert compile_format("%s\\n", for_terminal=True)(RECORD) == b"\\x1b[31mred\xff\n"
+
+
+@pytest.mark.parametrize("template", ["%", "%q", "%k %"])
+def test_a_letter_there_is_not_is_named(template: str) -> None:
+    with pytest.raises(ConfigError, match="there is no %"):
+        compile_format(template)
+
+
+def test_delimiters_may_be_escaped() -> None:
+    assert unescape(r"\t") == b"\t"
+    assert unescape(r"\x1f|\n") == b"\x1f|\n"
+    assert unescape("::") == b"::"
+
+
+def test_a_record_as_a_document_can_always_be_encoded() -> None:
+    found = document(RECORD)
+    assert found["value"] == "\x1b[31mred\\xff"
+    assert found["headers"] == [{"name": "a", "value": "1"}, {"name": "b", "value": None}]
+    assert json.loads(json.dumps(found)) == found
+    assert document(EMPTY)["key"] is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "matches"),
+    [
+        ("value:red", True),
+        ("value:blue", False),
+        ("key:eu-", True),
+        ("key~^eu-[0-9]$", True),
+        ("value~^red", False),
+        ("value:.", False),
+    ],
+)
+def test_filters_look_for_text_or_patterns(expression: str, matches: bool) -> None:
+    assert compile_filter(expression)(RECORD) is matches
+
+
+def test_a_record_without_a_value_matches_no_text() -> None:
+    assert not compile_filter("value:a")(EMPTY)
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "value", "value:", "topic:a", "value=1", "value~(", "__import__('os')"]
+)
+def test_what_is_no_filter_is_refused(expression: str) -> None:
+    with pytest.raises(ConfigError, match="--filter"):
+        compile_filter(expression)
+
+
+def test_a_terminal_is_shown_names_and_contents_escaped() -> None:
+    record = ConsumedRecord(
+        "t\n\u202e", 0, 0, 0, None, "a\tb\nc\x9b\u202e".encode() + b"\x9b\xe9", (("h\n", b"\x1b"),)
+    )
+    write = compile_format("%t|%h|%s", for_terminal=True)
+    assert write(record) == (rb"t\n\u202e|h\n=\x1b|" + b"a\tb\nc" + rb"\x9b\u202e\x9b" + b"\xe9")
+    raw = compile_format("%t|%h|%s")
+    assert raw(record) == "t\n\u202e|h\n=\x1b|".encode() + (record.value or b"")

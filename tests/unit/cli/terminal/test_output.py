@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.cli.terminal.output import Output, note, plural, render, say, table, to_json, to_yaml
+
+
+def test_a_table_sets_numbers_to_the_right_and_ends_no_line_in_blanks() -> None:
+    assert table(["topic", "partitions", "state"], [["orders", 6, "ok"], ["a", 12, ""]]) == (
+        "TOPIC   PARTITIONS  STATE\norders           6  ok\na               12"
+    )
+
+
+def test_a_table_keeps_within_a_hundred_columns_by_cutting_the_widest() -> None:
+    page = table(["name", "why", "n"], [["t" * 249, "some reason", 1], ["short", "x" * 30, 22]])
+    assert max(map(len, page.splitlines())) == 100
+    assert "some reason" in page
+    assert "…" in page
+
+
+def test_names_from_the_cluster_cannot_move_the_cursor() -> None:
+    assert "\x1b" not in table(["a"], [["\x1b[2Jboo\nnew line"]])
+    assert "\x1b" not in table(["\x1b[2J"], [["a"]])
+    assert table(["a"], [["tab\t, \x9b, \u202e"]]).endswith("tab\\t, \\x9b, \\u202e")
+
+
+def test_counts_read_well() -> None:
+    assert plural(1, "record") == "1 record"
+    assert plural(12_000, "record") == "12,000 records"
+
+
+def test_one_document_has_three_faces() -> None:
+    document = {"topics": [{"topic": "é", "partitions": 3}]}
+    assert render(Output.TEXT, document, lambda _: "words") == "words"
+    assert json.loads(render(Output.JSON, document, str)) == document
+    assert render(Output.YAML, document, str) == 'topics:\n  - topic: "é"\n    partitions: 3'
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (-3, "-3"),
+        ("plain words/and.dots", "plain words/and.dots"),
+        ("", '""'),
+        ("no", '"no"'),
+        ("Null", '"Null"'),
+        ("12", '"12"'),
+        ("a: b", '"a: b"'),
+        ("# no comment", '"# no comment"'),
+        ("- no list", '"- no list"'),
+        ("two\nlines", '"two\\nlines"'),
+        ("\x85", '"\\u0085"'),
+        ([], "[]"),
+        ({}, "{}"),
+        (
+            {"a": [], "b": {"c": [1, [2, 3], {"d": None}]}},
+            "a: []\nb:\n  c:\n    - 1\n    - - 2\n      - 3\n    - d: null",
+        ),
+    ],
+)
+def test_yaml_of_plain_data(value: Any, expected: str) -> None:
+    assert to_yaml(value) == expected
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(plain)
+def test_yaml_is_one_document_of_printable_lines(value: Any) -> None:
+    assert all(line.isprintable() for line in to_yaml(value).split("\n"))
+
+
+@given(plain)
+def test_json_is_printable_and_exact(value: Any) -> None:
+    text = to_json(value, indent=2)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert json.loads(text) == value
+
+
+def test_yaml_escapes_what_a_terminal_would_obey() -> None:
+    assert to_yaml("é\x9b\u202e\U000e0001") == '"é\\u009b\\u202e\\U000e0001"'
+
+
+@pytest.mark.parametrize("output", Output)
+def test_pages_hold_printable_lines_only(output: Output) -> None:
+    hostile = "a\n\x1b[31m\x9b\u202e\u2028"
+    document = {hostile: [{"group": hostile}]}
+    page = render(output, document, lambda shown: f"{shown}\n{shown['a' + ESCAPED][0]['group']}")
+    assert all(line.isprintable() for line in page.split("\n"))
+    assert len(page.split("\n")) == {"text": 2, "json": 7, "yaml": 2}[output]
+
+
+ESCAPED = "\\n\\x1b[31m\\x9b\\u202e\\u2028"
+
+
+def test_say_and_note_print_one_line_per_argument(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    say("a\nb", "c\td", keep="\t")
+    note("a\nb\x1b", "c")
+    out, err = capsysbinary.readouterr()
+    assert (out, err) == (b"a\\nb\nc\td\n", b"a\\nb\\x1b\nc\n")

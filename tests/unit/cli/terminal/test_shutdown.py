@@ -1,0 +1,59 @@
+import asyncio
+import os
+import signal
+
+import click
+import pytest
+
+from barnabas.cli.terminal.shutdown import Stopping
+
+DEADLINE_S = 30.0
+
+
+def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+async def test_the_first_signal_asks_and_the_second_is_urgent() -> None:
+    codes: list[int] = []
+    urgent = asyncio.Event()
+
+    def kill(exit_code: int) -> None:
+        codes.append(exit_code)
+        urgent.set()
+
+    stopping = Stopping(at_once=kill)
+    async with asyncio.timeout(DEADLINE_S):
+        send(signal.SIGTERM)
+        await stopping.asked.wait()
+        assert codes == []
+        send(signal.SIGINT)
+        await urgent.wait()
+    assert stopping.is_urgent
+    assert codes == [130]
+
+
+async def test_work_is_broken_off_with_the_code_of_the_signal() -> None:
+    stopping = Stopping()
+    ended: list[str] = []
+
+    async def work() -> None:
+        send(signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cleaned up")
+
+    with pytest.raises(click.exceptions.Exit) as interrupted:
+        async with asyncio.timeout(DEADLINE_S):
+            await stopping.unless_asked(work())
+    assert interrupted.value.exit_code == 143
+    assert ended == ["cleaned up"]
+
+
+async def test_work_that_fails_says_why() -> None:
+    async def work() -> None:
+        raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        await Stopping().unless_asked(work())

@@ -1,0 +1,84 @@
+"""Why a partition is not whole, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli.topics.health import named, next_step, trouble
+from barnabas.client.view import PartitionView
+from barnabas.model import NO_LEADER, BrokerId
+
+
+def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionView:
+    return PartitionView(
+        partition=0, leader=BrokerId(leader), leader_epoch=1, replicas=replicas, isr=isr
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "alive", "why"),
+    [
+        (partition(1, (1, 2), (1, 2)), {1, 2}, None),
+        (partition(1, (1, 2), (1,)), {1}, "broker 2 is not alive"),
+        (partition(1, (1, 2, 3), (1,)), {1}, "brokers 2 and 3 are not alive"),
+        (
+            partition(1, (1, 2), (1,)),
+            {1, 2},
+            "broker 2 is alive and catching up with the leader",
+        ),
+        (
+            partition(1, (1, 2, 3), (1,)),
+            {1, 3},
+            "broker 2 is not alive; broker 3 is alive and catching up with the leader",
+        ),
+        (
+            partition(NO_LEADER, (1, 2), (2,)),
+            {1},
+            "no leader: broker 2, the only one in sync, is not alive",
+        ),
+        (
+            partition(NO_LEADER, (1, 2), (1, 2)),
+            set(),
+            "no leader: brokers 1 and 2, all that are in sync, are not alive",
+        ),
+        (
+            partition(NO_LEADER, (1, 2), (2,)),
+            {1, 2},
+            "no leader: broker 2 could lead and is alive; the controller has yet to elect",
+        ),
+        (partition(NO_LEADER, (1,), ()), {1}, "no leader: no replica is in sync"),
+    ],
+)
+def test_the_reason_is_told(found: PartitionView, alive: set[int], why: str | None) -> None:
+    assert trouble(found, alive) == why
+
+
+def test_refused_writes_are_told_with_their_setting() -> None:
+    found = partition(1, (1, 2, 3), (1,))
+    why = trouble(found, {1}, min_insync_replicas=2)
+    assert why is not None
+    assert why.endswith("writes with acks=all are refused (1 in sync, min.insync.replicas=2)")
+    assert "refused" not in (trouble(found, {1}, min_insync_replicas=1) or "")
+
+
+def test_the_next_step_is_for_the_worst_of_it() -> None:
+    behind, gone = partition(1, (1, 2), (1,)), partition(1, (1, 3), (1,))
+    offline = partition(NO_LEADER, (3, 1), (3,))
+    assert next_step("orders", [behind], {1, 2}) == (
+        "`barnabas topics history orders` shows what happened"
+    )
+    assert (
+        next_step("orders", [behind, gone], {1, 2}) == "`barnabas brokers list` shows who is alive"
+    )
+    assert next_step("orders", [behind, gone, offline], {1, 2}).startswith("start broker 3 again")
+
+
+def test_the_next_step_reaches_the_same_brokers() -> None:
+    offline = partition(NO_LEADER, (3, 1), (3,))
+    assert "`barnabas brokers list -b b:1`" in next_step("orders", [offline], {1}, " -b b:1")
+
+
+def test_brokers_are_listed_as_people_list_them() -> None:
+    assert named([1]) == "broker 1"
+    assert named([1, 2]) == "brokers 1 and 2"
+    assert named([1, 2, 3]) == "brokers 1, 2 and 3"
