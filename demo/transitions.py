@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from barnabas.cli.history.history import Narrator
+from barnabas.cli.history.narrator import Narrator
 
 LOOK_EVERY_SECONDS = 0.05
 TOLD = ("controller", "partition", "topic")

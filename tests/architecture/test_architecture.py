@@ -22,6 +22,7 @@ OPENS_REAL_DOORS = (
     "spark/",
     "cluster.py",
     "local_cluster.py",
+    "progress_line.py",
     "pytest_plugin.py",
     "zookeeper_server.py",
 )
@@ -109,7 +110,7 @@ LAYERS = {
         "tasks",
     },
     "client": {"wire"},
-    "spark": {"client", "wire"},
+    "spark": {"client", "wire", "progress_line"},
     "lifecycle": set(),
     "world": set(),
 }

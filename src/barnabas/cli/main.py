@@ -1,32 +1,23 @@
-"""`barnabas`: the entry point, the list of commands, and what a failure looks like.
+"""`barnabas`: the entry point and the list of commands. cli/terminal/exit_codes.py lists the exit codes.
 
-    exit 0   done                       exit 1   the cluster said no, or is not there
-    exit 2   wrong usage or setting     exit 130 interrupted, 143 by SIGTERM
-                                        exit 141 the reader of our output went away
-
-`up`, `broker` and `zookeeper` run until a signal asks them to stop, and so have done all they were asked for: exit 0.
-
-Commands are imported when they are called for: `barnabas --help` stays quick, and a broker carries no client code.
+A command is imported only when it is run: `barnabas --help` stays fast, and a broker loads no client code.
 """
 
 from __future__ import annotations
 
-import importlib
-import io
 import logging
-import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
 
 import barnabas
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.cli.lazy_group import LazyGroup
+from barnabas.errors import BarnabasError
 
 COMMANDS = {
     "topics": (
-        "barnabas.cli.topics.describe:topics",
+        "barnabas.cli.topics.commands:topics",
         "Create, list, describe, alter and delete topics.",
     ),
     "brokers": ("barnabas.cli.brokers.list:brokers", "See the brokers of the cluster."),
@@ -43,7 +34,7 @@ COMMANDS = {
         "Read records of a topic to standard output.",
     ),
     "groups": (
-        "barnabas.cli.groups.describe:groups",
+        "barnabas.cli.groups.commands:groups",
         "See consumer groups, set where they go on, delete them.",
     ),
     "sql": ("barnabas.cli.spark.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
@@ -68,23 +59,11 @@ COMMANDS = {
         "The same, for the settings of topics and brokers.",
     ),
 }
+"""Command → where it is, and its line in the help."""
 
-OK, REFUSED, WRONG_USAGE, INTERRUPTED, READER_GONE = 0, 1, 2, 130, 141
 
-
-class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one only to run it or to show its help."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
+class RootGroup(LazyGroup):
+    """The group of all commands. Its help needs no import of any command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -96,11 +75,13 @@ class LazyGroup(click.Group):
         if logging.lastResort is not None:
             # Commands that configure no logging print warnings of the client through this handler.
             logging.lastResort.setFormatter(PrintableFormatter())
-        # Caught here, within click, because click itself would make a failure of it.
+        # Caught here because click would report it as a failure.
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise click.exceptions.Exit(reader_gone()) from None
+            from barnabas.cli.terminal.exit_codes import discard_output
+
+            raise click.exceptions.Exit(discard_output()) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -117,7 +98,8 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=RootGroup,
+    modules={name: module for name, (module, _) in COMMANDS.items()},
     epilog='Completion of commands and topic names: eval "$(_BARNABAS_COMPLETE=bash_source barnabas)"',
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -127,57 +109,33 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console entry point: run, and turn whatever happens into an exit code and at most a few lines."""
+    """Run a command and exit with its code. Every failure becomes a few lines on standard error."""
     try:
         code = run(arguments)
-    except Exception:  # noqa: BLE001 - a defect: the traceback may quote names, too
-        from barnabas.cli.terminal.output import note
+    except Exception:  # noqa: BLE001 - a defect of ours
+        from barnabas.cli.terminal.exit_codes import report_crash
 
-        note(*traceback.format_exc().rstrip("\n").split("\n"))
-        code = REFUSED
+        code = report_crash()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        code = reader_gone()
+        from barnabas.cli.terminal.exit_codes import discard_output
+
+        code = discard_output()
     sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None) -> int:
+    """Run a command and return its exit code."""
     try:
         result = cli.main(args=arguments, prog_name="barnabas", standalone_mode=False)
-        return result if isinstance(result, int) else OK
+        return result if isinstance(result, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.ClickException as error:
-        show_usage_error(error)
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
-    except BarnabasError as error:
-        from barnabas.cli.terminal.failure import explain
-        from barnabas.cli.terminal.output import note
+    except (click.ClickException, click.Abort, KeyboardInterrupt, BarnabasError) as error:
+        from barnabas.cli.terminal.exit_codes import report_failure
 
-        note(*explain(error).split("\n"))
-        return WRONG_USAGE if isinstance(error, ConfigError) else REFUSED
-
-
-def show_usage_error(error: click.ClickException) -> None:
-    """As click shows it, with the words of the command line that it quotes escaped."""
-    from barnabas.cli.terminal.output import note
-    from barnabas.printable import LINE_MAX, printable
-
-    # Escaped before click composes its lines: afterwards a newline of a quoted word looks like one of click's.
-    error.message = printable(error.message, LINE_MAX)  # type: ignore[misc]
-    text = io.StringIO()
-    error.show(text)
-    if shown := text.getvalue().rstrip("\n"):
-        note(*shown.split("\n"))
-
-
-def reader_gone() -> int:
-    """`barnabas consume … | head`: head has seen enough. Python would complain again when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return READER_GONE
+        return report_failure(error)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,20 @@
-"""Options that mean the same in every command, and completion that knows the topics."""
+"""Options that have the same meaning in every command, and helpers for shell completion."""
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.terminal.output import Output, render, write_out
-from barnabas.client.cluster import Cluster
-from barnabas.errors import BarnabasError
+from barnabas.cli.terminal.output import Output
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_SERVERS = "localhost:9092"
 SERVERS_VARIABLE = "BARNABAS_BOOTSTRAP_SERVERS"
-WATCH_INTERVAL_S = 2.0
-CLEAR_SCREEN = "\x1b[2J\x1b[H"
 COMPLETION_TIMEOUT_S = 1.0
 
 
@@ -39,7 +32,7 @@ def bootstrap_option(command: Command) -> Command:
 
 
 def servers_typed(servers: str) -> str:
-    """What a command named in a hint needs, to reach the same brokers: ` -b HOST:PORT`, or nothing."""
+    """Return the option that a command in a hint needs to reach the same brokers: ` -b HOST:PORT`, or nothing."""
     known = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
     return "" if servers == known else f" -b {servers}"
 
@@ -86,39 +79,8 @@ def watch_option(command: Command) -> Command:
     )(command)
 
 
-def show_or_watch(
-    watch: bool, output: Output, load: Callable[[], Any], text: Callable[[Any], str]
-) -> None:
-    """Print a document once, or again and again: in place on a terminal, one after the other in a pipe."""
-    while True:
-        document = load()
-        page = render(output, document, text)
-        if watch and sys.stdout.isatty():
-            page = CLEAR_SCREEN + page
-        elif watch and output is Output.YAML:
-            page = "---\n" + page
-        write_out(f"{page}\n".encode())
-        if not watch:
-            return
-        time.sleep(WATCH_INTERVAL_S)
-
-
-def complete_topics(
-    context: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Topic names for the shell. A cluster that does not answer completes nothing and says nothing."""
-    servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
-    with suppress(BarnabasError):
-        with Cluster(
-            servers, timeout_s=COMPLETION_TIMEOUT_S, connect_timeout_s=COMPLETION_TIMEOUT_S
-        ) as cluster:
-            names = sorted(cluster.refresh(None).topics)
-        return completions(names, incomplete)
-    return []
-
-
 def completions(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Names that begin as typed. Those the shell could not print or take back as typed are left out."""
+    """Return the names that start with `incomplete`, without those that are not printable."""
     return [
         CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()
     ]

@@ -15,7 +15,7 @@ from barnabas.zookeeper_server import ZooKeeperServers
 
 DEFAULT_DATA_DIRECTORY = "./barnabas-zookeeper"
 DEFAULT_PORT = 2181
-LOOK_AFTER_NODES_S = 0.5
+CHECK_INTERVAL_S = 0.5
 
 
 @click.command()
@@ -52,15 +52,15 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
         raise AddressInUse(f"{error} with --port") from None
     try:
         say(*greeting(servers).split("\n"))
-        while not stopping.wait(LOOK_AFTER_NODES_S):
-            look_after(servers)
+        while not stopping.wait(CHECK_INTERVAL_S):
+            check_nodes(servers)
         note("stopping ...")
     finally:
         servers.stop()
 
 
-def look_after(servers: ZooKeeperServers) -> None:
-    """A node that dies is told of once, and the last one ends the command."""
+def check_nodes(servers: ZooKeeperServers) -> None:
+    """Report each node that has ended, once. Raises when none is left."""
     for node in servers.ended():
         note(f"node {node} has ended; see {servers.log_path(node)}")
     if not servers.running:

@@ -29,6 +29,10 @@ log = logging.getLogger("barnabas.spark")
 T = TypeVar("T")
 
 
+class UnreachableBrokers(ConfigError):
+    """No broker of kafka.bootstrap.servers could be reached: the addresses are wrong, or the cluster is down."""
+
+
 class Lookup:
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -196,5 +200,5 @@ def explained(error: ApiError) -> Exception:
     if isinstance(error, Unreachable):
         tried = "; ".join(f"{address} ({why})" for address, why in error.tried)
         hint = "start a broker there (barnabas up), or correct the address"
-        return ConfigError("kafka.bootstrap.servers", f"no broker reached: {tried}; {hint}")
+        return UnreachableBrokers("kafka.bootstrap.servers", f"no broker reached: {tried}; {hint}")
     return error

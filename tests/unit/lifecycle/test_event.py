@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.history.history import Narrator, Timeline, text_of
+from barnabas.cli.history.history import text_of
+from barnabas.cli.history.narrator import Narrator
+from barnabas.cli.history.timeline import Timeline
 from barnabas.cli.terminal.output import to_yaml
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.states import PartitionState
@@ -111,7 +113,7 @@ def consumed(values: list[bytes | None]) -> list[ConsumedRecord]:
 @given(st.lists(forged() | st.binary(max_size=20) | st.none(), max_size=12))
 def test_a_timeline_is_told_whatever_the_history_holds(values: list[bytes | None]) -> None:
     timeline = Timeline("orders")
-    timeline.take(consumed(values))
+    timeline.add(consumed(values))
     events = timeline.in_order()
     document = {"topic": "orders", "events": events}
     text_of(document, Narrator("orders")).encode()
@@ -149,7 +151,7 @@ LARGE = b'{"later":' + b"9" * 5000 + b","
 def test_a_field_that_cannot_be_printed_makes_an_event_malformed(start: bytes) -> None:
     value = start + json.dumps(EVENTS["partition"]).encode()[1:]
     timeline = Timeline("orders")
-    assert timeline.take(consumed([value])) == []
+    assert timeline.add(consumed([value])) == []
     assert timeline.malformed == 1
 
 
@@ -184,7 +186,7 @@ def test_a_malformed_event_is_counted_and_hides_no_other(
     right = json.dumps(EVENTS["partition"]).encode()
     assert normalised(wrong) is None
     timeline = Timeline("orders")
-    timeline.take(consumed([wrong, right]))
+    timeline.add(consumed([wrong, right]))
     assert timeline.malformed == 1
     assert timeline.in_order() == [EVENTS["partition"]]
 

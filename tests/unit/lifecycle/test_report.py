@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from barnabas.cli.history.report import text_of
+from barnabas.cli.history.report_text import report_text
 from barnabas.lifecycle.report import plain
 from barnabas.lifecycle.words import cause_name, moment, span, step_name, topic_name
 from tests.lifecycle_document import at, sample
@@ -27,7 +27,7 @@ def test_the_document_is_json_with_times_as_the_history_has_them() -> None:
 
 
 def test_the_terminal_is_told_what_is_wrong_and_keeps_to_its_width() -> None:
-    text = text_of(sample())
+    text = report_text(sample())
     assert "1 partition without a leader NOW" in text
     assert "1 deletion STUCK" in text
     assert "the return of broker 2" in text

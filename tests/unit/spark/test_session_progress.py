@@ -1,20 +1,11 @@
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
 import pytest
 
-from barnabas.spark.progress import (
-    ERASE,
-    Beside,
-    ProgressLine,
-    cut,
-    job_text,
-    lag,
-    stream_text,
-)
+from barnabas.spark.progress import job_text, lag, stream_text
 
 
 @pytest.mark.parametrize(("done", "total"), [(0, 4), (3, 4), (4, 4), (0, 0)])
@@ -58,69 +49,3 @@ def test_offsets_may_be_mappings_and_a_recreated_topic_is_no_negative_lag() -> N
     sources = [{"endOffset": {"a": {"0": 9}}, "latestOffset": {"a": {"0": 3}}}]
     assert lag(sources) == 0
     assert lag([]) is None
-
-
-def test_a_line_never_wraps() -> None:
-    assert cut("abcdef", 5) == "abc…"
-    assert cut("abc", 5) == "abc"
-
-
-class Terminal(io.StringIO):
-    """Remembers what stands on its last line."""
-
-    def isatty(self) -> bool:
-        return True
-
-    def last_line(self) -> str:
-        return self.getvalue().rpartition("\n")[2].rpartition(ERASE)[2]
-
-
-def test_what_is_printed_never_stands_behind_the_line() -> None:
-    terminal = Terminal()
-    line = ProgressLine(terminal)
-    out = Beside(terminal, line)
-    line.show("3/4 tasks")
-    assert terminal.last_line() == "3/4 tasks"
-    print("a row", file=out)
-    assert terminal.getvalue().endswith(f"3/4 tasks{ERASE}a row\n")
-    line.show("4/4 tasks")
-    assert terminal.last_line() == "4/4 tasks"
-    line.show("")
-    assert terminal.last_line() == ""
-
-
-def test_a_line_that_somebody_has_begun_is_left_alone() -> None:
-    terminal = Terminal()
-    line = ProgressLine(terminal)
-    out = Beside(terminal, line)
-    print("name: ", end="", file=out)
-    line.show("3/4 tasks")
-    line.erase()
-    assert terminal.getvalue() == "name: "
-    print("x", file=out)
-    line.show("3/4 tasks")
-    assert terminal.last_line() == "3/4 tasks"
-
-
-def test_nothing_is_shown_while_a_prompt_waits() -> None:
-    terminal = Terminal()
-    line = ProgressLine(terminal)
-    line.show("3/4 tasks")
-    with line.paused():
-        assert terminal.last_line() == ""
-        terminal.write(">>> ")
-        line.show("3/4 tasks")
-        line.show("")
-        assert terminal.last_line() == ">>> "
-    line.show("4/4 tasks")
-    assert terminal.last_line() == "4/4 tasks"
-
-
-def test_who_flushes_finds_an_empty_line_and_the_stream_itself() -> None:
-    terminal = Terminal()
-    line = ProgressLine(terminal)
-    line.show("3/4 tasks")
-    out = Beside(terminal, line)
-    out.flush()
-    assert terminal.last_line() == ""
-    assert out.isatty()

@@ -11,9 +11,10 @@ import click
 
 from barnabas.broker.broker import Broker
 from barnabas.cli.brokers import interpreter
-from barnabas.cli.brokers.up import log_to_stderr, parse_settings
+from barnabas.cli.brokers.overrides import parse_overrides
+from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import note
-from barnabas.cli.terminal.shutdown import Stopping
+from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster import close_doors, real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.properties import parse_properties
@@ -51,7 +52,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
     interpreter.tune()
-    settings, warnings = BrokerConfig.load(read_file(config), parse_settings(overrides))
+    settings, warnings = BrokerConfig.load(read_file(config), parse_overrides(overrides))
     for warning in warnings:
         note(f"warning: {warning}")
     if settings.broker_id < 0:
@@ -60,13 +61,13 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
 
 
 async def run(settings: BrokerConfig) -> None:
-    stopping = Stopping()
+    shutdown = ShutdownSignals()
     registry = await open_registry(settings)
     try:
         running = Broker(settings, real_world(registry, settings, ends_process=True))
-        await stopping.unless_asked(running.start())
+        await shutdown.run_until_requested(running.start())
         try:
-            await stopping.asked.wait()
+            await shutdown.requested.wait()
         finally:
             await running.stop()
             close_doors(running.world)
@@ -75,9 +76,9 @@ async def run(settings: BrokerConfig) -> None:
 
 
 async def open_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
-    """The ensemble that zookeeper.connect names, else one of this process alone."""
+    """Connect to the ensemble of zookeeper.connect, or open an embedded registry, which no other process can use."""
     if settings.zookeeper_connect is not None:
-        # Kazoo is loaded here and not above: a broker with an embedded registry does not pay for it.
+        # Imported here because a broker with an embedded registry does not need Kazoo.
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
         timeout_ms = settings.zookeeper_connection_timeout_ms

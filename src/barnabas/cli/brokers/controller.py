@@ -1,7 +1,7 @@
-"""`barnabas controller`: the broker in charge.
+"""`barnabas controller show`: the controller and its epoch.
 
-Any Kafka cluster tells who it is. The epoch, which counts how often the office has changed hands, is in no answer of
-Kafka's protocol; a cluster of ours tells it in its history of state changes.
+Metadata responses of every Kafka cluster name the controller. No response has the controller epoch; Barnabas publishes
+it in its history of state changes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import click
 from barnabas.cli.options import (
     bootstrap_option,
     output_option,
-    show_or_watch,
     timeout_option,
     watch_option,
 )
-from barnabas.cli.terminal.output import Output
+from barnabas.cli.terminal.output import Output, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer, FromEnd
 from barnabas.errors import ApiError
@@ -63,14 +62,14 @@ def controller_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def epoch_of(cluster: Cluster, controller_id: int) -> int | None:
-    """From the last things it wrote down; None where there is no such history, or it is another's so far."""
+    """Return the epoch of the last events; None without a history, or if its last event is of another controller."""
     try:
         if STATE_CHANGES not in cluster.refresh([STATE_CHANGES]).topics:
             return None
         starts = {TopicPartition(STATE_CHANGES, 0): FromEnd(LAST_EVENTS)}
         lines = [record.value for record in Consumer(cluster, starts).records(stop_at_end=True)]
     except ApiError:
-        return None  # a history that cannot be read just now is no reason to hide the controller
+        return None  # the controller is shown even if the history cannot be read
     events = [event for line in lines if (event := read_event(line)) is not None]
     last = max(events, key=lambda event: event.key, default=None)
     return None if last is None or last.broker != controller_id else last.epoch

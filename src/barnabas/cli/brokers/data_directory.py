@@ -1,8 +1,8 @@
-"""What a data directory of `barnabas up` tells of the cluster that made it, before one is started on it.
+"""Checks of the data directory of `barnabas up` before a cluster is started on it.
 
-<data>/registry/registry.db      it has an embedded registry
-<data>/broker-<id>.properties    its brokers were processes around a ZooKeeper, named in here
-<data>/zookeeper/                that one was started by `up --with-zookeeper`
+<data>/registry/registry.db      present if the cluster has an embedded registry
+<data>/broker-<id>.properties    present if the brokers were processes with a ZooKeeper, which it names
+<data>/zookeeper/                present if `up --with-zookeeper` started that ZooKeeper
 <data>/broker-<id>/              the logs of one broker
 """
 
@@ -20,7 +20,7 @@ from barnabas.model import TopicPartition
 
 
 def broker_ids(data: Path) -> list[int]:
-    """Of the brokers that have kept something here."""
+    """Return the ids of the brokers that have data here."""
     found = (
         re.fullmatch(r"broker-(\d+)", path.parent.name) for path in data.glob("*/meta.properties")
     )
@@ -28,7 +28,7 @@ def broker_ids(data: Path) -> list[int]:
 
 
 def check_registry(data: Path, *, with_zookeeper: bool) -> None:
-    """ConfigError, before anything is made, if the data belongs to a cluster around another registry."""
+    """Raise ConfigError if the data belongs to a cluster with another registry. Creates nothing."""
     if not broker_ids(data):
         return
     has_registry = (data / REGISTRY_DIRECTORY).is_dir()
@@ -58,7 +58,7 @@ def has_cluster(data: Path) -> bool:
 
 
 def absent_brokers(data: Path, running: Collection[int], zookeeper: str | None) -> str | None:
-    """What it means that fewer brokers run than the data has, and what to type; None if all run."""
+    """Return a warning if brokers with data here do not run, or None if all run."""
     kept = broker_ids(data)
     if set(kept) <= set(running):
         return None
@@ -66,14 +66,14 @@ def absent_brokers(data: Path, running: Collection[int], zookeeper: str | None) 
         with source(str(data), zookeeper) as registry:
             count = without_leader(registry, running)
     except BarnabasError:
-        count = 0  # this is only a remark: what keeps a cluster from working is told elsewhere
+        count = 0  # only for the warning; the cluster reports its own errors
     offline = f"{plural(count, 'partition')} {'is' if count == 1 else 'are'} offline"
     missing = offline if count else "some replicas are missing"
     return f"this data has {numbered(kept)}; {missing} until they run: add --brokers {kept[-1]}"
 
 
 def without_leader(registry: Source, running: Collection[int]) -> int:
-    """Partitions of which nobody who is in sync runs."""
+    """Count the partitions without a running in-sync replica."""
     count = 0
     for topic in registry.children(TOPICS):
         try:
@@ -84,7 +84,7 @@ def without_leader(registry: Source, running: Collection[int]) -> int:
                 state = decode_state(partition, content, version=stat.version)
                 count += not set(state.isr) & set(running)
         except NoNode:
-            continue  # not placed yet, or gone meanwhile
+            continue  # not created yet, or deleted meanwhile
     return count
 
 

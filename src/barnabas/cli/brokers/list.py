@@ -1,4 +1,4 @@
-"""`barnabas brokers`: who is in the cluster, and what each of them has to do."""
+"""`barnabas brokers list`: the brokers of the cluster, and the partitions that each leads and holds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import click
 from barnabas.cli.options import (
     bootstrap_option,
     output_option,
-    show_or_watch,
     timeout_option,
     watch_option,
 )
-from barnabas.cli.terminal.output import Output, table
+from barnabas.cli.terminal.output import Output, show_or_watch, table
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView
 from barnabas.model import BrokerId
@@ -47,7 +46,7 @@ def list_document(view: ClusterView) -> dict[str, Any]:
         "brokers": [
             {
                 "broker": broker,
-                **whereabouts(view.brokers.get(broker)),
+                **address(view.brokers.get(broker)),
                 "alive": broker in view.brokers,
                 "controller": broker == view.controller,
                 "leads": sum(each.leader == broker for each in partitions),
@@ -59,7 +58,7 @@ def list_document(view: ClusterView) -> dict[str, Any]:
     }
 
 
-def whereabouts(broker: BrokerView | None) -> dict[str, Any]:
+def address(broker: BrokerView | None) -> dict[str, Any]:
     if broker is None:
         return {"host": None, "port": None, "rack": None}
     return {"host": broker.host, "port": broker.port, "rack": broker.rack}

@@ -1,10 +1,10 @@
-"""Brokers of one cluster around a ZooKeeper ensemble, each a process of its own, children of this one.
+"""Brokers of one cluster with a ZooKeeper ensemble. Each broker is a child process.
 
-    <data>/broker-<id>.properties    what it was told            <data>/broker-<id>.log    what it says
-    <data>/broker-<id>/              its logs                    <data>/zookeeper/         the server, if it is ours
+    <data>/broker-<id>.properties    its settings            <data>/broker-<id>.log    its output
+    <data>/broker-<id>/              its logs                <data>/zookeeper/         the ZooKeeper, if started here
 
-They end with their parent, even if that is killed. A broker that ended because its event loop was stuck is restarted.
-If another one ends by itself, a line reports it, and the others go on.
+The brokers end with their parent, even if that is killed. A broker that ended because its event loop was stuck is
+restarted. If a broker ends for another reason, a line reports it, and the others continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.zookeeper_server import ZooKeeperServers
 
 READY_SECONDS = 60.0
 LOOK_SECONDS = 0.05
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 ZOOKEEPER_LOOK_SECONDS = 0.5
 STOP_SECONDS = 60.0
 RESTARTS_MAX = 5
@@ -39,7 +39,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class BrokerProcesses:
-    """`await start()`, use `bootstrap_servers`, `await stop()`. To be started from the main thread."""
+    """`await start()`, use `bootstrap_servers`, `await stop()`. Must be started from the main thread."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class BrokerProcesses:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Without an ensemble to use, a ZooKeeper server is started, too."""
+        """Without an ensemble, `start` starts a ZooKeeper server too."""
         check_shared(brokers, settings or {})
         self.data = data
         self.zookeeper = zookeeper
@@ -60,7 +60,7 @@ class BrokerProcesses:
         self.port = port
         self.settings = dict(settings or {})
         self.ids: Collection[int] = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
-        # A wrong setting is told before anything is started.
+        # A wrong setting is reported before anything is started.
         config, self.warnings = BrokerConfig.load(self.properties(FIRST_BROKER_ID, port))
         self.session_timeout_s = config.zookeeper_session_timeout_ms / 1000
         self.ports: dict[int, HeldPort] = {}
@@ -89,11 +89,11 @@ class BrokerProcesses:
         return self.data / f"broker-{broker_id}.{kind}"
 
     async def start(self) -> None:
-        """Returns when every broker's metadata shows all brokers and a controller."""
+        """Return when every broker's metadata shows all brokers and a controller."""
         try:
             self.data.mkdir(parents=True, exist_ok=True)
             if self.servers is not None:
-                await started(self.servers)
+                await start_zookeeper(self.servers)
                 self.zookeeper = self.servers.connect_string
             for number, broker_id in enumerate(self.ids):
                 held = HeldPort(self.host, self.port + number if self.port else 0)
@@ -119,36 +119,37 @@ class BrokerProcesses:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us, and we stop them in order
+                start_new_session=True,  # Ctrl-C goes to this process only, which stops them in order
                 preexec_fn=die_with(os.getpid()),
             )
 
     async def wait_until_ready(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + READY_SECONDS
-        tell_at = loop.time() + TELL_SECONDS
-        told: set[int] = set()
-        while not await asyncio.to_thread(self.all_see_all):
+        report_at = loop.time() + REPORT_SECONDS
+        reported: set[int] = set()
+        while not await asyncio.to_thread(self.is_ready):
             for broker_id, process in self.running.items():
                 if process.returncode is not None:
                     raise self.did_not_start(broker_id, process.returncode)
             if loop.time() > deadline:
                 why = f"the brokers did not find each other within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
-            if loop.time() > tell_at:
-                tell_at += TELL_SECONDS
-                self.tell_of_waiting(told)
+            if loop.time() > report_at:
+                report_at += REPORT_SECONDS
+                self.report_waiting(reported)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def tell_of_waiting(self, told: set[int]) -> None:
-        """A broker that waits for something says so in its log, and nobody looks there yet."""
+    def report_waiting(self, reported: set[int]) -> None:
+        """Print the last warning in the log of each broker, once: it says what the broker waits for."""
         for broker_id in self.ids:
-            words = self.last_words(broker_id)
-            if broker_id not in told and " WARNING " in words:
-                told.add(broker_id)
-                note(f"still starting: broker {broker_id}: {words}")
+            line = self.last_line(broker_id)
+            if broker_id not in reported and " WARNING " in line:
+                reported.add(broker_id)
+                note(f"still starting: broker {broker_id}: {line}")
 
-    def all_see_all(self) -> bool:
+    def is_ready(self) -> bool:
+        """Return whether the metadata of every broker shows all brokers and a controller."""
         from barnabas.client.cluster import Cluster
 
         for held in self.ports.values():
@@ -167,18 +168,18 @@ class BrokerProcesses:
         try:
             with Cluster(self.bootstrap_servers, timeout_s=2.0) as cluster:
                 return cluster.refresh([]).controller
-        except (ApiError, ConfigError):  # none of them answers, or none was started
+        except (ApiError, ConfigError):  # no broker answers, or none was started
             return None
 
     def did_not_start(self, broker_id: int, code: int) -> ApiError:
         from barnabas.cli.terminal.failure import Hinted
 
-        said = self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
+        log = self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
         error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
-        why = f"broker {broker_id} {ending(code)}: {reason(said)}"
+        why = f"broker {broker_id} {ending(code)}: {failure_reason(log)}"
         return Hinted(error, why, f"see {self.file(broker_id, 'log')}")
 
-    def last_words(self, broker_id: int) -> str:
+    def last_line(self, broker_id: int) -> str:
         path = self.file(broker_id, "log")
         lines = path.read_text(errors="backslashreplace").splitlines()
         return f"{lines[-1] if lines else 'it said nothing'} (see {path})"
@@ -188,7 +189,7 @@ class BrokerProcesses:
         restarts = Restarts()
         while code == STUCK_EXIT_CODE:
             delay_s = restarts.next_delay(asyncio.get_running_loop().time())
-            note(stuck(broker_id, delay_s, self.file(broker_id, "log")))
+            note(stuck_text(broker_id, delay_s, self.file(broker_id, "log")))
             if delay_s is None:
                 break
             await asyncio.sleep(delay_s)
@@ -200,7 +201,7 @@ class BrokerProcesses:
             code = await self.running[broker_id].wait()
         config = self.file(broker_id, "properties")
         again = f"`barnabas broker {config}` starts it again"
-        # One that ends in order takes its leave; of one that is killed only its silence tells.
+        # After a clean shutdown the controller knows at once; after a crash when the session times out.
         within = f"within {self.session_timeout_s:g} s (zookeeper.session.timeout.ms)"
         others = "the others go on" if code == 0 else f"the others notice {within} and go on"
         note(f"broker {broker_id} {ending(code)}; {others}.", f"  {again}")
@@ -222,7 +223,7 @@ class BrokerProcesses:
                 process.kill()
 
     async def stop(self) -> None:
-        """The controller last: it has work with each of the others that leaves."""
+        """Stop all brokers, the controller last: it takes part in the controlled shutdown of the others."""
         for task in self.watching:
             task.cancel()
         await asyncio.gather(
@@ -240,13 +241,13 @@ class BrokerProcesses:
 
 
 class Restarts:
-    """Restarts of one broker: each waits twice as long as the one before, and their number in a period is bounded."""
+    """Back-off for restarts of one broker. Each waits twice as long as the one before; their number is limited."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
     def next_delay(self, now: float) -> float | None:
-        """Seconds to wait before a restart, which is counted; None: do not restart."""
+        """Count a restart and return the seconds to wait before it, or None to give up."""
         self.times = [at for at in self.times if now - at < RESTARTS_PERIOD_SECONDS]
         if len(self.times) >= RESTARTS_MAX:
             return None
@@ -254,9 +255,9 @@ class Restarts:
         return FIRST_BACK_OFF_SECONDS * 2.0 ** (len(self.times) - 1)
 
 
-def stuck(broker_id: int, delay_s: float | None, log: Path) -> str:
+def stuck_text(broker_id: int, delay_s: float | None, log: Path) -> str:
     """
-    >>> stuck(2, 1.0, Path("broker-2.log"))
+    >>> stuck_text(2, 1.0, Path("broker-2.log"))
     'broker 2 was stuck and ended itself (exit code 75, stack in broker-2.log); restarting it in 1 s'
     """
     what = f"broker {broker_id} was stuck and ended itself (exit code {STUCK_EXIT_CODE}, stack in {log})"
@@ -266,17 +267,17 @@ def stuck(broker_id: int, delay_s: float | None, log: Path) -> str:
     return f"{what}; not restarting it: it was restarted {RESTARTS_MAX} times in {minutes:g} min"
 
 
-async def started(servers: ZooKeeperServers) -> None:
+async def start_zookeeper(servers: ZooKeeperServers) -> None:
     starting = asyncio.ensure_future(asyncio.to_thread(servers.start))
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await starting  # a thread cannot be broken off
+        await starting  # a thread cannot be cancelled
         raise
 
 
 async def end(processes: list[Process]) -> None:
-    """Ask them to stop, and do not ask again."""
+    """Send SIGTERM and wait; kill those that do not end in time."""
     for process in processes:
         if process.returncode is None:
             process.terminate()
@@ -292,14 +293,14 @@ async def end(processes: list[Process]) -> None:
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes a broker: ask the kernel to be killed when this process ends."""
+    """Return the function that a child calls before exec: the kernel then kills it when this process ends."""
 
-    def ask() -> None:
+    def request_death_signal() -> None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended meanwhile
+        if os.getppid() != parent:  # the parent ended meanwhile
             os._exit(1)
 
-    return ask
+    return request_death_signal
 
 
 def ending(code: int) -> str:
@@ -312,17 +313,18 @@ def ending(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def reason(said: Sequence[str]) -> str:
-    """
-    >>> reason(["... INFO starting", "error: no room", "hint:  make some"])
+def failure_reason(log: Sequence[str]) -> str:
+    """Return the error at the end of a broker's log, or else its last line.
+
+    >>> failure_reason(["... INFO starting", "error: no room", "hint:  make some"])
     'no room'
     """
-    errors = [line.removeprefix("error: ") for line in said[-2:] if line.startswith("error: ")]
-    return errors[-1] if errors else said[-1] if said else "it said nothing"
+    errors = [line.removeprefix("error: ") for line in log[-2:] if line.startswith("error: ")]
+    return errors[-1] if errors else log[-1] if log else "it said nothing"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """As Java reads it: a backslash is doubled, what is not ASCII is escaped."""
+    """Return the text of a Java properties file: backslashes are doubled, non-ASCII characters escaped."""
     return "".join(f"{key}={escaped(value)}\n" for key, value in properties.items())
 
 

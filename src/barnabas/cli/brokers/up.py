@@ -1,6 +1,6 @@
 """`barnabas up`: a cluster on this machine, until Ctrl-C or SIGTERM.
 
-Its brokers run in this process, around an embedded registry; around a ZooKeeper ensemble each is a process of its own.
+With the embedded registry, all brokers run in this process. With a ZooKeeper ensemble, each broker is a process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import click
 
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.data_directory import absent_brokers, check_registry
-from barnabas.cli.registry.commands import DEFAULT_DATA_DIRECTORY
+from barnabas.cli.brokers.overrides import parse_overrides
+from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY
+from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import is_up, note, plural, say
-from barnabas.cli.terminal.shutdown import Stopping
+from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
-from barnabas.log_lines import PrintableFormatter
 from barnabas.printable import printable
 from barnabas.world.descriptors import raise_descriptor_limit
 from barnabas.world.directory_lock import locked
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import NewTopic
 
 DEFAULT_PORT = 9092
-BOOTSTRAP_ADDRESSES = 3  # for clients to begin with: one that answers is enough
+BOOTSTRAP_ADDRESSES = 3  # of the commands in the greeting
 LONGEST_OPTION = 50
 
 
@@ -95,25 +96,25 @@ def up(
     if port and port + brokers - 1 > 65535:
         raise ConfigError("--port", f"{brokers} brokers need as many ports, from {port} on")
     wanted = list({topic.name: topic for topic in map(parse_topic, topics)}.values())
-    settings = parse_settings(overrides)
+    settings = parse_overrides(overrides)
     where = data.absolute()
     check_registry(where, with_zookeeper=bool(zookeeper or with_zookeeper))
-    cluster: Runs
+    cluster: RunnableCluster
     if zookeeper or with_zookeeper:
         from barnabas.cli.brokers.processes import BrokerProcesses
 
         cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
     else:
-        cluster = InThisProcess(
+        cluster = InProcessCluster(
             Cluster(where, brokers=brokers, port=port, settings=settings, ends_process=True)
         )
-    # Before anything in there is touched: it may be in use.
+    # Locked before anything in it is touched: another process may use it.
     with locked(where, "this data directory"):
         asyncio.run(run(cluster, wanted))
 
 
-class Runs(Protocol):
-    """What `up` starts and stops."""
+class RunnableCluster(Protocol):
+    """A cluster that `up` starts and stops."""
 
     data: Path
     warnings: list[str]
@@ -125,7 +126,7 @@ class Runs(Protocol):
 
     @property
     def registry_option(self) -> str:
-        """How `barnabas registry` finds what the cluster knows of itself."""
+        """Return the option with which `barnabas registry` finds the registry of this cluster."""
         ...
 
     async def start(self) -> None: ...
@@ -134,13 +135,12 @@ class Runs(Protocol):
 
     @property
     def kill(self) -> Callable[[int], None] | None:
-        """All brokers at once, given the exit code. They recover at their next start, as after a power failure. None
-        where stopping waits for nobody else."""
+        """Kill all brokers; they recover at their next start. None if `stop` waits for no other process."""
         ...
 
 
-class InThisProcess:
-    """Brokers on threads of this process."""
+class InProcessCluster:
+    """A cluster whose brokers are threads of this process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -159,17 +159,17 @@ class InThisProcess:
         try:
             await asyncio.shield(starting)
         except asyncio.CancelledError:
-            await starting  # a thread cannot be broken off
+            await starting  # a thread cannot be cancelled
             await self.stop()
             raise
 
     async def stop(self) -> None:
         await asyncio.to_thread(self.cluster.stop)
 
-    kill = None  # it waits for nobody else, so that a second signal could only cost what is being written down
+    kill = None  # `stop` waits for no other process; a second signal could only lose data that is being written
 
 
-async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
+async def run(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
     for warning in cluster.warnings:
         note(f"warning: {warning}")
 
@@ -178,38 +178,39 @@ async def run(cluster: Runs, wanted: Sequence[NewTopic]) -> None:
         if cluster.kill is not None:
             cluster.kill(exit_code)
 
-    stopping = Stopping(at_once=kill if cluster.kill is not None else None)
-    await stopping.unless_asked(cluster.start())
+    shutdown = ShutdownSignals(on_second=kill if cluster.kill is not None else None)
+    await shutdown.run_until_requested(cluster.start())
     try:
         if wanted:
             await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
-        await tell_of_absent_brokers(cluster)
+        await warn_of_absent_brokers(cluster)
         say(*greeting(cluster, wanted[0].name if wanted else "greetings").split("\n"))
-        await stopping.asked.wait()
+        await shutdown.requested.wait()
         note("stopping ...")
     finally:
         await cluster.stop()
-    if stopping.is_urgent:
-        raise click.exceptions.Exit(stopping.exit_code)
+    if shutdown.is_urgent:
+        raise click.exceptions.Exit(shutdown.exit_code)
 
 
-async def tell_of_absent_brokers(cluster: Runs) -> None:
-    told = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
-    if told:
-        note(f"warning: {told}")
+async def warn_of_absent_brokers(cluster: RunnableCluster) -> None:
+    warning = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
+    if warning:
+        note(f"warning: {warning}")
 
 
 def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
+    from barnabas.cli.topics.lookup import explain_rejected_name
     from barnabas.client.admin import Admin
     from barnabas.client.cluster import Cluster as Client
 
     with Client(servers) as client:
         for outcome in Admin(client).create_topics(wanted):
             if outcome.error and outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise outcome.error
+                raise explain_rejected_name(outcome.error, outcome.name)
 
 
-def greeting(cluster: Runs, topic: str) -> str:
+def greeting(cluster: RunnableCluster, topic: str) -> str:
     topic = printable(topic)
     addresses = cluster.bootstrap_servers.split(",")
     servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
@@ -239,12 +240,12 @@ Ctrl-C stops it; the data stays."""
 
 
 def on_its_own_line(option: str) -> str:
-    """An option of the last command, which may be a long path, still to be pasted."""
+    """Return the option of the last command, on a line of its own if it is long, so that both can be pasted."""
     return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
 
 
 def parse_topic(text: str) -> NewTopic:
-    """`orders:6:1`; partitions and replicas may be left out."""
+    """Parse `orders:6:1`; partitions and replicas are optional."""
     from barnabas.client.admin import NewTopic
 
     name, *numbers = text.split(":")
@@ -258,19 +259,3 @@ def parse_topic(text: str) -> NewTopic:
         ) from None
     partitions, replicas = [*counts, *[-1, -1]][:2]
     return NewTopic(name=name, partitions=partitions, replication_factor=replicas)
-
-
-def parse_settings(texts: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise ConfigError("--override", f"'{text}' is not KEY=VALUE, as in num.partitions=3")
-        settings[key.strip()] = value.strip()
-    return settings
-
-
-def log_to_stderr(level: int) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,91 +1,29 @@
-"""`barnabas groups`: list, describe and delete; `reset` has a file of its own.
-
-    barnabas groups list                        every group, its state
-    barnabas groups describe billing --watch    who is in it, what each reads, how far it is behind
-    barnabas groups reset billing …             where it goes on, see cli/group_reset.py
-    barnabas groups delete billing              forget it and all its offsets
+"""`barnabas groups describe`: members, what each of them reads, and the lag.
 
 Lag is the number of records from the committed offset to the end of a partition.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import click
 
-from barnabas.cli.groups.lookup import complete_groups, existing_group, refuse_if_active
-from barnabas.cli.groups.reset import reset
-from barnabas.cli.options import (
-    bootstrap_option,
-    dry_run_option,
-    output_option,
-    servers_typed,
-    show_or_watch,
-    timeout_option,
-    watch_option,
-    yes_option,
-)
-from barnabas.cli.terminal import output as terminal
-from barnabas.cli.terminal.output import Output, note, plural, runs, show, table
+from barnabas.cli.groups.list import list_text
+from barnabas.cli.groups.lookup import complete_groups, find_group
+from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
+from barnabas.cli.terminal.output import Output, plural, runs, show_or_watch, table
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView, MemberView
 from barnabas.client.group_offsets import CommittedOffset
 from barnabas.client.offsets import latest_offsets
-from barnabas.errors import ApiError, ConfigError
+from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 
 
-@click.group()
-def groups() -> None:
-    """See consumer groups, set where they go on, and delete them."""
-
-
-# ---- list -----------------------------------------------------------------------------------------------------
-
-
-@groups.command("list")
-@watch_option
-@bootstrap_option
-@timeout_option
-@output_option
-def list_groups(watch: bool, bootstrap_servers: str, timeout_s: float, output: Output) -> None:
-    """List all groups and their states."""
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = GroupAdmin(cluster)
-        show_or_watch(watch, output, lambda: list_document(admin), list_text)
-
-
-def list_document(admin: GroupAdmin) -> dict[str, Any]:
-    return {
-        "groups": [
-            {
-                "group": group.group_id,
-                "state": group.group_state,
-                "protocol_type": group.protocol_type,
-            }
-            for group in admin.list_groups()
-        ]
-    }
-
-
-def list_text(document: dict[str, Any]) -> str:
-    if not document["groups"]:
-        return "no groups yet; `barnabas consume TOPIC --group NAME` makes one"
-    rows = [
-        [group["group"], group["state"], group["protocol_type"] or "none"]
-        for group in document["groups"]
-    ]
-    return table(["group", "state", "protocol"], rows)
-
-
-# ---- describe -------------------------------------------------------------------------------------------------
-
-
-@groups.command()
+@click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_groups)
 @watch_option
 @bootstrap_option
@@ -98,23 +36,23 @@ def describe(
 
     def load() -> dict[str, Any]:
         wanted = names or [group.group_id for group in admin.list_groups()]
-        return {"groups": [described(cluster, admin, name) for name in dict.fromkeys(wanted)]}
+        return {"groups": [describe_group(cluster, admin, name) for name in dict.fromkeys(wanted)]}
 
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = GroupAdmin(cluster)
         show_or_watch(watch, output, load, describe_text)
 
 
-def described(cluster: Cluster, admin: GroupAdmin, name: str) -> dict[str, Any]:
-    view = existing_group(admin, name)
+def describe_group(cluster: Cluster, admin: GroupAdmin, name: str) -> dict[str, Any]:
+    view = find_group(admin, name)
     committed = admin.committed_offsets(name)
     assigned = {partition for member in view.members for partition in member.partitions}
     ends = ends_of(cluster, committed.keys() | assigned)
-    return described_document(view, committed, ends)
+    return group_document(view, committed, ends)
 
 
 def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where each ends. Those of deleted topics, and those without a leader, are left out: the others can be shown."""
+    """Return the end offset of each partition, without partitions of deleted topics and those without a leader."""
     wanted = sorted(partitions)
     view = cluster.refresh(sorted({partition.topic for partition in wanted}))
     found = []
@@ -125,7 +63,7 @@ def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Topi
     return latest_offsets(cluster, found)
 
 
-def described_document(
+def group_document(
     view: GroupView,
     committed: Mapping[TopicPartition, CommittedOffset],
     ends: Mapping[TopicPartition, int],
@@ -172,7 +110,7 @@ def offset_document(
         "partition": partition.partition,
         "committed": None if committed is None else committed.offset,
         "end": end,
-        # What was committed may lie behind the end of a topic that was deleted and made anew: nobody reads ahead.
+        # A committed offset can be after the end if the topic was deleted and created again.
         "lag": None if committed is None or end is None else max(0, end - committed.offset),
         "member_id": None if reader is None else reader.member_id,
     }
@@ -221,7 +159,7 @@ def members_table(group: dict[str, Any]) -> str:
 
 
 def short_names(members: list[dict[str, Any]]) -> dict[str, str]:
-    """A member id is its client id and a long random part: of that, as much as tells the members apart.
+    """Shorten the member ids: of the random part after the client id, keep as much as makes them unique.
 
     barnabas-0b8d1c77-… and barnabas-91e2f0aa-…  →  0b8d1c77 and 91e2f0aa
     """
@@ -239,60 +177,3 @@ def shares(member: dict[str, Any]) -> str:
     for partition in member["partitions"]:
         by_topic.setdefault(partition["topic"], []).append(partition["partition"])
     return "; ".join(f"{topic} {runs(numbers)}" for topic, numbers in by_topic.items()) or "none"
-
-
-# ---- delete ---------------------------------------------------------------------------------------------------
-
-
-@groups.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_groups)
-@yes_option
-@dry_run_option
-@bootstrap_option
-@timeout_option
-@output_option
-def delete(
-    names: tuple[str, ...],
-    yes: bool,
-    dry_run: bool,
-    bootstrap_servers: str,
-    timeout_s: float,
-    output: Output,
-) -> None:
-    """Delete the groups NAME with all their offsets. Nobody may be in them."""
-    doomed = list(dict.fromkeys(names))
-    servers = servers_typed(bootstrap_servers)
-    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        admin = GroupAdmin(cluster)
-        for name in doomed:
-            refuse_if_active(existing_group(admin, name), WITH_MEMBERS, servers)
-        if not dry_run:
-            confirm(doomed, yes)
-            for name, error in admin.delete_groups(doomed).items():
-                if error is not None:
-                    # Somebody may have joined while the question was being answered.
-                    refuse_if_active(admin.describe_group(name), WITH_MEMBERS, servers)
-                    raise error
-    document = {"groups": doomed, "deleted": not dry_run, "dry_run": dry_run}
-    show(output, document, deleted_text)
-
-
-WITH_MEMBERS = "only a group without members can be deleted"
-
-
-def confirm(doomed: list[str], yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("--yes", "needed to delete where nobody can be asked")
-    if not terminal.confirm(f"Delete {', '.join(doomed)} with all offsets?"):
-        note("nothing was deleted")
-        raise click.exceptions.Exit(1)
-
-
-def deleted_text(document: dict[str, Any]) -> str:
-    verb = "would delete" if document["dry_run"] else "deleted"
-    return "\n".join(f"{verb} group {name}" for name in document["groups"])
-
-
-groups.add_command(reset)

@@ -1,4 +1,4 @@
-"""A group by its name, for commands that need it to be there, or to be without members."""
+"""Groups by name: completion, lookup, and the checks that a group exists and has no members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMED_AT_MOST = 3
 def complete_groups(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Group names for the shell. A cluster that does not answer completes nothing and says nothing."""
+    """Return group names for the shell, or none if no broker can be reached."""
     servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
     with suppress(BarnabasError):
         with Cluster(
@@ -33,12 +33,13 @@ def complete_groups(
 
 
 def refuse_nameless(option: str, name: str) -> None:
-    """Offsets of a group without a name could be set, for the sake of old clients, but nobody could join it."""
+    """Reject an empty group name: offsets can be committed for it, but no member can join it."""
     if not name:
         raise ConfigError(option, "a group's name has at least one character")
 
 
-def existing_group(admin: GroupAdmin, name: str) -> GroupView:
+def find_group(admin: GroupAdmin, name: str) -> GroupView:
+    """Return the group. The error for an unknown group suggests similar names."""
     view = admin.describe_group(name)
     if not view.exists:
         raise unknown_group(name, [group.group_id for group in admin.list_groups()])
@@ -55,7 +56,8 @@ def unknown_group(name: str, names: list[str]) -> ApiError:
 
 
 def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
-    """
+    """Raise an error that names the members, unless the group has none.
+
     error: NON_EMPTY_GROUP: group billing is Stable with 2 members: offsets are set only while nobody reads
     hint:  stop its consumers (barnabas at 10.0.0.7, loader at 10.0.0.8), then run this again; …
     """
@@ -71,6 +73,6 @@ def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
         error,
         f"group {view.group_id} is {view.state} with {members}: {why}",
         f"stop its consumers{named}, then run this again; "
-        # Quoted: anybody may have chosen the name, and the command is there to be pasted into a shell.
+        # Quoted for the shell: the user pastes this command, and anyone may have chosen the name.
         f"`barnabas groups describe {quote(view.group_id)}{servers} --watch` shows who is left",
     )

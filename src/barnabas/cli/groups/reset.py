@@ -1,11 +1,11 @@
-"""`barnabas groups reset`: where a group goes on reading. It shows what it would do; --execute does it.
+"""`barnabas groups reset`: reset committed offsets. It shows what would change; --execute changes it.
 
     barnabas groups reset billing --to-earliest --all-topics
     barnabas groups reset billing --shift-by -100 --topic orders:0,2 --execute
     barnabas groups reset billing --to-datetime 2024-05-01T08:00 --topic orders --execute
 
-An offset that a partition does not have becomes the nearest one that it has. Nobody may be in the group: members hold
-offsets of their own and would commit them over the new ones. A group that does not exist yet is made by its offsets.
+An offset out of range becomes the nearest one in range. The group must have no members: they would overwrite the new
+offsets with their next commit. A group that does not exist yet is created by the reset.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from barnabas.cli.groups.lookup import (
 )
 from barnabas.cli.options import bootstrap_option, output_option, servers_typed, timeout_option
 from barnabas.cli.records.start_position import DURATION, duration_ms, parse_time
-from barnabas.cli.terminal.failure import unknown_topic
 from barnabas.cli.terminal.output import Output, plural, show, table
+from barnabas.cli.topics.lookup import find_topic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, End, FromOffset, FromTime, Start, resolve
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.offsets import earliest_offsets, latest_offsets
-from barnabas.errors import ApiError, ConfigError
+from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 
 ISO_DURATION = re.compile(
@@ -43,7 +43,7 @@ WHILE_READING = "offsets are set only while nobody reads"
 
 
 class ShiftBy(Struct, frozen=True):
-    """From where the group stands, forward or, below zero, back."""
+    """Move by a number of records from the committed offset; negative numbers move back."""
 
     count: int
 
@@ -56,7 +56,7 @@ class Move(NamedTuple):
     before: int | None
     after: int
     wanted: int
-    """What was asked for, if the partition had it."""
+    """The requested offset, which may be out of range."""
 
 
 @click.command()
@@ -126,7 +126,9 @@ def reset(
         committed = {
             partition: found.offset for partition, found in admin.committed_offsets(name).items()
         }
-        chosen = still_there(cluster, committed) if all_topics else partitions_of(cluster, wanted)
+        chosen = (
+            without_deleted(cluster, committed) if all_topics else partitions_of(cluster, wanted)
+        )
         moves = plan(cluster, name, target, chosen, committed)
         if execute and moves:
             admin.set_offsets(name, {move.partition: move.after for move in moves})
@@ -134,7 +136,7 @@ def reset(
     show(output, document, reset_text)
 
 
-# ---- what was asked for ---------------------------------------------------------------------------------------
+# ---- parse the request ---------------------------------------------------------------------------------------
 
 
 def one_target(given: Mapping[str, Target | None]) -> Target:
@@ -152,7 +154,7 @@ def at_time(text: str) -> FromTime:
 
 
 def ago(text: str, now: int) -> FromTime:
-    """1h30m as everywhere here, or PT1H30M as Kafka's own tool has it."""
+    """Parse 1h30m, or PT1H30M as Kafka's own tool writes it."""
     if DURATION.fullmatch(text):
         return FromTime(max(0, now - duration_ms(text)))
     iso = ISO_DURATION.fullmatch(text)
@@ -180,10 +182,7 @@ def partitions_of(
 ) -> list[TopicPartition]:
     chosen = set()
     for topic, numbers in wanted:
-        try:
-            view = cluster.topic(topic)
-        except ApiError as error:
-            raise unknown_topic(cluster, topic, error) from None
+        view = find_topic(cluster, topic)
         for number in numbers or [found.partition for found in view.partitions]:
             partition = TopicPartition(topic, number)
             cluster.view.partition(partition)
@@ -191,13 +190,13 @@ def partitions_of(
     return sorted(chosen)
 
 
-def still_there(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Offsets in a deleted topic are forgotten a while after it; there is nothing left to read from."""
+def without_deleted(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Return the partitions without those of deleted topics, whose offsets expire later."""
     topics = cluster.refresh(None).topics
     return sorted(partition for partition in partitions if partition.topic in topics)
 
 
-# ---- what becomes of it ---------------------------------------------------------------------------------------
+# ---- plan and show the changes ---------------------------------------------------------------------------------------
 
 
 def plan(

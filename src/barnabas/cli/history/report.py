@@ -1,50 +1,44 @@
-"""`barnabas lifecycle report`: what became of topics and controllers, as Spark finds it in the history.
+"""`barnabas lifecycle report`: an analysis of the history of all topics and controllers, with Spark.
 
-The history may be long, and Spark reads it; what can be known without Spark (no broker, no history, a directory that
-exists) is said before Spark is started.
+Errors that need no Spark (no broker, no history, a directory that exists) are reported before Spark starts.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.history.history import require_history
+from barnabas.cli.history.availability import require_history
+from barnabas.cli.history.report_text import report_text
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option
-from barnabas.cli.spark.sql import spark_session, told
+from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import Hinted
-from barnabas.cli.terminal.output import Output, note, plural, show, table
+from barnabas.cli.terminal.output import Output, note, show
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.lifecycle.event import skipped
-from barnabas.lifecycle.page import page, topic_state
+from barnabas.lifecycle.page import page
 from barnabas.lifecycle.report import (
     Document,
-    Row,
     collect,
     document_of,
-    is_failover,
     plain,
     rows_of,
 )
-from barnabas.lifecycle.words import cause_name, listed, moment, span, step_name, topic_name
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
-from barnabas.spark.progress import progress_paused
+from barnabas.progress_line import progress_paused
 
 if TYPE_CHECKING:
     from pyarrow import Table
     from pyspark.sql import DataFrame, SparkSession
 
     from barnabas.lifecycle.analysis import Analysis
-
-ROWS = 20
-"""So many rows of a table in the terminal."""
 
 
 @click.group()
@@ -94,7 +88,7 @@ def report(
     with spark_session(
         master, bootstrap_servers, app_name="barnabas lifecycle report", short=True
     ) as spark:
-        with told([STATE_CHANGES]):
+        with translate_errors([STATE_CHANGES]):
             analysis, now = analysis_of(spark, bootstrap_servers)
             tables = collect(analysis)
         document = document_of(rows_of(tables), servers=bootstrap_servers, now=now)
@@ -103,7 +97,7 @@ def report(
                 write_parquet(tables, target)
             if html is not None:
                 write_page(document, html)
-            show(output, plain(document), lambda _: text_of(document))
+            show(output, plain(document), lambda _: report_text(document))
             for written in filter(None, (target, html)):
                 note(f"written to {written}")
 
@@ -132,7 +126,7 @@ def nothing_to_report(why: str) -> ApiError:
 
 
 def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
-    """And the moment it is of: not before the last event, whatever the clock here says."""
+    """Return the analysis and its time, which is never before the last event, even if this clock is behind."""
     from barnabas.lifecycle.analysis import analyse
     from barnabas.lifecycle.events import distinct_events, read_records
 
@@ -157,7 +151,7 @@ def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
 
 
 def write_parquet(tables: dict[str, Table], target: Path) -> None:
-    """Here, and not where the tasks ran: this may be another machine."""
+    """Write the tables on this machine; the tasks may have run elsewhere."""
     import pyarrow.parquet
 
     try:
@@ -173,139 +167,3 @@ def write_page(document: Document, html: Path) -> None:
         html.write_text(page(document), "utf-8")
     except OSError as error:
         raise ConfigError("--html", f"cannot write {html}: {error.strerror}") from None
-
-
-# ---- in words -------------------------------------------------------------------------------------------------
-
-
-def text_of(document: Document) -> str:
-    parts = [
-        summary_text(document),
-        elections_text(document["elections"]),
-        incidents_text(document["incidents"]),
-        deletions_text(document["deletions"]),
-        topics_text(document["topics"]),
-        steps_text(document["slowest_steps"]),
-    ]
-    return "\n\n".join(part for part in parts if part)
-
-
-def summary_text(document: Document) -> str:
-    history, told = document["history"], document["summary"]
-    lines = [
-        f"{plural(history['events'], 'event')} from {moment(history['from'])} to {moment(history['until'])} UTC",
-        f"{plural(told['topics'], 'topic')}; {told['created']:,} created, {told['deleted']:,} deleted",
-    ]
-    if told["median_creation_ms"] is not None:
-        slowest = span(told["slowest_creation_ms"])
-        lines.append(
-            f"online after {span(told['median_creation_ms'])} (median), {slowest} (slowest)"
-        )
-    lost = f"{plural(told['outages'], 'outage')} of partitions"
-    if told["outages"]:
-        lost += f", the longest {span(told['longest_outage_ms'])}"
-    lines.append(f"{lost}; {plural(told['leader_moves'], 'move')} of leaders")
-    if told["partitions_offline"]:
-        lines.append(f"{plural(told['partitions_offline'], 'partition')} without a leader NOW")
-    if told["stuck_deletions"]:
-        lines.append(f"{plural(told['stuck_deletions'], 'deletion')} STUCK")
-    return "\n".join(lines)
-
-
-def elections_text(elections: list[Row]) -> str:
-    heads = ["epoch", "elected (UTC)", "controller", "after", "vacant", "taken over in", "cause"]
-    rows = [
-        [
-            row["epoch"],
-            moment(row["elected_at"]) or "before the history",
-            row["controller"],
-            "" if row["previous"] is None else row["previous"],
-            span(row["vacant_ms"]) or ("not known" if is_failover(row) else ""),
-            span(row["takeover_ms"]),
-            cause_name(row["cause"]),
-        ]
-        for row in elections[-ROWS:]
-    ]
-    return shortened("controllers", heads, rows, len(elections), "last")
-
-
-def incidents_text(incidents: list[Row]) -> str:
-    if not incidents:
-        return ""
-    heads = ["from (UTC)", "cause", "partitions", "topics", "without a leader"]
-    rows = [
-        [
-            moment(row["from"]),
-            cause_name(row["cause"]),
-            row["partitions"],
-            row["topics"],
-            f"up to {span(row['longest_ms'])}" + ("" if row["until"] is not None else ", still"),
-        ]
-        for row in incidents[:ROWS]
-    ]
-    return shortened("incidents", heads, rows, len(incidents), "last")
-
-
-def deletions_text(deletions: list[Row]) -> str:
-    pending = [row for row in deletions if row["state"] != "done"]
-    if not pending:
-        return ""
-    heads = ["topic", "deletion", "since (UTC)", "for", "waits for broker", "asked by"]
-    rows = [
-        [
-            topic_name(row),
-            row["state"],
-            moment(row["requested_at"])[:19],
-            span(row["ms"]),
-            listed(row["waits_for"] or []),
-            row["by"] or "",
-        ]
-        for row in pending[:ROWS]
-    ]
-    return shortened("deletions that are not done", heads, rows, len(pending), "first")
-
-
-def topics_text(topics: list[Row]) -> str:
-    heads = [
-        "topic",
-        "state",
-        "partitions",
-        "online after",
-        "unavailable",
-        "longest",
-        "leader moves",
-    ]
-    rows = [
-        [
-            topic_name(row),
-            topic_state(row),
-            row["partitions"],
-            span(row["online_after_ms"]),
-            span(row["unavailable_ms"]) if row["unavailable_ms"] else "",
-            span(row["longest_outage_ms"]) if row["longest_outage_ms"] else "",
-            row["leader_moves"],
-        ]
-        for row in topics[:ROWS]
-    ]
-    return shortened("topics", heads, rows, len(topics), "most troubled")
-
-
-def steps_text(steps: list[Row]) -> str:
-    heads = ["topic", "waited for", "for", "from (UTC)", "cause"]
-    rows = [
-        [
-            topic_name(row),
-            step_name(row["step"], row["broker"]),
-            span(row["ms"]) + ("" if row["ended_at"] is not None else ", still"),
-            moment(row["began_at"]),
-            cause_name(row["cause"]),
-        ]
-        for row in steps[: ROWS // 2]
-    ]
-    return shortened("slowest steps", heads, rows, len(rows), "")
-
-
-def shortened(title: str, heads: list[str], rows: list[list[Any]], count: int, which: str) -> str:
-    """A table under its title, which says if there is more."""
-    more = f" (the {len(rows)} {which} of {count:,})" if count > len(rows) else ""
-    return f"{title}{more}\n{table(heads, rows)}"

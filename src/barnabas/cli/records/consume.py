@@ -1,26 +1,24 @@
-r"""`barnabas consume`: records of a topic to standard output, in order within each partition.
+r"""`barnabas consume`: read records of a topic to standard output, in order within each partition.
 
     barnabas consume orders                           follow what is written from now on
     barnabas consume orders -e                        everything there is, then stop
-    barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, and on
+    barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, then new records
     barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
-    barnabas consume orders --group billing           one of several who share the partitions, see consume_group.py
+    barnabas consume orders --group billing           as a member of a group, see consume_group.py
 
-It is a filter: to a pipe, contents go as the bytes they are; to a terminal, control characters are shown.
+A pipe gets the raw bytes. On a terminal, control characters are escaped.
 """
 
 from __future__ import annotations
 
-import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import click
 
-from barnabas.cli.options import bootstrap_option, complete_topics, output_option, timeout_option
+from barnabas.cli.options import bootstrap_option, output_option, timeout_option
 from barnabas.cli.records.start_position import parse_start
-from barnabas.cli.terminal.failure import unknown_topic
 from barnabas.cli.terminal.formats import (
     Filter,
     Formatter,
@@ -28,7 +26,15 @@ from barnabas.cli.terminal.formats import (
     compile_format,
     document,
 )
-from barnabas.cli.terminal.output import Output, note, to_json, to_yaml, write_out
+from barnabas.cli.terminal.output import (
+    Output,
+    note,
+    raise_if_reader_gone,
+    to_json,
+    to_yaml,
+    write_out,
+)
+from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, ConsumedRecord, Consumer, End, FromOffset, Start
@@ -110,7 +116,7 @@ def consume(
     output: Output,
 ) -> None:
     """Read records of TOPIC to standard output, one per line."""
-    # Who stops at the end and begins there would see nothing, ever.
+    # With -e, a start at the end would read nothing.
     start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
     write = writer(output, template, key_delimiter, delimiter)
     wanted = [compile_filter(expression) for expression in filters]
@@ -119,15 +125,15 @@ def consume(
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         assigned = assignment(cluster, topic, partitions)
         if group is not None:
-            # A consumer on its own need not load what a member needs.
-            from barnabas.cli.records.consume_group import joined
+            # Imported here because a consumer without a group does not need it.
+            from barnabas.cli.records.consume_group import join_group
 
-            with joined(cluster, group, topic, start) as member:
+            with join_group(cluster, group, topic, start) as member:
                 for batch in batches(member, stop_at_end, count, wanted, member.processed):
                     write_out(b"".join([write(record) for record in batch]))
             return
         starts = within_range(cluster, dict.fromkeys(assigned, start))
-        # Should retention overtake us later on, what is left is read from its beginning.
+        # If retention overtakes the consumer, it continues with the oldest record that is left.
         whole = () if partitions or stop_at_end else (topic,)
         consumer = Consumer(cluster, starts, reset=Beginning(), whole=whole)
         if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
@@ -154,8 +160,10 @@ def batches(
     wanted: list[Filter],
     written: Written = lambda _: None,
 ) -> Iterator[list[ConsumedRecord]]:
-    """What each poll brought and the filters let through, until there is enough. When a batch has been taken care of,
-    `written` is told of which records, or None for all that were polled."""
+    """Yield the records of each poll that match all filters, until there are enough.
+
+    After each batch, `written` gets the records that are done, or None for all that were polled.
+    """
     while not (stop_at_end and source.at_end):
         polled = source.poll(1.0)
         found = [record for record in polled if all(matches(record) for matches in wanted)]
@@ -174,20 +182,8 @@ def up_to(last: ConsumedRecord, polled: list[ConsumedRecord]) -> list[ConsumedRe
     return polled[: polled.index(last) + 1]
 
 
-def raise_if_reader_gone() -> None:
-    """A quiet topic gives nothing to write, and nothing to fail on: so ask, as `tail -f` does."""
-    if hasattr(select, "poll"):
-        reader = select.poll()
-        reader.register(sys.stdout.fileno(), 0)
-        if any(event & select.POLLERR for _, event in reader.poll(0)):
-            raise BrokenPipeError
-
-
 def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
-    try:
-        view = cluster.topic(topic)
-    except ApiError as error:
-        raise unknown_topic(cluster, topic, error) from None
+    view = find_topic(cluster, topic)
     chosen = partitions or [found.partition for found in view.partitions]
     assigned = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]
     for partition in assigned:
@@ -198,8 +194,7 @@ def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> lis
 def within_range(
     cluster: Cluster, starts: dict[TopicPartition, Start]
 ) -> dict[TopicPartition, Start]:
-    """A plain offset may suit one partition and not another: it is moved into each one's range. If it suits none, it
-    was mistyped."""
+    """Move a plain offset into the range of each partition. Raise OFFSET_OUT_OF_RANGE if it is in the range of none."""
     wanted = {found: start for found, start in starts.items() if isinstance(start, FromOffset)}
     if not wanted:
         return starts

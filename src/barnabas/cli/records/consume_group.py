@@ -1,9 +1,9 @@
-"""`barnabas consume TOPIC --group NAME`: several processes share the partitions, and the group remembers what was read.
+"""`barnabas consume TOPIC --group NAME`: consume as a member of a consumer group.
 
     barnabas consume orders --group billing -O beginning     in one terminal, and the same in another
 
-What was written to standard output is committed about every second and at the end. Ctrl-C and SIGTERM leave the group
-at once, so that the others need not wait until this member is missed.
+Offsets of records that were written to standard output are committed about every second and at the end. On Ctrl-C and
+SIGTERM the member leaves the group, so that the others do not wait for its session to time out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from barnabas.model import TopicPartition
 
 
 @contextmanager
-def joined(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[GroupConsumer]:
-    """A member of the group, on its way in. Should retention overtake the group, what is left is read from its
-    beginning."""
+def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[GroupConsumer]:
+    """Return a member of the group. If retention overtakes the group, it continues with the oldest record left."""
 
-    def told(added: list[TopicPartition]) -> None:
+    def report_assignment(added: list[TopicPartition]) -> None:
         if sys.stderr.isatty():
             numbers = runs([partition.partition for partition in sorted(added)])
             what = (
@@ -41,6 +40,6 @@ def joined(cluster: Cluster, group: str, topic: str, start: Start) -> Iterator[G
     if sys.stderr.isatty():
         note(f"group {group}: joining")
     with GroupConsumer(
-        cluster, group, [topic], start=start, reset=Beginning(), on_assigned=told
+        cluster, group, [topic], start=start, reset=Beginning(), on_assigned=report_assignment
     ) as consumer:
         yield consumer

@@ -1,9 +1,9 @@
-r"""`barnabas produce`: lines (or other pieces) of standard input or of files become records.
+r"""`barnabas produce`: write the lines of standard input or of files as records.
 
     kcat's letters: -K splits key from value, -k is one key for all, -D ends a record, -H adds a header, -p names the
     partition, -z compresses, -Z writes an empty value as null. Delimiters may be written \t, \n, \x1f.
 
-It is a filter: what has arrived is sent as soon as the input pauses, and nothing is printed that was not asked for.
+Records are sent as soon as the input pauses. Nothing is printed unless an option asks for it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ import click
 
 from barnabas.cli.options import (
     bootstrap_option,
-    complete_topics,
     dry_run_option,
     output_option,
     timeout_option,
 )
-from barnabas.cli.terminal.failure import unknown_topic
 from barnabas.cli.terminal.formats import unescape
 from barnabas.cli.terminal.output import Output, note, plural, redraw, show
+from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, Sent
-from barnabas.errors import ApiError, ConfigError
+from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 from barnabas.printable import NAME_MAX, printable
 from barnabas.wire.compression import Compression
@@ -140,19 +139,16 @@ def produce(
 
 
 def check_target(cluster: Cluster, topic: str, partition: int | None) -> None:
-    """A mistyped name is found out here, before any input is read: a producer must not bring topics into being."""
-    try:
-        cluster.topic(topic)
-    except ApiError as error:
-        raise unknown_topic(cluster, topic, error) from None
+    """Reject an unknown topic before any input is read: `produce` never creates topics."""
+    find_topic(cluster, topic)
     if partition is not None:
         cluster.view.partition(TopicPartition(topic, partition))
 
 
 def pieces(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
-    """Records as they arrive: all that are complete in what the input has now, then wait for more.
+    """Yield the complete records of each chunk of input as it arrives.
 
-    A last record without its delimiter counts, as the last line of a file does.
+    A last record without its delimiter counts, like the last line of a file.
     """
     rest = b""
     read = getattr(source, "read1", source.read)
@@ -185,7 +181,7 @@ def splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> Key
 
 
 def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:
-    """`-H trace=7`; a name alone has a null value."""
+    """Parse `-H trace=7`. A name alone has a null value."""
     headers: list[tuple[str, bytes | None]] = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -196,7 +192,7 @@ def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...
 
 
 class Tally:
-    """What was written where; on a terminal also a line that moves along, a bar where the end is known."""
+    """Counts and offsets of the written records; on a terminal also the progress line."""
 
     def __init__(self, topic: str, dry_run: bool, bytes_expected: int | None = None) -> None:
         self.topic = topic
@@ -241,8 +237,10 @@ class Tally:
         return self.read - self.total
 
     def failed(self) -> None:
-        """Whoever tries again wants to know where. A batch beside one that was refused, or whose answer was lost, may
-        have been written."""
+        """Report how many records were acknowledged, for a retry.
+
+        A batch that was sent beside a rejected one, or whose response was lost, may have been written.
+        """
         if self.dry_run:
             return
         if self.on_terminal:
@@ -268,7 +266,7 @@ class Tally:
 
 
 def progress_line(records: int, bytes_read: int, bytes_expected: int | None) -> str:
-    """`[####····]  52%  12,000 records`, or the count alone for a pipe, whose end nobody knows."""
+    """Return `[####····]  52%  12,000 records`, or the count alone for a pipe, which has no known size."""
     counted = plural(records, "record")
     if not bytes_expected:
         return counted
@@ -278,7 +276,7 @@ def progress_line(records: int, bytes_read: int, bytes_expected: int | None) -> 
 
 
 def size_of(files: tuple[BinaryIO, ...]) -> int | None:
-    """All bytes to come, if all come from regular files."""
+    """Return the total size, if all input comes from regular files."""
     stats = [os.fstat(file.fileno()) for file in files]
     whole = bool(stats) and all(stat.S_ISREG(found.st_mode) for found in stats)
     return sum(found.st_size for found in stats) if whole else None

@@ -1,4 +1,4 @@
-"""Where to begin reading, as a person types it.
+"""Parser for start positions of the command line.
 
 beginning, earliest      the oldest record there is          end, latest       what comes from now on
 1234                     that offset                         -10               ten records before the end
@@ -30,7 +30,7 @@ TIME_EXAMPLES = "-1h, 2024-05-01T08:00 or 1700000000000 (in ms)"
 
 
 def parse_start(text: str, now_ms: int) -> Start:
-    """ConfigError, which names what is allowed, for anything else."""
+    """Parse a start position. Raises ConfigError with examples."""
     if text in ("beginning", "earliest"):
         return Beginning()
     if text in ("end", "latest"):

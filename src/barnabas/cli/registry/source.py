@@ -1,8 +1,7 @@
-"""Where `barnabas registry` reads from: the files of an embedded registry, or a ZooKeeper.
+"""Sources of the registry commands: the files of an embedded registry, or a ZooKeeper.
 
-The files can be read beside a running broker, without one, and when a broker cannot be reached, and they remember
-every change. A ZooKeeper tells only of changes from now on, and by watches that fire once: what happens to one node
-twice within a round trip is told once.
+The files can be read while a broker runs and while none does, and they hold every change. A ZooKeeper reports only new
+changes, through watches that fire once: two changes of one node within a round trip are reported as one.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.world.registry.reader import Reader
     from barnabas.world.registry.tree import Tree
 
+DEFAULT_DATA_DIRECTORY = "./barnabas-data"  # of `barnabas up`
 REGISTRY_DIRECTORY = "registry"  # below the data directory
 POLL_S = 0.05
 SESSION_TIMEOUT_MS = 10_000
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class SeenChange(NamedTuple):
-    """`kind` is created, changed or deleted; `zxid` is None where the registry does not tell it."""
+    """Change of a node. `kind` is created, changed or deleted; `zxid` is None if the registry does not report it."""
 
     zxid: int | None
     time_ms: int
@@ -44,7 +44,7 @@ class Source(Protocol):
     def children(self, path: str) -> list[str]: ...
 
     def follow(self, path: str) -> Iterator[SeenChange | None]:
-        """Every change at or beneath `path` from now on; first None, when it has begun."""
+        """Yield None once the watch is set, then every change at or beneath `path`."""
         ...
 
 
@@ -86,20 +86,22 @@ def reader_of(data: str) -> Iterator[Reader]:
 
 
 def zookeeper_connect(data: Path) -> str | None:
-    """The ensemble that the brokers of this data directory were around, if any."""
+    """Return the ZooKeeper ensemble of the brokers of this data directory, if they used one."""
     from barnabas.config.properties import parse_properties
 
     for path in sorted(data.glob("broker-*.properties")):
         try:
             properties = parse_properties(path.read_text(encoding="ascii"), str(path))
         except (OSError, ValueError, ConfigError):
-            continue  # who starts a broker with it is told what is wrong
+            continue  # a broker that starts with this file reports the error
         if connect := properties.get("zookeeper.connect"):
             return connect
     return None
 
 
 class FilesSource:
+    """Files of an embedded registry."""
+
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.tree: Tree = reader.tree()
@@ -112,7 +114,7 @@ class FilesSource:
         return self.tree.children(path)
 
     def follow(self, path: str) -> Iterator[SeenChange | None]:
-        self.tree.node(path)  # a path mistyped would be watched in silence for ever
+        self.tree.node(path)  # raises if there is no such node
         last = self.reader.last_change()
         version = self.reader.data_version()
         yield None
@@ -127,10 +129,10 @@ class FilesSource:
 
 
 class ZooKeeperSource:
-    """A session of its own; the loop runs only while something is asked."""
+    """Session with a ZooKeeper. The event loop runs only during a call."""
 
     def __init__(self, connect_string: str, runner: asyncio.Runner) -> None:
-        # Kazoo, too, is loaded only when it is needed.
+        # Kazoo, too, is imported only when it is needed.
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
         self.runner = runner
@@ -149,18 +151,18 @@ class ZooKeeperSource:
         return self.run(self.session.children(path))
 
     def follow(self, path: str) -> Iterator[SeenChange | None]:
-        watching = Watching(self.session)
-        self.run(watching.begin(path))
+        watch = TreeWatch(self.session)
+        self.run(watch.begin(path))
         yield None
         while True:
-            yield from self.run(watching.changes())
+            yield from self.run(watch.changes())
 
     def close(self) -> None:
         self.run(self.registry.close())
 
 
-class Watching:
-    """Knows every node at and beneath a path, and so what an event means."""
+class TreeWatch:
+    """Watches on every node at and beneath a path. Comparing versions shows what each event means."""
 
     def __init__(self, session: RegistrySession) -> None:
         self.session = session
@@ -173,7 +175,7 @@ class Watching:
         await self.look(path)
 
     async def changes(self) -> list[SeenChange]:
-        """At least one, in the order they were heard of."""
+        """Wait for changes. Returns at least one, in the order of the events."""
         found: list[SeenChange] = []
         while not found:
             await self.more.wait()
@@ -183,13 +185,13 @@ class Watching:
                 found += await self.look(event.path)
         return found
 
-    def hear(self, event: WatchEvent) -> None:
+    def on_event(self, event: WatchEvent) -> None:
         self.events.append(event)
         self.more.set()
 
     async def look(self, path: str) -> list[SeenChange]:
-        """Compare a node and its children with what was known, watching them on; new children are looked at in turn."""
-        stat = await self.session.exists(path, self.hear)
+        """Compare a node with its last version and set its watches again; descend into new children."""
+        stat = await self.session.exists(path, self.on_event)
         if stat is None:
             return self.forget(path)
         found = []
@@ -200,7 +202,7 @@ class Watching:
         elif before != (stat.czxid, stat.mzxid):
             found.append(SeenChange(stat.mzxid, stat.mtime_ms, "changed", path))
         try:
-            names = await self.session.children(path, self.hear)
+            names = await self.session.children(path, self.on_event)
         except NoNode:
             return found + self.forget(path)
         for name in names:

@@ -1,7 +1,7 @@
-"""What Spark said, in a few lines: the cause, without the stacks of two languages around it.
+"""Translation of Spark's errors: the cause in a few lines, without the stacks of Java and Python.
 
-An error of ours that was raised in one of Spark's Python processes arrives as the text of a traceback within the
-message of a Java exception; its last line is what its author meant to be read.
+An error that we raise in a Python process of Spark arrives as text: its traceback, within the message of a Java
+exception. The other messages are Spark's, py4j's and Java's own, and are recognised by their text too.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ JAVA_IS_GONE = (
 )
 
 
-def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
-    """The same failure as an error the command line knows how to show."""
+def translate(error: Exception, topics: Iterable[str]) -> BarnabasError:
+    """Return the failure as an error that the command line can show."""
     text = str(error).strip()
     if is_loss_of_java(error, text):
         return QueryFailed(JAVA_IS_GONE)
@@ -59,14 +59,14 @@ def translated(error: Exception, topics: Iterable[str]) -> BarnabasError:
         return no_table(text, topics)
     if ours := last_cause(text):
         return ours
-    lines = told_lines(java_cause(text))
+    lines = message_lines(java_cause(text))
     if condition.startswith(WRONG_SQL):
         return ConfigError("SQL", CONTINUATION.join(lines[:LINES_MAX]))
     return QueryFailed(lines[0])
 
 
 def is_loss_of_java(error: Exception, text: str) -> bool:
-    """py4j says it in several ways; the last is an error without anything that Java would have said of it."""
+    """Return whether Java has ended. py4j has several errors for that; the last is one without a trace of Java."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, ConnectionError | Py4JNetworkError):
@@ -94,30 +94,30 @@ def no_table(text: str, topics: Iterable[str]) -> BarnabasError:
 
 
 def last_cause(text: str) -> BarnabasError | None:
-    """What a Python process of Spark died of; our own words if it was an error of ours."""
+    """Return the error that ended a Python process of Spark; our own message if it was an error of ours."""
     if "Traceback" not in text:
         return None
     found = list(OURS.finditer(text))
     if not found:
         return None
     cause = next((match for match in found if match["kind"]), found[-1])
-    # Of a cluster that went away while a query ran, as of one that was never there: nobody has written anything wrong.
-    if cause["kind"] == "ConfigError" and "no broker reached" not in cause["message"]:
+    # Not for UnreachableBrokers, a subclass: the cluster is down, and no setting is wrong.
+    if cause["kind"] == ConfigError.__name__:
         key, _, why = cause["message"].partition(": ")
         return ConfigError(key, why or "cannot be used")
     return QueryFailed(cause["message"] or f"{cause['python']}: {cause['why']}")
 
 
 def java_cause(text: str) -> str:
-    """Of an error that PySpark did not take apart: what the innermost exception of Java says."""
+    """Return the message of the innermost Java exception, if PySpark did not extract it."""
     if not text.startswith("An error occurred while calling"):
         return text
     found = [match["message"] for match in JAVA.finditer(text)]
     return found[-1] if found else text
 
 
-def told_lines(text: str) -> list[str]:
-    """The message without its label, its SQL state and what follows of Java; the marked query is kept."""
+def message_lines(text: str) -> list[str]:
+    """Return the message without its label, SQL state and Java stack; the marked query is kept."""
     text = STATE.sub(" ", LABEL.sub("", NOISE.sub("", text)))
     text = re.sub(r"\s*== SQL.*==", "\n", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]

@@ -10,15 +10,15 @@ from typing import Any
 import click
 
 from barnabas.cli.options import bootstrap_option, timeout_option
-from barnabas.cli.spark.failure import translated
-from barnabas.cli.spark.sql import spark_session, told
+from barnabas.cli.spark.failure import translate
+from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.output import note, plural
 from barnabas.client.cluster import Cluster
-from barnabas.spark.progress import progress_paused
+from barnabas.progress_line import progress_paused
 from barnabas.spark.tables import register_topics
 
 TABLES_MAX = 100
-"""Each costs a tenth of a second before the prompt appears."""
+"""Each table delays the prompt by a tenth of a second."""
 
 
 @click.command()
@@ -42,7 +42,7 @@ def spark(
     with spark_session(
         master, bootstrap_servers, app_name="barnabas spark", short=False
     ) as session:
-        with told(topics):
+        with translate_errors(topics):
             register_topics(session, topics[:TABLES_MAX], bootstrap_servers)
 
         def topic(name: str) -> Any:
@@ -64,13 +64,13 @@ def spark(
 
 
 def run(command: str, names: dict[str, Any], topics: list[str]) -> None:
-    """Mistakes of the code are shown as Python shows them, those of Spark without Java's stack."""
+    """Run the code. Its own errors are shown as Python shows them, those of Spark without Java's stack."""
     from pyspark.errors import PySparkException
 
     try:
         exec(compile(command, "<command>", "exec"), names)
     except PySparkException as error:
-        raise translated(error, topics) from None
+        raise translate(error, topics) from None
     except Exception:  # noqa: BLE001 - whatever the code raises
         code.InteractiveInterpreter(names).showtraceback()
         raise click.exceptions.Exit(1) from None
@@ -102,7 +102,7 @@ def interact(names: dict[str, Any]) -> None:
 
 
 class Prompt(code.InteractiveConsole):
-    """While it waits, nothing is drawn over what is being typed."""
+    """Python prompt that pauses the progress line while the user types."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         super().__init__(names)
@@ -113,7 +113,7 @@ class Prompt(code.InteractiveConsole):
             return super().raw_input(prompt)
 
     def showtraceback(self) -> None:
-        """An interruption ends what Spark is busy with, and needs no account of where Python was waiting for it."""
+        """Show an error. An interruption cancels Spark's jobs and is shown without a traceback."""
         with progress_paused():
             if not isinstance(sys.exception(), KeyboardInterrupt):
                 super().showtraceback()

@@ -1,16 +1,15 @@
-"""`barnabas sql`: Spark SQL over the topics of a cluster, once or as a stream.
+"""`barnabas sql`: run a Spark SQL query over the topics of a cluster, as a batch or as a stream.
 
-Only topics the query mentions become tables: each costs Spark a moment. What can be known without Spark (no broker, a
-name that needs backquotes, a path that exists) is said before it is started.
+Only topics that the query mentions become tables, because each costs time. Errors that need no Spark (no broker, a name
+that needs backquotes, a path that exists) are reported before Spark starts.
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -19,26 +18,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.options import CLEAR_SCREEN, bootstrap_option, timeout_option
-from barnabas.cli.spark.failure import translated
-from barnabas.cli.spark.statement import check_asks, check_belongs, claim, unclaim
-from barnabas.cli.terminal.formats import shown as escaped_for_terminal
-from barnabas.cli.terminal.output import WIDTH, note, write_out
+from barnabas.cli.options import bootstrap_option, timeout_option
+from barnabas.cli.spark.session import spark_session, translate_errors
+from barnabas.cli.spark.statement import check_is_query, check_same_query, claim, unclaim
+from barnabas.cli.terminal.formats import escape_content
+from barnabas.cli.terminal.output import CLEAR_SCREEN, WIDTH, note, write_out
 from barnabas.cli.terminal.rows import ROWS_OF_A_TABLE, csv_lines, instants, json_lines, table_text
-from barnabas.cli.terminal.signals import Noted, held_back, interruptions, raise_on_signals
+from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
-from barnabas.spark.progress import progress_paused, stop_progress
+from barnabas.progress_line import progress_paused
 from barnabas.spark.tables import names_in, quoted, register_topics, topics_in, unquoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
 ROWS_AT_A_TIME = 1000
 LOOK_INTERVAL_S = 0.2
 CHECKPOINT = "_checkpoint"
-"""Within the directory that is written; readers of Parquet pass over names that begin so."""
+"""Below the target directory; readers of Parquet ignore names that start with an underscore."""
 
 
 class Form(StrEnum):
@@ -97,10 +96,10 @@ def sql(
     """
     form = Form(output)
     query = query.strip().rstrip(";")
-    check_asks(query)
+    check_is_query(query)
     check_target(form, target, follow=follow)
     if follow and target is not None:
-        check_belongs(target / CHECKPOINT, query)
+        check_same_query(target / CHECKPOINT, query)
     if offset == "end" and not follow:
         raise ConfigError("--offset", "end leaves nothing to read; it goes with --follow")
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
@@ -108,7 +107,7 @@ def sql(
     if astray := unquoted(query, topics):
         raise ConfigError("SQL", f"dashes and dots need backquotes: write {quoted(astray)}")
     named = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
-    with named(short=not follow) as spark, told(topics):
+    with named(short=not follow) as spark, translate_errors(topics):
         register_topics(
             spark,
             topics if lists_tables(query) else topics_in(query, topics),
@@ -138,60 +137,10 @@ def lists_tables(query: str) -> bool:
     return query.lower().split()[:2] in (["show", "tables"], ["show", "views"])
 
 
-@contextmanager
-def spark_session(
-    master: str | None, bootstrap_servers: str, *, app_name: str, short: bool
-) -> Iterator[SparkSession]:
-    # py4j tells the root logger of every call that a signal or an error cuts short, before it raises.
-    logging.getLogger().addHandler(logging.NullHandler())
-    from barnabas.spark.launcher import NOT_INSTALLED, session
-
-    with tempfile.TemporaryDirectory(
-        prefix="barnabas-warehouse-", ignore_cleanup_errors=True
-    ) as warehouse:
-        try:
-            with held_back(), told([]):
-                spark = session(
-                    master,
-                    app_name=app_name,
-                    bootstrap_servers=bootstrap_servers,
-                    # Else a table makes one where the command was called, which no later session finds again.
-                    config={"spark.sql.warehouse.dir": warehouse},
-                    short=short,
-                )
-        except ModuleNotFoundError as error:
-            raise ConfigError(error.name or "pyspark", NOT_INSTALLED) from None
-        raise_on_signals()
-        try:
-            yield spark
-        except BaseException:
-            # Whatever is said of it stands on a line of its own; with this process Java ends too.
-            stop_progress()
-            raise
-        with suppress(Exception):
-            # A stream that runs when Spark ends dies of it with a page of Java's stack.
-            for query in spark.streams.active:
-                query.stop()
-            spark.stop()
-
-
-@contextmanager
-def told(topics: list[str]) -> Iterator[None]:
-    """Whatever Spark raises, said in a few lines."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        with interruptions():
-            yield
-    except (PySparkException, Py4JError, ConnectionRefusedError, ConnectionResetError) as error:
-        raise translated(error, topics) from None
-
-
 def csv_shown(rows: Iterable[Sequence[Any]]) -> bytes:
     """Exact in a pipe; on a terminal, control characters are escaped."""
     lines = csv_lines(rows)
-    return escaped_for_terminal(lines) if sys.stdout.isatty() else lines
+    return escape_content(lines) if sys.stdout.isatty() else lines
 
 
 def print_out(data: bytes) -> None:
@@ -199,7 +148,7 @@ def print_out(data: bytes) -> None:
         write_out(data)
 
 
-# ---- once -----------------------------------------------------------------------------------------------------
+# ---- batch -----------------------------------------------------------------------------------------------------
 
 
 def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
@@ -226,7 +175,7 @@ def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
 
 
 def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> None:
-    """A result of any size: Spark hands over one partition after the other."""
+    """Write a result of any size, one partition after the other."""
     iterator = rows.toLocalIterator(prefetchPartitions=True)
     kinds = types_of(rows)
     while piece := list(islice(iterator, ROWS_AT_A_TIME)):
@@ -238,11 +187,11 @@ def types_of(rows: DataFrame) -> list[Any]:
 
 
 def table_width() -> int | None:
-    """What is read later, by whomever, is whole."""
+    """Return the width of a table: cut on a terminal, unlimited in a pipe."""
     return WIDTH if sys.stdout.isatty() else None
 
 
-# ---- as a stream ----------------------------------------------------------------------------------------------
+# ---- stream ----------------------------------------------------------------------------------------------
 
 
 def run_stream(rows: DataFrame, form: Form, target: Path | None, query_text: str) -> None:
@@ -253,7 +202,7 @@ def run_stream(rows: DataFrame, form: Form, target: Path | None, query_text: str
         return
     with tempfile.TemporaryDirectory(prefix="barnabas-sql-", ignore_cleanup_errors=True) as scratch:
         failures: list[BaseException] = []
-        query = start_with_a_mode(rows, form, Path(scratch), failures)
+        query = start_in_supported_mode(rows, form, Path(scratch), failures)
         follow(query, failures)
 
 
@@ -264,13 +213,13 @@ def start_to_files(rows: DataFrame, target: Path, query_text: str) -> StreamingQ
     try:
         return writer.option("checkpointLocation", str(checkpoint)).start()
     except BaseException:
-        # Refused, it has written nothing: the query, put right, may have the directory.
+        # Nothing was written yet, so that a corrected query may use the directory.
         if is_new:
             unclaim(checkpoint)
         raise
 
 
-def start_with_a_mode(
+def start_in_supported_mode(
     rows: DataFrame, form: Form, scratch: Path, failures: list[BaseException]
 ) -> StreamingQuery:
     """New rows where a query only has such; else all of its result for a table, the rows that changed for a pipe."""
@@ -288,6 +237,7 @@ def start_with_a_mode(
         try:
             return writer.option("checkpointLocation", str(scratch / mode)).start()
         except AnalysisException as error:
+            # The message is Spark's, whose conditions for this differ between releases.
             if mode == modes[-1] or "output mode" not in str(error).lower():
                 raise
     raise AssertionError("the last mode returns or raises")
@@ -302,7 +252,7 @@ def write_batch(
     *,
     is_whole: bool,
 ) -> None:
-    """Called by Spark from a thread of its own, where an exception of ours would become one of Java's."""
+    """Write a micro-batch. Spark calls this from its own thread and hides our exceptions, so they are recorded."""
     try:
         found = batch.collect()
         if not found:
@@ -321,13 +271,13 @@ def write_batch(
 
 
 def follow(query: StreamingQuery, failures: list[BaseException]) -> None:
-    """Until it ends or somebody interrupts."""
-    interrupted = Noted()
-    while not interrupted.wait(LOOK_INTERVAL_S) and query.isActive:
+    """Wait until the stream ends or a signal arrives."""
+    signals = SignalRecorder()
+    while not signals.wait(LOOK_INTERVAL_S) and query.isActive:
         pass
     with suppress(Exception):
         query.stop()
     if failures:
         raise failures[0]
-    interrupted.raise_if_any()
+    signals.raise_if_received()
     query.awaitTermination()

@@ -1,6 +1,6 @@
-"""The text of a query, looked at before Spark is started: does it ask, and does a directory belong to it?
+"""Checks of a query before Spark starts: is it a query, and does the checkpoint belong to it?
 
-`barnabas sql` is for asking. A statement that writes would seem to succeed and leave nothing behind that lasts.
+`barnabas sql` runs queries only. A statement that writes would seem to succeed and leave nothing that lasts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from barnabas.errors import ConfigError
 from barnabas.spark.cache import write_whole
 
-ASKING = (
+QUERY_WORDS = (
     "select", "with", "from", "values", "table", "show", "describe", "desc", "explain",
 )  # fmt: skip
 SPACE_OR_COMMENT = re.compile(r"(?:\s|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -20,37 +20,37 @@ STRING_OR_COMMENT = re.compile(
 )
 INSERT = re.compile(r"\binsert\s+(?:into|overwrite)\b", re.IGNORECASE)
 QUERY_FILE = "query.sql"
-"""Within the checkpoint, whose offsets mean nothing to another query."""
+"""File in the checkpoint with the query that it belongs to."""
 SHOWN_MAX = 200
 
 
-def check_asks(query: str) -> None:
-    """ConfigError for whatever is not a question, with the command that is for it."""
+def check_is_query(query: str) -> None:
+    """Raise ConfigError for other statements. The message names the commands to use instead."""
     begins = SPACE_OR_COMMENT.sub("", query, count=1)
     if not begins:
         raise ConfigError("SQL", "there is no query")
     first = re.match(r"\w*", begins)
     word = first[0].lower() if first else ""
-    if word not in ASKING and not begins.startswith("("):
-        raise ConfigError("SQL", f"{word or begins[0]!r} is not for asking; {for_the_rest()}")
+    if word not in QUERY_WORDS and not begins.startswith("("):
+        raise ConfigError("SQL", f"{word or begins[0]!r} is not for asking; {alternatives()}")
     if INSERT.search(STRING_OR_COMMENT.sub(" ", begins)):
-        raise ConfigError("SQL", f"'insert' is not for asking; {for_the_rest()}")
+        raise ConfigError("SQL", f"'insert' is not for asking; {alternatives()}")
 
 
-def for_the_rest() -> str:
+def alternatives() -> str:
     return (
-        f"a query begins with {', '.join(ASKING[:-1])} or {ASKING[-1]}. To write records use "
+        f"a query begins with {', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use "
         "`barnabas produce`, for all else `barnabas spark` or PySpark"
     )
 
 
 def normalised(query: str) -> str:
-    """The same for two texts that differ in white space or the last semicolon only."""
+    """Return the query without differences in white space and the last semicolon."""
     return " ".join(query.strip().rstrip(";").split())
 
 
-def check_belongs(checkpoint: Path, query: str) -> None:
-    """A checkpoint goes on with the query that began it. One without that file is older than the file."""
+def check_same_query(checkpoint: Path, query: str) -> None:
+    """Raise ConfigError if the checkpoint belongs to another query. Old checkpoints have no such file."""
     try:
         began = (checkpoint / QUERY_FILE).read_text("utf-8", "replace")
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def check_belongs(checkpoint: Path, query: str) -> None:
 
 
 def claim(checkpoint: Path, query: str) -> bool:
-    """Say whose the checkpoint is, before it is used; whether this was not known before."""
+    """Write the query to a new checkpoint. Returns False if the checkpoint has one already."""
     path = checkpoint / QUERY_FILE
     if path.exists():
         return False

@@ -1,16 +1,16 @@
-"""What went wrong, in three parts: Kafka's name for it, what the broker said, and what to do next."""
+"""Text of an error: Kafka's name for it, the broker's message, and a hint on what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from barnabas.client.cluster import Cluster, Unreachable
+from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
 from barnabas.printable import LINE_MAX, printable
 
 CONTINUATION = "\n       "
-"""Starts the second and later lines of an error: set in as far as the text after `error: `."""
+"""Starts the second and later lines of an error: indented like the text after `error: `."""
 
 NEXT_STEPS = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
@@ -38,7 +38,7 @@ NEXT_STEPS = {
 
 
 class Hinted(ApiError):
-    """An error whose next step is known better where it was met."""
+    """An error with a hint from the command that met it."""
 
     def __init__(self, error: ApiError, message: str, hint: str) -> None:
         super().__init__(error.code, message)
@@ -59,10 +59,7 @@ def explain(error: BarnabasError) -> str:
     lines = [f"error: {CONTINUATION.join(printable(part, LINE_MAX) for part in parts)}"]
     if isinstance(error, Hinted):
         lines.append(f"hint:  {printable(error.hint, LINE_MAX)}")
-    elif isinstance(error, ApiError) and " collides with " in str(error):
-        lines.append(
-            "hint:  metrics write '.' as '_'; choose a name that differs in more than that"
-        )
+    # The message comes from a broker; Kafka's protocol has no error code for this cause.
     elif isinstance(error, ApiError) and "__consumer_offsets cannot be created" in str(error):
         lines.append(
             "hint:  start more brokers, or these with an offsets.topic.replication.factor no larger than their number"
@@ -72,23 +69,7 @@ def explain(error: BarnabasError) -> str:
     return "\n".join(lines)
 
 
-def unknown_topic(
-    cluster: Cluster, name: str, error: ApiError, *, else_hint: str | None = None
-) -> ApiError:
-    """The same error, with names that are near what was typed. Where there are none: who wants to delete the topic, or
-    to know what became of it, is not told to create it."""
-    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return error
-    near = near_names(name, cluster.refresh(None).topics)
-    if near:
-        hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
-    elif else_hint is not None:
-        hint = else_hint
-    else:
-        hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
-    return Hinted(error, f"there is no topic {name!r}", hint)
-
-
 def near_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return up to three similar names, whatever their case."""
     by_lower = {found.lower(): found for found in sorted(names)}
     return [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]

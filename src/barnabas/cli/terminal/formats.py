@@ -1,11 +1,10 @@
-r"""How consumed records are written, and which of them: kcat's format letters, and small filters.
+r"""Formats and filters of consumed records, with kcat's format letters.
 
     %s value   %S its size      %k key   %K its size      %h headers as a=1,b=2      %T timestamp in ms
     %t topic   %p partition     %o offset                 %% a percent sign          \n \r \t \\ \0 \x41
 
-A size is -1 where there is no key or no value. To a pipe, everything is written as the bytes it is, as kcat does. To a
-terminal, control characters are escaped, since anybody may have written the record: in names all of them, in keys and
-values all but newlines and tabs.
+The size of a missing key or value is -1. A pipe gets the raw bytes, as with kcat. On a terminal, control characters are
+escaped, because anyone may have written the record: in names all of them, in keys and values all but newlines and tabs.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ Filter = Callable[[ConsumedRecord], bool]
 PIECE = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.)|([^%\\]+|\\$)", re.DOTALL)
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 KEPT = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
-"""What `shown` keeps. Of bytes that are not UTF-8, those from 80 to 9F may be C1 controls; the others are harmless."""
+"""Not escaped in keys and values. Of the bytes that are not UTF-8, only 80 to 9F may be C1 controls."""
 
 
 def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
-    """A function from record to bytes. ConfigError for a letter there is not."""
-    content = shown if for_terminal else as_it_is
-    named = shown_name if for_terminal else str.encode
+    """Return a function from record to bytes. Raises ConfigError for an unknown letter."""
+    content = escape_content if for_terminal else raw_content
+    named = escape_name if for_terminal else str.encode
     letters: dict[str, Formatter] = {
         "s": lambda record: content(record.value),
         "S": lambda record: size(record.value),
@@ -64,7 +63,7 @@ def constant(text: bytes) -> Formatter:
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes of a delimiter or format in which \n, \t and \x1f may be written."""
+    r"""Return the bytes of a delimiter or format in which \n, \t and \x1f may be written."""
     return re.sub(
         rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])",
         lambda found: (
@@ -74,15 +73,15 @@ def unescape(text: str) -> bytes:
     )
 
 
-def as_it_is(content: bytes | None) -> bytes:
+def raw_content(content: bytes | None) -> bytes:
     return content or b""
 
 
-def shown(content: bytes | None) -> bytes:
+def escape_content(content: bytes | None) -> bytes:
     return printable(content or b"", keep=KEPT).encode("utf-8", "surrogateescape")
 
 
-def shown_name(name: str) -> bytes:
+def escape_name(name: str) -> bytes:
     return printable(name).encode()
 
 
@@ -91,7 +90,7 @@ def size(content: bytes | None) -> bytes:
 
 
 def document(record: ConsumedRecord) -> dict[str, Any]:
-    """One record for JSON or YAML. What is not UTF-8 is given with backslashes: no byte is lost without a sign."""
+    """Return a record for JSON or YAML. Bytes that are not UTF-8 become backslash escapes."""
     return {
         "topic": record.topic,
         "partition": record.partition,

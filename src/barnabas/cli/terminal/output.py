@@ -1,8 +1,8 @@
-"""What a command prints: a table for people, one JSON or YAML document for programs.
+"""Output of commands: a table for people, one JSON or YAML document for programs.
 
 A command builds one plain document (dicts, lists, strings, numbers, booleans, None) and one text; `show` prints the
-one that was asked for. The document's shape is a promise, the text is not. Tables keep within 100 columns: the widest
-column gives way first.
+one that `--output` selects. The shape of the document is stable, the text is not. Tables are at most 100 columns wide:
+the widest column is cut first.
 
 Commands print through this module only, because it escapes names from outside (see barnabas/printable.py): `show` for
 results, `say` for other lines on standard output, `note` and `confirm` for standard error. JSON and YAML stay exact.
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -24,6 +26,8 @@ from barnabas.printable import json_escapes, printable
 
 WIDTH = 100
 GAP = "  "
+WATCH_INTERVAL_S = 2.0
+CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 
 class Output(StrEnum):
@@ -37,7 +41,7 @@ def show(output: Output, document: Any, text: Callable[[Any], str]) -> None:
 
 
 def render(output: Output, document: Any, text: Callable[[Any], str]) -> str:
-    """`text` gets the document with all its strings escaped: it can put them into lines of its own."""
+    """Return the output. `text` gets the document with all strings escaped."""
     match output:
         case Output.TEXT:
             lines = text(printable_document(document)).split("\n")
@@ -46,6 +50,23 @@ def render(output: Output, document: Any, text: Callable[[Any], str]) -> str:
             return to_json(document, indent=2)
         case Output.YAML:
             return to_yaml(document)
+
+
+def show_or_watch(
+    watch: bool, output: Output, load: Callable[[], Any], text: Callable[[Any], str]
+) -> None:
+    """Print a document once, or every two seconds: in place on a terminal, one after the other in a pipe."""
+    while True:
+        document = load()
+        page = render(output, document, text)
+        if watch and sys.stdout.isatty():
+            page = CLEAR_SCREEN + page
+        elif watch and output is Output.YAML:
+            page = "---\n" + page
+        write_out(f"{page}\n".encode())
+        if not watch:
+            return
+        time.sleep(WATCH_INTERVAL_S)
 
 
 def printable_document(value: Any) -> Any:
@@ -63,13 +84,15 @@ def printable_document(value: Any) -> Any:
 
 
 def say(*lines: str, keep: str = "") -> None:
-    """Lines on standard output. Each argument is one line; `keep` names control characters of the command's own."""
+    """Print lines on standard output. Each argument is one line; `keep` are control characters not to escape."""
     write_out("".join(f"{printable(line, keep=keep)}\n" for line in lines).encode())
 
 
 def write_out(data: bytes) -> None:
-    """All of it, now. With PYTHONUNBUFFERED set the stream is a bare file, whose write may take a part only: printing
-    to a pipe would lose the rest without a word."""
+    """Write all bytes and flush.
+
+    With PYTHONUNBUFFERED the stream is a raw file, whose write may be partial: `print` to a pipe would lose the rest.
+    """
     sys.stdout.flush()
     stream = sys.stdout.buffer
     rest = memoryview(data)
@@ -78,8 +101,17 @@ def write_out(data: bytes) -> None:
     stream.flush()
 
 
+def raise_if_reader_gone() -> None:
+    """Raise BrokenPipeError if standard output was closed, even while there is nothing to write, as `tail -f` does."""
+    if hasattr(select, "poll"):
+        reader = select.poll()
+        reader.register(sys.stdout.fileno(), 0)
+        if any(event & select.POLLERR for _, event in reader.poll(0)):
+            raise BrokenPipeError
+
+
 def note(*lines: str) -> None:
-    """Lines on standard error, for the person at the terminal. Each argument is one line."""
+    """Print lines on standard error. Each argument is one line."""
     print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
 
 
@@ -102,7 +134,7 @@ def table(
     width: int | None = WIDTH,
     null: str = "None",
 ) -> str:
-    """Columns side by side; a column of numbers, some of which may be missing, is set to the right.
+    """Return a table. Columns of numbers, some of which may be missing, are right-aligned.
 
     >>> print(table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
     TOPIC   PARTITIONS
@@ -126,7 +158,7 @@ def table(
 
 
 def fit(widths: list[int], width: int) -> list[int]:
-    """The widest columns shrink until all fit, none below eight characters."""
+    """Shrink the widest columns until all fit, none below eight characters."""
     fitted = list(widths)
     while sum(fitted) + len(GAP) * (len(fitted) - 1) > width and max(fitted) > 8:
         fitted[fitted.index(max(fitted))] -= 1
@@ -146,7 +178,7 @@ def wrapped(text: str, indent: int) -> str:
 
 
 def wrapped_lines(text: str, indent: int) -> list[str]:
-    """Lines of at most `WIDTH`, the second and later ones set in. A word that is longer stays whole, to be copied."""
+    """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole, to be copied."""
     return textwrap.wrap(
         text,
         WIDTH,
@@ -157,7 +189,7 @@ def wrapped_lines(text: str, indent: int) -> list[str]:
 
 
 def is_up(what: str, addresses: str, data: object) -> str:
-    """`Barnabas is up: 1 broker at HOST:PORT, data in DIR`, on as many lines as that takes."""
+    """Return `Barnabas is up: 1 broker at HOST:PORT, data in DIR`, on as many lines as needed."""
     line = f"{what} at {addresses}"
     if len(line) > WIDTH:
         line = wrapped(line.replace(",", ", "), indent=2)
@@ -173,7 +205,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def runs(numbers: Sequence[int]) -> str:
-    """
+    """Shorten sorted numbers to ranges.
+
     >>> runs([0, 1, 2, 5, 7, 8])
     '0-2,5,7-8'
     """
@@ -199,7 +232,7 @@ def to_json(
 
 
 def to_yaml(value: Any) -> str:
-    """YAML of plain data: enough of the language to be read back by any YAML reader, and no more."""
+    """Return plain data as YAML that any YAML reader can read."""
     return "\n".join(yaml_lines(value))
 
 

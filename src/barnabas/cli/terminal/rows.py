@@ -1,4 +1,4 @@
-"""Rows of Spark on standard output: a table, JSON or CSV. One row is one line of JSON, so that it can be piped on."""
+"""Rows of Spark as a table, JSON or CSV. Each row is one line of JSON, for pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_OF_A_TABLE = 1000
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say. Bytes are text, with backslashes where they are not UTF-8; a variant is what it holds."""
+    """Return a value that JSON can hold. Bytes become text, with backslash escapes if they are not UTF-8."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -38,8 +38,10 @@ def plain(value: Any) -> Any:
 
 
 def instants(kinds: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Rows whose timestamps carry their offset from UTC. Spark hands over an instant in local time and does not
-    say so; a timestamp_ntz looks the same and is to stay as it is. `kinds` are Spark's types of the columns."""
+    """Add the offset from UTC to timestamps. `kinds` are Spark's types of the columns.
+
+    Spark returns an instant as a naive local time. A timestamp_ntz looks the same and stays unchanged.
+    """
     if not any(holds_instants(kind) for kind in kinds):
         return [tuple(row) for row in rows]
     return [
@@ -75,7 +77,7 @@ def with_offset(kind: Any, value: Any) -> Any:
 
 
 def cell(value: Any) -> Any:
-    """A value for a table or for CSV: numbers as they are, what is nested as JSON."""
+    """Return a value for a table or CSV: nested values become JSON."""
     value = plain(value)
     if isinstance(value, dict | list | bool):
         return to_json(value)
@@ -102,7 +104,7 @@ def table_text(
     more: bool = False,
     width: int | None = WIDTH,
 ) -> bytes:
-    """A null value is NULL, so that it is told from an empty string; cut to `width`, if there is one."""
+    """Return a table, cut to `width` if given. Null is shown as NULL, unlike an empty string."""
     shown = table(
         names,
         [[None if value is None else cell(value) for value in row] for row in rows],

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM to a command that runs servers: the first asks for an end in order, a second for one at once."""
+"""SIGINT and SIGTERM for commands that run servers: the first requests a clean shutdown, a second an immediate one."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 import click
 
 
-class Stopping:
-    """To be made in the main thread, within the loop."""
+class ShutdownSignals:
+    """Signal handlers of the event loop. Must be created in the main thread, while the loop runs."""
 
-    def __init__(self, at_once: Callable[[int], None] | None = None) -> None:
-        """`at_once` is told the exit code of the command."""
-        self.at_once = at_once
-        self.asked = asyncio.Event()
+    def __init__(self, on_second: Callable[[int], None] | None = None) -> None:
+        """`on_second` is called on a second signal, with the exit code of the command."""
+        self.on_second = on_second
+        self.requested = asyncio.Event()
         self.is_urgent = False
         self.exit_code = 0
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.hear, number)
+            loop.add_signal_handler(number, self.on_signal, number)
 
-    def hear(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
         self.exit_code = 128 + number
-        if self.asked.is_set() and self.at_once is not None:
+        if self.requested.is_set() and self.on_second is not None:
             self.is_urgent = True
-            self.at_once(self.exit_code)
-        self.asked.set()
+            self.on_second(self.exit_code)
+        self.requested.set()
 
-    async def unless_asked(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work; asked to stop meanwhile, break it off and end the command, as interrupted."""
+    async def run_until_requested(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work`. If a signal comes first, cancel it and exit the command as interrupted."""
         working = asyncio.ensure_future(work)
-        asked = asyncio.ensure_future(self.asked.wait())
+        requested = asyncio.ensure_future(self.requested.wait())
         try:
-            await asyncio.wait([working, asked], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([working, requested], return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
                 raise click.exceptions.Exit(self.exit_code)
         finally:
             working.cancel()
-            asked.cancel()
+            requested.cancel()
         working.result()

@@ -1,9 +1,9 @@
-"""What is being waited for, on one line of the terminal, until it is there.
+"""Progress line for a request that waits in its broker: what is still missing, and for how long.
 
     orders: partitions 3 and 5 have no leader yet  4 s
 
-Written to standard error, only if that is a terminal, and only if it takes longer than a moment. A request waits in its
-broker, which says nothing until all is done; so another connection looks meanwhile.
+Written to standard error if that is a terminal and the request takes longer than a moment. The broker sends nothing
+until the request is done, so a second connection reads the metadata meanwhile.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from contextlib import contextmanager, suppress
 
 from barnabas.client.cluster import Cluster
 from barnabas.errors import BarnabasError
-from barnabas.spark.progress import ProgressLine
+from barnabas.progress_line import ProgressLine
 
 PATIENCE_S = 0.3
-"""What is done sooner needs no line."""
+"""Shorter requests get no line."""
 INTERVAL_S = 0.25
 LOOK_TIMEOUT_S = 2.0
 
 Look = Callable[[Cluster], str]
-"""What is still missing, or nothing to say."""
+"""Returns what is still missing, or an empty text."""
 
 
 @contextmanager
-def shown_meanwhile(servers: str, look: Look) -> Iterator[None]:
-    """While the work within goes on, tell every moment what `look` says."""
+def show_progress_while(servers: str, look: Look) -> Iterator[None]:
+    """Show the result of `look`, again every moment, until the block ends."""
     if not sys.stderr.isatty():
         yield
         return
@@ -51,7 +51,7 @@ def watch(servers: str, look: Look, line: ProgressLine, done: threading.Event) -
         return
     with suppress(BarnabasError), Cluster(servers, timeout_s=LOOK_TIMEOUT_S) as cluster:
         while not done.is_set():
-            # A broker that does not answer now is nobody's failure: only the line stays as it was.
+            # If no broker answers, the line stays as it was.
             with suppress(BarnabasError):
                 text = look(cluster)
                 seconds = time.monotonic() - began

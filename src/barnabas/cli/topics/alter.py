@@ -1,7 +1,7 @@
-"""`barnabas topics alter`: more partitions for a topic, and what that means for its keys.
+"""`barnabas topics alter`: add partitions to a topic, and warn about its keys.
 
-A key goes to the partition `hash % count`. With another count most keys go elsewhere: of three partitions that become
-four, those whose hash leaves the same rest by both, a quarter, stay.
+A key maps to the partition `hash % count`. With another count most keys map to another partition: if three partitions
+become four, a quarter of the keys stay, those whose hash has the same remainder for both counts.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import click
 
 from barnabas.cli.options import (
     bootstrap_option,
-    complete_topics,
     dry_run_option,
     output_option,
     servers_typed,
     timeout_option,
 )
-from barnabas.cli.terminal.failure import Hinted, unknown_topic
+from barnabas.cli.terminal.failure import Hinted
 from barnabas.cli.terminal.output import Output, note, plural, show, wrapped
-from barnabas.cli.terminal.wait_progress import shown_meanwhile
+from barnabas.cli.terminal.wait_progress import show_progress_while
 from barnabas.cli.topics.health import listed
+from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.cli.topics.replica_assignment import parse_assignment
 from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.cluster import Cluster
-from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
 
 
@@ -63,26 +62,21 @@ def alter(
     """
     brokers = parse_assignment(assignment, option="--assignment") if assignment else None
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        before = existing(cluster, name)
-        wish = NewPartitions(name=name, count=partitions, assignment=brokers)
-        with shown_meanwhile(bootstrap_servers, lambda seen: leaderless(seen, name, partitions)):
-            (outcome,) = Admin(cluster).create_partitions([wish], validate_only=dry_run)
+        before = find_topic(cluster, name)
+        request = NewPartitions(name=name, count=partitions, assignment=brokers)
+        with show_progress_while(
+            bootstrap_servers, lambda seen: leaderless(seen, name, partitions)
+        ):
+            (outcome,) = Admin(cluster).create_partitions([request], validate_only=dry_run)
         if outcome.error is not None:
-            raise explained(outcome.error, cluster, wish, servers_typed(bootstrap_servers))
+            raise explain_refusal(outcome.error, cluster, request, servers_typed(bootstrap_servers))
     document = altered_document(name, len(before.partitions), partitions, dry_run=dry_run)
     note(*warning(document).split("\n"))
     show(output, document, altered_text)
 
 
-def existing(cluster: Cluster, name: str) -> TopicView:
-    try:
-        return cluster.topic(name)
-    except ApiError as error:
-        raise unknown_topic(cluster, name, error) from None
-
-
 def leaderless(cluster: Cluster, name: str, count: int) -> str:
-    """`orders: partitions 3 and 5 have no leader yet`; nothing if all have one."""
+    """Return `orders: partitions 3 and 5 have no leader yet`, or an empty text if all have one."""
     topic = cluster.refresh([name]).topics.get(name)
     led = {each.partition for each in topic.partitions if not each.is_offline} if topic else set()
     missing = [number for number in range(count) if number not in led]
@@ -92,10 +86,13 @@ def leaderless(cluster: Cluster, name: str, count: int) -> str:
     return f"{name}: {noun} {listed(missing)} {verb} no leader yet"
 
 
-def explained(error: ApiError, cluster: Cluster, wish: NewPartitions, servers: str) -> ApiError:
+def explain_refusal(
+    error: ApiError, cluster: Cluster, request: NewPartitions, servers: str
+) -> ApiError:
+    """Return the error with a hint, where we know one."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
-        why = leaderless(cluster, wish.name, wish.count) or "it took longer than we waited"
-        hint = f"they get one when a broker of theirs is alive: `barnabas topics describe {wish.name}{servers}`"
+        why = leaderless(cluster, request.name, request.count) or "it took longer than we waited"
+        hint = f"they get one when a broker of theirs is alive: `barnabas topics describe {request.name}{servers}`"
         return Hinted(error, why, hint)
     if error.code is ErrorCode.INVALID_PARTITIONS:
         hint = "a topic can only grow; to have fewer, create another one and copy the records"
@@ -115,7 +112,7 @@ def altered_document(name: str, before: int, after: int, *, dry_run: bool) -> di
 
 
 def keys_moved_percent(before: int, after: int) -> int:
-    """Of a hash that is spread evenly, for how many of a hundred values the rest is another.
+    """Return the share of evenly distributed hashes that have another remainder.
 
     >>> keys_moved_percent(3, 6), keys_moved_percent(3, 4)
     (50, 75)

@@ -1,13 +1,13 @@
-"""`barnabas topics delete`: a question first, then what is still there of the topic.
+"""`barnabas topics delete`: ask for confirmation, delete, and wait until no live broker holds a replica.
 
-A deletion is answered when the topic is gone from the metadata; its replicas go a moment later, each when its broker
-has been told. What brokers still hold is seen in their log directories, on any Kafka cluster. A broker that is not
-alive keeps its replicas until it is back, and until then the name is taken: that is not waited for, but said.
+DeleteTopics returns when the topic has left the metadata. Each broker deletes its replicas a moment later, when it gets
+the controller's request. DescribeLogDirs shows which brokers still hold some, on any Kafka cluster. A broker that is
+not alive keeps its replicas until it is back, and the name stays taken until then. The command does not wait for that
+broker but reports it.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,22 +16,21 @@ import click
 
 from barnabas.cli.options import (
     bootstrap_option,
-    complete_topics,
     dry_run_option,
     output_option,
     timeout_option,
     yes_option,
 )
-from barnabas.cli.terminal import output as terminal
-from barnabas.cli.terminal.failure import unknown_topic
 from barnabas.cli.terminal.output import Output, note, plural, show, wrapped, wrapped_lines
-from barnabas.cli.terminal.wait_progress import LOOK_TIMEOUT_S, shown_meanwhile
+from barnabas.cli.terminal.prompts import confirm_deletion
+from barnabas.cli.terminal.wait_progress import LOOK_TIMEOUT_S, show_progress_while
 from barnabas.cli.topics.health import is_or_are, named
+from barnabas.cli.topics.lookup import complete_topics, unknown_topic
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
-from barnabas.errors import ApiError, ConfigError, ErrorCode
+from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, STATE_CHANGES
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.retry import Backoff
@@ -43,7 +42,7 @@ LOST_WITH = {
     "their consumers begin without an offset.",
     STATE_CHANGES: f"with {STATE_CHANGES} goes the history of all topics.",
 }
-"""Topics that are not what their name says to somebody who is clearing up."""
+"""Internal topics whose deletion loses more than their records → the warning."""
 
 Holders = Mapping[str, Sequence[int]]
 """Topic → brokers that have a replica of it."""
@@ -68,15 +67,15 @@ def delete(
 ) -> None:
     """Delete the topics NAME with all their records."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        doomed = existing(cluster, names, if_exists)
-        left_on = on_dead_brokers(doomed, cluster.view.brokers)
+        doomed = find_topics(cluster, names, if_exists)
+        left_on = dead_holders(doomed, cluster.view.brokers)
         for topic in doomed:
             if topic.name in LOST_WITH:
                 note(*wrapped_lines(f"warning: {LOST_WITH[topic.name]}", indent=9))
         if not dry_run and doomed:
-            confirm(doomed, yes)
+            confirm_deletion(question(doomed), yes=yes)
             deadline = Deadline(timeout_s)
-            with shown_meanwhile(bootstrap_servers, lambda seen: still_there(seen, doomed)):
+            with show_progress_while(bootstrap_servers, lambda seen: still_there(seen, doomed)):
                 delete_all(cluster, doomed, if_exists)
                 held = wait_until_removed(bootstrap_servers, doomed, deadline)
             left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
@@ -84,7 +83,7 @@ def delete(
     show(output, document, deleted_text)
 
 
-def existing(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
+def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
     found = []
     for name in dict.fromkeys(names):
         try:
@@ -97,7 +96,8 @@ def existing(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[
     return found
 
 
-def on_dead_brokers(doomed: Sequence[TopicView], alive: Mapping[Any, object]) -> Holders:
+def dead_holders(doomed: Sequence[TopicView], alive: Mapping[Any, object]) -> Holders:
+    """Return the brokers with a replica that are not alive."""
     return {
         topic.name: sorted(
             {broker for each in topic.partitions for broker in each.replicas if broker not in alive}
@@ -106,17 +106,11 @@ def on_dead_brokers(doomed: Sequence[TopicView], alive: Mapping[Any, object]) ->
     }
 
 
-def confirm(doomed: list[TopicView], yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("--yes", "needed to delete where nobody can be asked")
-    listed = ", ".join(
+def question(doomed: Sequence[TopicView]) -> str:
+    names = ", ".join(
         f"{topic.name} ({plural(len(topic.partitions), 'partition')})" for topic in doomed
     )
-    if not terminal.confirm(f"Delete {listed} with all records?"):
-        note("nothing was deleted")
-        raise click.exceptions.Exit(1)
+    return f"Delete {names} with all records?"
 
 
 def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -> None:
@@ -127,11 +121,11 @@ def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -
             raise error
 
 
-# ---- what is still there --------------------------------------------------------------------------------------
+# ---- remaining replicas --------------------------------------------------------------------------------------
 
 
 def wait_until_removed(servers: str, doomed: Sequence[TopicView], deadline: Deadline) -> Holders:
-    """Until no broker that is alive holds a replica. Who does then, if the time was not enough."""
+    """Wait until no live broker holds a replica. Return the brokers that still do at the deadline."""
     with Cluster(servers, timeout_s=LOOK_TIMEOUT_S) as cluster:
         left = list(doomed)
         backoff = Backoff(*PAUSE_S, random=cluster.random)
@@ -140,20 +134,24 @@ def wait_until_removed(servers: str, doomed: Sequence[TopicView], deadline: Dead
                 return held
             with suppress(ApiError):
                 now = cluster.refresh(None).topics
-                left = [topic for topic in left if not is_another(now.get(topic.name), topic)]
+                left = [topic for topic in left if not is_recreated(now.get(topic.name), topic)]
             pause(backoff.next_s())
     return {}
 
 
-def is_another(now: TopicView | None, before: TopicView) -> bool:
-    """Somebody created it again at once, and its replicas are those of another topic. A broker that has yet to hear of
-    the deletion shows the same one."""
+def is_recreated(now: TopicView | None, before: TopicView) -> bool:
+    """Return whether the name belongs to a new topic with replicas of its own.
+
+    A broker that has not learned of the deletion yet shows the same topic id.
+    """
     return now is not None and now.id != before.id
 
 
 def holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int]]:
-    """Of the brokers that are registered. One that does not answer holds what it was given; one that does not want to
-    tell is passed over."""
+    """Return topic → registered brokers with a replica.
+
+    A broker that does not answer counts as a holder of all its replicas. A broker that refuses to answer is ignored.
+    """
     found: dict[str, list[int]] = {}
     for broker in sorted(cluster.refresh([]).brokers) if topics else ():
         given = [
@@ -162,12 +160,13 @@ def holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int
             for each in topic.partitions
             if broker in each.replicas
         ]
-        for name in held_of(cluster, broker, given) if given else ():
+        for name in held_topics(cluster, broker, given) if given else ():
             found.setdefault(name, []).append(broker)
     return found
 
 
-def held_of(cluster: Cluster, broker: BrokerId, given: Sequence[TopicPartition]) -> list[str]:
+def held_topics(cluster: Cluster, broker: BrokerId, given: Sequence[TopicPartition]) -> list[str]:
+    """Return the topics of which the broker still holds a replica; `given` are the replicas assigned to it."""
     try:
         directories = Admin(cluster).log_dirs([broker], given)[broker]
     except ApiError as error:
@@ -176,7 +175,7 @@ def held_of(cluster: Cluster, broker: BrokerId, given: Sequence[TopicPartition])
 
 
 def still_there(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
-    """`deleting orders: still on brokers 1 and 2`"""
+    """Return `deleting orders: still on brokers 1 and 2`, or an empty text when nothing is left."""
     names = {topic.name for topic in doomed}
     known = sorted(names & cluster.refresh(None).topics.keys())
     held = holders(cluster, doomed)
@@ -187,7 +186,7 @@ def still_there(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
     return f"deleting {', '.join(known)}: brokers still know of it" if known else ""
 
 
-# ---- in words -------------------------------------------------------------------------------------------------
+# ---- text -------------------------------------------------------------------------------------------------
 
 
 def deleted_document(names: Sequence[str], left_on: Holders, *, dry_run: bool) -> dict[str, Any]:
@@ -216,13 +215,13 @@ def line_of(topic: dict[str, Any], *, dry_run: bool) -> str:
     name, left_on = topic["topic"], topic["left_on"]
     if not topic["existed"]:
         return f"there is no topic {name}"
-    told = f"{'would delete' if dry_run else 'deleted'} topic {name}"
+    text = f"{'would delete' if dry_run else 'deleted'} topic {name}"
     if not left_on:
-        return told
+        return text
     if dry_run:
-        return f"{told}; {named(left_on)} {is_or_are(left_on)} not alive: it would wait for that"
+        return f"{text}; {named(left_on)} {is_or_are(left_on)} not alive: it would wait for that"
     has = "has" if len(left_on) == 1 else "have"
     return (
-        f"{told}; {named(left_on)} still {has} replicas of it, to be deleted when "
+        f"{text}; {named(left_on)} still {has} replicas of it, to be deleted when "
         f"{'it is' if len(left_on) == 1 else 'they are'} back; until then the name is taken"
     )

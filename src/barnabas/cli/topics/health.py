@@ -1,6 +1,6 @@
-"""Why a partition has no leader, or fewer copies than it should, in words, and what to type next.
+"""Diagnosis of a partition: why it has no leader or too few in-sync replicas, and the command to run next.
 
-All of it follows from what Metadata says: who leads, who is assigned, who is in sync, and who is alive.
+All of it follows from a Metadata response: leader, replicas, in-sync replicas, and the brokers that are alive.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from barnabas.client.view import PartitionView
 
 
-def trouble(
+def diagnose(
     partition: PartitionView, alive: Collection[int], *, min_insync_replicas: int = 1
 ) -> str | None:
-    """None if there is none.
+    """Return the problem of a partition, or None for a healthy one.
 
     leader -1, replicas 1,2, isr 2, alive 1  →  no leader: broker 2, the only one in sync, is not alive
     leader 1,  replicas 1,2, isr 1, alive 1  →  broker 2 is not alive
@@ -37,6 +37,7 @@ def trouble(
 
 
 def no_leader(partition: PartitionView, alive: Collection[int]) -> str:
+    """Return why no in-sync replica leads."""
     waiting = [broker for broker in partition.isr if broker in alive]
     if waiting:
         return f"{named(waiting)} could lead and {is_or_are(waiting)} alive; the controller has yet to elect"
@@ -50,7 +51,7 @@ def no_leader(partition: PartitionView, alive: Collection[int]) -> str:
 def next_step(
     topic: str, partitions: Sequence[PartitionView], alive: Collection[int], servers: str = ""
 ) -> str:
-    """What helps most, for the worst of it. `servers` is what commands need to reach the cluster: ` -b HOST:PORT`."""
+    """Return the most useful step for the worst problem. `servers` is the option of the commands: ` -b HOST:PORT`."""
     who = f"`barnabas brokers list{servers}` shows who is alive"
     for partition in partitions:
         if partition.is_offline and not any(broker in alive for broker in partition.isr):

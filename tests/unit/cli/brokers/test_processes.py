@@ -13,19 +13,21 @@ from barnabas.cli.brokers.processes import (
     BrokerProcesses,
     Restarts,
     ending,
-    reason,
-    stuck,
+    failure_reason,
+    stuck_text,
 )
 from barnabas.world.watchdog import STUCK_EXIT_CODE
 
 
 def test_the_reason_of_a_death_is_its_error_without_the_word_and_the_hint() -> None:
-    assert reason(["12:00 INFO starting", "error: no room", "hint:  make some"]) == "no room"
-    assert reason(["12:00 INFO starting", "error: no room"]) == "no room"
-    assert reason(["error: of an earlier life", "12:00 INFO starting", "MemoryError"]) == (
+    assert (
+        failure_reason(["12:00 INFO starting", "error: no room", "hint:  make some"]) == "no room"
+    )
+    assert failure_reason(["12:00 INFO starting", "error: no room"]) == "no room"
+    assert failure_reason(["error: of an earlier life", "12:00 INFO starting", "MemoryError"]) == (
         "MemoryError"
     )
-    assert reason([]) == "it said nothing"
+    assert failure_reason([]) == "it said nothing"
 
 
 def test_an_end_is_told_by_its_signal_or_its_code() -> None:
@@ -50,10 +52,12 @@ def test_restarts_are_forgotten_after_a_period() -> None:
 
 def test_message_says_whether_a_stuck_broker_is_restarted() -> None:
     log = Path("broker-2.log")
-    assert stuck(2, 4.0, log).endswith(
+    assert stuck_text(2, 4.0, log).endswith(
         "(exit code 75, stack in broker-2.log); restarting it in 4 s"
     )
-    assert stuck(2, None, log).endswith("not restarting it: it was restarted 5 times in 10 min")
+    assert stuck_text(2, None, log).endswith(
+        "not restarting it: it was restarted 5 times in 10 min"
+    )
 
 
 class AlwaysStuck(BrokerProcesses):

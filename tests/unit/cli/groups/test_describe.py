@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
-from barnabas.cli.groups.describe import describe_text, described_document, list_text, short_names
-from barnabas.cli.groups.lookup import refuse_if_active, unknown_group
-from barnabas.cli.terminal.failure import explain
+from barnabas.cli.groups.describe import describe_text, group_document, short_names
+from barnabas.cli.groups.list import list_text
 from barnabas.cli.terminal.output import runs
 from barnabas.client.group_admin import GroupView, MemberView
 from barnabas.client.group_offsets import CommittedOffset
-from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 
 
@@ -26,7 +22,7 @@ TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2)
 
 def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
     p0, p1, p2, p3 = partitions(0, 1, 2, 3)
-    document = described_document(
+    document = group_document(
         group(members=(ONE, TWO)),
         {
             p0: CommittedOffset(7),
@@ -47,7 +43,7 @@ def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
 
 
 def test_the_text_shows_lag_and_who_reads_what() -> None:
-    document = described_document(
+    document = group_document(
         group(members=(ONE, TWO)),
         {each: CommittedOffset(5) for each in partitions(0, 1, 2)},
         dict.fromkeys(partitions(0, 1, 2, 3), 10),
@@ -69,7 +65,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
 
 def test_an_empty_group_shows_its_offsets_alone() -> None:
     view = GroupView("billing", "Empty", "consumer", "", "h:9092", ())
-    document = described_document(view, {partitions(0)[0]: CommittedOffset(5)}, {})
+    document = group_document(view, {partitions(0)[0]: CommittedOffset(5)}, {})
     lines = describe_text({"groups": [document]}).splitlines()
     assert lines[0] == "group billing: Empty, 0 members"
     assert lines[-1].split() == ["orders", "0", "5", "-", "-"]
@@ -93,26 +89,3 @@ def test_numbers_in_a_row_are_shown_as_runs() -> None:
 def test_without_groups_the_next_step_is_shown() -> None:
     assert "barnabas consume TOPIC --group NAME" in list_text({"groups": []})
     assert describe_text({"groups": []}) == list_text({"groups": []})
-
-
-def test_a_group_with_members_is_refused_with_who_they_are() -> None:
-    with pytest.raises(ApiError) as raised:
-        refuse_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
-    assert explain(raised.value).splitlines() == [
-        "error: NON_EMPTY_GROUP: group billing is Stable with 2 members: not now",
-        "hint:  stop its consumers (loader at 10.0.0.7, loader at 10.0.0.8), then run this again; "
-        "`barnabas groups describe billing -b h:9092 --watch` shows who is left",
-    ]
-
-
-def test_an_empty_group_and_one_that_is_not_there_are_not_refused() -> None:
-    for state in ("Empty", "Dead"):
-        refuse_if_active(group(state), "not now", "")
-
-
-def test_a_mistyped_group_is_answered_with_a_near_name() -> None:
-    assert explain(unknown_group("biling", ["billing", "other"])).splitlines() == [
-        "error: GROUP_ID_NOT_FOUND: there is no group 'biling'",
-        "hint:  did you mean 'billing'?",
-    ]
-    assert "barnabas groups list" in explain(unknown_group("x", []))

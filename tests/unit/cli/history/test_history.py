@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.history.history import Event, Narrator, Timeline, plain, require_history, runs
+from barnabas.cli.history.availability import require_history
+from barnabas.cli.history.narrator import Narrator, plain, runs
+from barnabas.cli.history.timeline import Event, Timeline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
@@ -66,7 +68,7 @@ def consumed(changes: list[StateChange]) -> list[ConsumedRecord]:
 
 def timeline(*changes: StateChange, topic: str = "orders") -> list[Event]:
     found = Timeline(topic)
-    found.take(consumed(list(changes)))
+    found.add(consumed(list(changes)))
     return found.in_order()
 
 
@@ -233,7 +235,7 @@ def test_a_request_in_parts_finds_its_answer() -> None:
 @pytest.mark.parametrize("value", [None, b"", b"orders", b'"orders"', b'{"topic":"orders"}'])
 def test_what_others_wrote_there_is_passed_over(value: bytes | None) -> None:
     found = Timeline("orders")
-    assert found.take([ConsumedRecord(STATE_CHANGES, 0, 0, 0, None, value)]) == []
+    assert found.add([ConsumedRecord(STATE_CHANGES, 0, 0, 0, None, value)]) == []
 
 
 def test_controllers_before_the_topics_time_are_left_out() -> None:

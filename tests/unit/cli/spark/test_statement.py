@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.spark.statement import check_asks, check_belongs, claim, unclaim
+from barnabas.cli.spark.statement import check_is_query, check_same_query, claim, unclaim
 from barnabas.errors import ConfigError
 
 
@@ -12,35 +12,35 @@ def test_a_checkpoint_goes_on_with_the_query_that_began_it_however_it_is_spaced(
     tmp_path: Path,
 ) -> None:
     assert claim(tmp_path / "_checkpoint", "select key\n  from orders;")
-    check_belongs(tmp_path / "_checkpoint", " select  key from orders ")
+    check_same_query(tmp_path / "_checkpoint", " select  key from orders ")
     assert not claim(tmp_path / "_checkpoint", "select key from orders")
 
 
 def test_another_query_is_told_whose_the_directory_is_and_what_to_do(tmp_path: Path) -> None:
     claim(tmp_path / "out" / "_checkpoint", "select key from orders")
     with pytest.raises(ConfigError) as refused:
-        check_belongs(tmp_path / "out" / "_checkpoint", "select value from orders")
+        check_same_query(tmp_path / "out" / "_checkpoint", "select value from orders")
     assert f"{tmp_path / 'out'} belongs to another query" in str(refused.value)
     assert "choose another --to" in str(refused.value)
     assert "select key from orders" in str(refused.value)
 
 
 def test_a_checkpoint_that_names_no_query_is_accepted_and_then_names_one(tmp_path: Path) -> None:
-    check_belongs(tmp_path, "select 1")
+    check_same_query(tmp_path, "select 1")
     assert claim(tmp_path, "select 1")
     with pytest.raises(ConfigError):
-        check_belongs(tmp_path, "select 2")
+        check_same_query(tmp_path, "select 2")
 
 
 def test_a_query_that_did_not_start_leaves_the_directory_to_another(tmp_path: Path) -> None:
     claim(tmp_path, "select count(*) from orders")
     unclaim(tmp_path)
-    check_belongs(tmp_path, "select key from orders")
+    check_same_query(tmp_path, "select key from orders")
 
 
 def test_a_query_that_is_not_utf_8_is_the_same_query_again(tmp_path: Path) -> None:
     claim(tmp_path, "select '\udcff' from orders")
-    check_belongs(tmp_path, "select '\udcff' from orders")
+    check_same_query(tmp_path, "select '\udcff' from orders")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_query_that_is_not_utf_8_is_the_same_query_again(tmp_path: Path) -> No
     ],
 )
 def test_what_asks_is_run(query: str) -> None:
-    check_asks(query)
+    check_is_query(query)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_asks_is_run(query: str) -> None:
 )
 def test_what_does_not_ask_is_refused_with_what_to_use(query: str, word: str) -> None:
     with pytest.raises(ConfigError, match=f"SQL: '{word}' is not for asking") as refused:
-        check_asks(query)
+        check_is_query(query)
     assert "barnabas produce" in str(refused.value)
     assert "barnabas spark" in str(refused.value)
 
@@ -86,4 +86,4 @@ def test_what_does_not_ask_is_refused_with_what_to_use(query: str, word: str) ->
 def test_nothing_is_no_query() -> None:
     for nothing in ("", "  ", "-- only a comment"):
         with pytest.raises(ConfigError, match="there is no query"):
-            check_asks(nothing)
+            check_is_query(nothing)

@@ -37,15 +37,6 @@ def test_near_names_are_found_whatever_their_case() -> None:
     assert near_names("zzz", ["orders"]) == []
 
 
-def test_names_that_collide_are_not_answered_with_the_characters_of_names() -> None:
-    why = "topic 'a_b' collides with a.b: '.' and '_' count as one"
-    _, hint = explain(ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)).splitlines()
-    assert "choose a name that differs in more" in hint
-    assert "characters" not in hint
-    _, hint = explain(ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "topic 'a/b'")).splitlines()
-    assert "characters" in hint
-
-
 def test_too_many_copies_are_answered_without_an_option_of_another_command() -> None:
     _, hint = explain(ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "5 of 1")).splitlines()
     assert "start more brokers" in hint

@@ -5,7 +5,7 @@ import signal
 import click
 import pytest
 
-from barnabas.cli.terminal.shutdown import Stopping
+from barnabas.cli.terminal.shutdown import ShutdownSignals
 
 DEADLINE_S = 30.0
 
@@ -22,19 +22,19 @@ async def test_the_first_signal_asks_and_the_second_is_urgent() -> None:
         codes.append(exit_code)
         urgent.set()
 
-    stopping = Stopping(at_once=kill)
+    shutdown = ShutdownSignals(on_second=kill)
     async with asyncio.timeout(DEADLINE_S):
         send(signal.SIGTERM)
-        await stopping.asked.wait()
+        await shutdown.requested.wait()
         assert codes == []
         send(signal.SIGINT)
         await urgent.wait()
-    assert stopping.is_urgent
+    assert shutdown.is_urgent
     assert codes == [130]
 
 
 async def test_work_is_broken_off_with_the_code_of_the_signal() -> None:
-    stopping = Stopping()
+    shutdown = ShutdownSignals()
     ended: list[str] = []
 
     async def work() -> None:
@@ -46,7 +46,7 @@ async def test_work_is_broken_off_with_the_code_of_the_signal() -> None:
 
     with pytest.raises(click.exceptions.Exit) as interrupted:
         async with asyncio.timeout(DEADLINE_S):
-            await stopping.unless_asked(work())
+            await shutdown.run_until_requested(work())
     assert interrupted.value.exit_code == 143
     assert ended == ["cleaned up"]
 
@@ -56,4 +56,4 @@ async def test_work_that_fails_says_why() -> None:
         raise ValueError("no room")
 
     with pytest.raises(ValueError, match="no room"):
-        await Stopping().unless_asked(work())
+        await ShutdownSignals().run_until_requested(work())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.topics.health import named, next_step, trouble
+from barnabas.cli.topics.health import diagnose, named, next_step
 from barnabas.client.view import PartitionView
 from barnabas.model import NO_LEADER, BrokerId
 
@@ -50,15 +50,15 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
     ],
 )
 def test_the_reason_is_told(found: PartitionView, alive: set[int], why: str | None) -> None:
-    assert trouble(found, alive) == why
+    assert diagnose(found, alive) == why
 
 
 def test_refused_writes_are_told_with_their_setting() -> None:
     found = partition(1, (1, 2, 3), (1,))
-    why = trouble(found, {1}, min_insync_replicas=2)
+    why = diagnose(found, {1}, min_insync_replicas=2)
     assert why is not None
     assert why.endswith("writes with acks=all are refused (1 in sync, min.insync.replicas=2)")
-    assert "refused" not in (trouble(found, {1}, min_insync_replicas=1) or "")
+    assert "refused" not in (diagnose(found, {1}, min_insync_replicas=1) or "")
 
 
 def test_the_next_step_is_for_the_worst_of_it() -> None:

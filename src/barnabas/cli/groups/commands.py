@@ -1,0 +1,20 @@
+"""`barnabas groups`: the group of commands. Each command has a file of its own."""
+
+from __future__ import annotations
+
+import click
+
+from barnabas.cli.lazy_group import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    modules={
+        "delete": "barnabas.cli.groups.delete:delete",
+        "describe": "barnabas.cli.groups.describe:describe",
+        "list": "barnabas.cli.groups.list:list_groups",
+        "reset": "barnabas.cli.groups.reset:reset",
+    },
+)
+def groups() -> None:
+    """See consumer groups, set where they go on, and delete them."""

@@ -1,0 +1,51 @@
+"""Checks that the cluster has a history, and that it knows a topic."""
+
+from __future__ import annotations
+
+from barnabas.cli.terminal.failure import Hinted
+from barnabas.cli.terminal.output import note
+from barnabas.cli.topics.lookup import find_topic, unknown_topic
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Beginning, Start
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.topic_names import STATE_CHANGES
+
+SETTING = "barnabas.history.topic.enable"
+NOT_FOUND_HINT = "see `barnabas topics list`; what happened more than seven days ago is forgotten"
+
+
+def require_history(cluster: Cluster, name: str | None = None) -> None:
+    """Raise an error that says why there is no history. A topic that does not exist either is reported first."""
+    view = cluster.refresh(None)
+    if STATE_CHANGES in view.topics:
+        return
+    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if name is not None and name not in view.topics:
+        raise unknown_topic(cluster, name, missing, else_hint=NOT_FOUND_HINT)
+    setting = setting_of(cluster)
+    if setting is None:
+        why = f"this cluster keeps no history: there is no topic {STATE_CHANGES}"
+        hint = "brokers of Barnabas keep one; those of Apache Kafka write a log file on each controller"
+        raise Hinted(missing, why, hint)
+    if setting != "true":
+        hint = f"set {SETTING}=true for the brokers; until then it is in their log directories only"
+        raise Hinted(missing, f"the history is turned off ({SETTING}={setting})", hint)
+    hint = "try again in a moment" if view.topics else "it begins when the first topic is created"
+    raise Hinted(missing, "the history is not published yet", hint)
+
+
+def setting_of(cluster: Cluster) -> str | None:
+    """Return the value of the setting, or None for brokers that do not have it."""
+    broker = min(cluster.view.brokers)
+    for entry in Admin(cluster).describe_broker_configs(broker):
+        if entry.name == SETTING:
+            return entry.value
+    return None
+
+
+def require_topic(cluster: Cluster, name: str, start: Start) -> None:
+    """Report that a topic has no events. Raises if the topic does not exist."""
+    find_topic(cluster, name, else_hint=NOT_FOUND_HINT)
+    ago = "seven days" if isinstance(start, Beginning) else "that time"
+    note(f"nothing happened to {name} within {ago}")

@@ -1,0 +1,146 @@
+"""The lifecycle report as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.cli.terminal.output import plural, table
+from barnabas.lifecycle.page import topic_state
+from barnabas.lifecycle.report import Document, Row, is_failover
+from barnabas.lifecycle.words import cause_name, listed, moment, span, step_name, topic_name
+
+ROWS_MAX = 20
+"""Rows per table."""
+
+
+def report_text(document: Document) -> str:
+    parts = [
+        summary_text(document),
+        elections_text(document["elections"]),
+        incidents_text(document["incidents"]),
+        deletions_text(document["deletions"]),
+        topics_text(document["topics"]),
+        steps_text(document["slowest_steps"]),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def summary_text(document: Document) -> str:
+    history, summary = document["history"], document["summary"]
+    lines = [
+        f"{plural(history['events'], 'event')} from {moment(history['from'])} to {moment(history['until'])} UTC",
+        f"{plural(summary['topics'], 'topic')}; {summary['created']:,} created, {summary['deleted']:,} deleted",
+    ]
+    if summary["median_creation_ms"] is not None:
+        slowest = span(summary["slowest_creation_ms"])
+        lines.append(
+            f"online after {span(summary['median_creation_ms'])} (median), {slowest} (slowest)"
+        )
+    lost = f"{plural(summary['outages'], 'outage')} of partitions"
+    if summary["outages"]:
+        lost += f", the longest {span(summary['longest_outage_ms'])}"
+    lines.append(f"{lost}; {plural(summary['leader_moves'], 'move')} of leaders")
+    if summary["partitions_offline"]:
+        lines.append(f"{plural(summary['partitions_offline'], 'partition')} without a leader NOW")
+    if summary["stuck_deletions"]:
+        lines.append(f"{plural(summary['stuck_deletions'], 'deletion')} STUCK")
+    return "\n".join(lines)
+
+
+def elections_text(elections: list[Row]) -> str:
+    heads = ["epoch", "elected (UTC)", "controller", "after", "vacant", "taken over in", "cause"]
+    rows = [
+        [
+            row["epoch"],
+            moment(row["elected_at"]) or "before the history",
+            row["controller"],
+            "" if row["previous"] is None else row["previous"],
+            span(row["vacant_ms"]) or ("not known" if is_failover(row) else ""),
+            span(row["takeover_ms"]),
+            cause_name(row["cause"]),
+        ]
+        for row in elections[-ROWS_MAX:]
+    ]
+    return shortened("controllers", heads, rows, len(elections), "last")
+
+
+def incidents_text(incidents: list[Row]) -> str:
+    if not incidents:
+        return ""
+    heads = ["from (UTC)", "cause", "partitions", "topics", "without a leader"]
+    rows = [
+        [
+            moment(row["from"]),
+            cause_name(row["cause"]),
+            row["partitions"],
+            row["topics"],
+            f"up to {span(row['longest_ms'])}" + ("" if row["until"] is not None else ", still"),
+        ]
+        for row in incidents[:ROWS_MAX]
+    ]
+    return shortened("incidents", heads, rows, len(incidents), "last")
+
+
+def deletions_text(deletions: list[Row]) -> str:
+    pending = [row for row in deletions if row["state"] != "done"]
+    if not pending:
+        return ""
+    heads = ["topic", "deletion", "since (UTC)", "for", "waits for broker", "asked by"]
+    rows = [
+        [
+            topic_name(row),
+            row["state"],
+            moment(row["requested_at"])[:19],
+            span(row["ms"]),
+            listed(row["waits_for"] or []),
+            row["by"] or "",
+        ]
+        for row in pending[:ROWS_MAX]
+    ]
+    return shortened("deletions that are not done", heads, rows, len(pending), "first")
+
+
+def topics_text(topics: list[Row]) -> str:
+    heads = [
+        "topic",
+        "state",
+        "partitions",
+        "online after",
+        "unavailable",
+        "longest",
+        "leader moves",
+    ]
+    rows = [
+        [
+            topic_name(row),
+            topic_state(row),
+            row["partitions"],
+            span(row["online_after_ms"]),
+            span(row["unavailable_ms"]) if row["unavailable_ms"] else "",
+            span(row["longest_outage_ms"]) if row["longest_outage_ms"] else "",
+            row["leader_moves"],
+        ]
+        for row in topics[:ROWS_MAX]
+    ]
+    return shortened("topics", heads, rows, len(topics), "most troubled")
+
+
+def steps_text(steps: list[Row]) -> str:
+    heads = ["topic", "waited for", "for", "from (UTC)", "cause"]
+    rows = [
+        [
+            topic_name(row),
+            step_name(row["step"], row["broker"]),
+            span(row["ms"]) + ("" if row["ended_at"] is not None else ", still"),
+            moment(row["began_at"]),
+            cause_name(row["cause"]),
+        ]
+        for row in steps[: ROWS_MAX // 2]
+    ]
+    return shortened("slowest steps", heads, rows, len(rows), "")
+
+
+def shortened(title: str, heads: list[str], rows: list[list[Any]], count: int, which: str) -> str:
+    """Return a table under its title; the title says if rows were left out."""
+    more = f" (the {len(rows)} {which} of {count:,})" if count > len(rows) else ""
+    return f"{title}{more}\n{table(heads, rows)}"

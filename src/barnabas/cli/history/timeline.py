@@ -1,0 +1,69 @@
+"""The events of one topic, deduplicated and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import UNSET
+
+from barnabas.client.consumer import ConsumedRecord
+from barnabas.lifecycle.event import AnyEvent, ControllerEvent, RequestEvent, fields_of, read_event
+
+Event = dict[str, Any]
+"""Fields of an event, as in the JSON of its record."""
+
+
+class Timeline:
+    """The events of one topic, each once, and the elections of controllers."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.events: dict[tuple[int, int], Event] = {}
+        self.elections: dict[tuple[int, int], Event] = {}
+        self.requests: set[tuple[int, int]] = set()
+        self.malformed = 0
+        """Number of records that are not events and were skipped."""
+
+    def add(self, records: Iterable[ConsumedRecord]) -> list[Event]:
+        """Add the events about this topic and return the new ones."""
+        found = []
+        for record in records:
+            event = read_event(record.value)
+            if event is None:
+                self.malformed += 1
+                continue
+            is_known = event.key in self.events or event.key in self.elections
+            kept = None if is_known else self.events_like(event)
+            if kept is None:
+                continue
+            fields = fields_of(record.value)
+            if fields is None:
+                self.malformed += 1
+                continue
+            kept[event.key] = fields
+            found.append(fields)
+        return found
+
+    def events_like(self, event: AnyEvent) -> dict[tuple[int, int], Event] | None:
+        """Return the mapping that an event belongs to, or None for an event about other topics."""
+        if isinstance(event, ControllerEvent):
+            return self.elections
+        if not isinstance(event, RequestEvent):
+            mine = event.topic == self.topic
+        elif event.answers is not UNSET:
+            mine = (event.epoch, event.answers) in self.requests
+        else:
+            mine = event.topics is not UNSET and self.topic in event.topics
+            if mine:
+                part = 1 if event.part is UNSET else event.part
+                self.requests.add((event.epoch, event.sequence - part + 1))
+        return self.events if mine else None
+
+    def in_order(self) -> list[Event]:
+        """Return all events by epoch and sequence. Elections before the first event of the topic are left out."""
+        if not self.events:
+            return []
+        first = (min(self.events)[0], 0)
+        elections = {key: event for key, event in self.elections.items() if key > first}
+        return [event for _, event in sorted({**self.events, **elections}.items())]

@@ -1,0 +1,32 @@
+"""`barnabas registry get`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from barnabas.cli.registry.access import open_registry, registry_options
+from barnabas.cli.registry.stat import stat_document, stat_text
+from barnabas.cli.terminal.output import Output, show, write_out
+
+
+@click.command()
+@registry_options
+@click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
+def get(path: str, data: str, zookeeper: str | None, output: str, with_stat: bool) -> None:
+    """Show the data of a node."""
+    with open_registry(data, zookeeper) as found:
+        content_bytes, stat = found.get(path)
+    content = content_bytes.decode("utf-8", "backslashreplace")
+    document: dict[str, Any] = {"path": path, "data": content or None}
+    if with_stat:
+        document["stat"] = stat_document(stat)
+    # Kafka's nodes without content hold null, and that is what zkCli shows for them.
+    ending = f"\n{stat_text(stat)}" if with_stat else ""
+    if Output(output) is Output.TEXT and not sys.stdout.isatty():
+        # The data of a node goes to a pipe as it is, as records do.
+        write_out(f"{content or 'null'}{ending}\n".encode())
+        return
+    show(Output(output), document, lambda shown: (shown["data"] or "null") + ending)

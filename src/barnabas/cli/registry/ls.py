@@ -1,0 +1,46 @@
+"""`barnabas registry ls`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from barnabas.cli.registry.access import open_registry, registry_options
+from barnabas.cli.registry.source import Source
+from barnabas.cli.registry.stat import stat_document, stat_text
+from barnabas.cli.terminal.output import Output, show
+
+
+@click.command()
+@registry_options
+@click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
+@click.option("-R", "recursive", is_flag=True, help="List everything beneath, too.")
+def ls(
+    path: str, data: str, zookeeper: str | None, output: str, with_stat: bool, recursive: bool
+) -> None:
+    """List the children of a node."""
+    with open_registry(data, zookeeper) as found:
+        _, stat = found.get(path)
+        if recursive:
+            paths = list(beneath(found, path))
+            show(Output(output), paths, "\n".join)
+            return
+        children = found.children(path)
+    document: dict[str, Any] = {"path": path, "children": children}
+    if with_stat:
+        document["stat"] = stat_document(stat)
+
+    def text(shown: dict[str, Any]) -> str:
+        line = f"[{', '.join(shown['children'])}]"
+        return f"{line}\n{stat_text(stat)}" if with_stat else line
+
+    show(Output(output), document, text)
+
+
+def beneath(found: Source, path: str) -> Iterator[str]:
+    """Yield the path and those of all descendants, each before its children."""
+    yield path
+    for name in found.children(path):
+        yield from beneath(found, f"{path.rstrip('/')}/{name}")

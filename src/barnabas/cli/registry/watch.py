@@ -1,0 +1,41 @@
+"""`barnabas registry watch`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+import click
+
+from barnabas.cli.registry.access import open_registry, registry_options
+from barnabas.cli.registry.source import SeenChange
+from barnabas.cli.terminal.exit_codes import INTERRUPTED
+from barnabas.cli.terminal.output import Output, note, say, to_json
+
+
+@click.command()
+@registry_options
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many changes.")
+def watch(path: str, data: str, zookeeper: str | None, output: str, count: int | None) -> None:
+    """Follow changes to a node and everything beneath it, until Ctrl-C."""
+    try:
+        with open_registry(data, zookeeper) as found:
+            for number, change in enumerate(found.follow(path)):
+                if change is None:
+                    note(f"Watching {path}; Ctrl-C stops.")
+                else:
+                    say(change_line(change, Output(output)))
+                if number == count:
+                    return
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def change_line(change: SeenChange, output: Output) -> str:
+    moment = datetime.fromtimestamp(change.time_ms / 1000, UTC)
+    written = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if output is Output.TEXT:
+        return f"{written} {change.kind} {change.path}"
+    document = {"time": written, "zxid": change.zxid, "kind": change.kind, "path": change.path}
+    line = to_json(document, separators=(",", ":"))
+    return f"--- {line}" if output is Output.YAML else line

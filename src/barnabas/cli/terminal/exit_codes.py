@@ -1,0 +1,67 @@
+"""Exit codes of `barnabas`, and the lines on standard error that go with a failure.
+
+    0     success                      1     the request failed, or no broker could be reached
+    2     wrong usage or setting       130   SIGINT          143   SIGTERM
+                                       141   the reader of standard output closed it
+
+`up`, `broker` and `zookeeper` run until a signal stops them, and then exit with 0.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+
+import click
+
+from barnabas.cli.terminal.output import note
+from barnabas.errors import BarnabasError, ConfigError
+from barnabas.printable import LINE_MAX, printable
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+OUTPUT_CLOSED = 141
+
+
+def report_failure(
+    error: click.ClickException | click.Abort | KeyboardInterrupt | BarnabasError,
+) -> int:
+    """Print the failure and return the exit code."""
+    if isinstance(error, click.ClickException):
+        show_usage_error(error)
+        return error.exit_code
+    if isinstance(error, BarnabasError):
+        # Imported here because it loads the client, which usage errors do not need.
+        from barnabas.cli.terminal.failure import explain
+
+        note(*explain(error).split("\n"))
+        return WRONG_USAGE if isinstance(error, ConfigError) else FAILED
+    return INTERRUPTED
+
+
+def report_crash() -> int:
+    """Print the traceback of the current exception, escaped because it may quote names, and return the exit code."""
+    note(*traceback.format_exc().rstrip("\n").split("\n"))
+    return FAILED
+
+
+def show_usage_error(error: click.ClickException) -> None:
+    """Print what click prints, with the quoted parts of the command line escaped."""
+    # Escaped before click composes its lines: afterwards a newline of a quoted word looks like one of click's.
+    error.message = printable(error.message, LINE_MAX)  # type: ignore[misc]
+    text = io.StringIO()
+    error.show(text)
+    if shown := text.getvalue().rstrip("\n"):
+        note(*shown.split("\n"))
+
+
+def discard_output() -> int:
+    """Return the exit code for a closed pipe, as in `barnabas consume … | head`.
+
+    Standard output now goes nowhere: otherwise Python reports the error again when it flushes at exit.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OUTPUT_CLOSED

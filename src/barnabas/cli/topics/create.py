@@ -1,0 +1,112 @@
+"""`barnabas topics create`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from barnabas.cli.options import bootstrap_option, dry_run_option, output_option, timeout_option
+from barnabas.cli.terminal.output import Output, plural, show
+from barnabas.cli.topics.describe import topic_id_text
+from barnabas.cli.topics.lookup import explain_rejected_name
+from barnabas.cli.topics.replica_assignment import parse_assignment
+from barnabas.client.admin import Admin, NewTopic, TopicOutcome
+from barnabas.client.cluster import Cluster
+from barnabas.errors import ConfigError, ErrorCode
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), help="How many; the cluster's default if not given."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Copies of each; the cluster's default if not given.",
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the topic; repeatable.",
+)
+@click.option(
+    "--replica-assignment",
+    metavar="0:1:2,1:2:0",
+    help="The brokers of each partition, the preferred leader first, instead of numbers.",
+)
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is fine, as it is.")
+@dry_run_option
+@bootstrap_option
+@timeout_option
+@output_option
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    replica_assignment: str | None,
+    if_not_exists: bool,
+    dry_run: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: Output,
+) -> None:
+    """Create the topic NAME.
+
+    Example: barnabas topics create orders --partitions 6 --replication-factor 3 --config retention.ms=3600000
+    """
+    if replica_assignment and (partitions or replication_factor):
+        raise ConfigError("--replica-assignment", "excludes --partitions and --replication-factor")
+    topic = NewTopic(
+        name=name,
+        partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        configs=parse_configs(configs),
+        assignment=parse_assignment(replica_assignment) if replica_assignment else (),
+    )
+    with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
+        (outcome,) = Admin(cluster).create_topics([topic], validate_only=dry_run)
+    existed = outcome.error is not None and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    if outcome.error is not None and not (existed and if_not_exists):
+        raise explain_rejected_name(outcome.error, name)
+    document = created_document(outcome, existed=existed, dry_run=dry_run)
+    show(output, document, created_text)
+
+
+def created_document(outcome: TopicOutcome, *, existed: bool, dry_run: bool) -> dict[str, Any]:
+    return {
+        "topic": outcome.name,
+        "created": not existed and not dry_run,
+        "existed": existed,
+        "dry_run": dry_run,
+        "topic_id": topic_id_text(outcome.topic_id),
+        "partitions": outcome.partitions if outcome.partitions >= 0 else None,
+        "replication_factor": outcome.replication_factor
+        if outcome.replication_factor >= 0
+        else None,
+    }
+
+
+def created_text(document: dict[str, Any]) -> str:
+    if document["existed"]:
+        return f"topic {document['topic']} exists already"
+    verb = "would create" if document["dry_run"] else "created"
+    shape = ""
+    if document["partitions"] is not None:
+        copies = document["replication_factor"]
+        shape = f": {plural(document['partitions'], 'partition')}, replication factor {copies}"
+    return f"{verb} topic {document['topic']}{shape}"
+
+
+def parse_configs(pairs: tuple[str, ...]) -> dict[str, str]:
+    configs = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError("--config", f"{pair!r} is not KEY=VALUE")
+        configs[key.strip()] = value.strip()
+    return configs

@@ -1,0 +1,118 @@
+"""The last line of the terminal, which shows progress and is erased before other output.
+
+Written to standard error, and only if that is a terminal. Spark sessions draw it in any program, not only in the
+commands of `barnabas`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TextIO, cast
+
+from barnabas.printable import printable
+
+ERASE = "\r\x1b[K"
+
+
+class ProgressLine:
+    """One line of text at the end of the terminal, redrawn in place."""
+
+    def __init__(self, to: TextIO) -> None:
+        self.to = to
+        self.lock = threading.RLock()
+        self.shown = False
+        self.pauses = 0
+        self.within_a_line = False
+        """Other output does not end with a newline yet. The line would overwrite it."""
+
+    def show(self, text: str) -> None:
+        with self.lock:
+            if self.pauses or self.within_a_line:
+                return
+            if text:
+                self.to.write(ERASE + cut(printable(text), shutil.get_terminal_size().columns))
+                self.to.flush()
+                self.shown = True
+            else:
+                self.erase()
+
+    def erase(self) -> None:
+        with self.lock:
+            if self.shown:
+                self.to.write(ERASE)
+                self.to.flush()
+                self.shown = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        # The lock is released meanwhile: a prompt that waits must not block other output.
+        with self.lock:
+            self.pauses += 1
+            self.erase()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.pauses -= 1
+
+
+class ErasingStream:
+    """Wrapper of standard output that erases the line before each write."""
+
+    def __init__(self, stream: TextIO, line: ProgressLine) -> None:
+        self.stream = stream
+        self.line = line
+
+    def write(self, text: str) -> int:
+        with self.line.paused():
+            if text:
+                self.line.within_a_line = not text.endswith("\n")
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        """Erase the line. Python flushes before it writes a prompt directly to the terminal."""
+        self.line.erase()
+        self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+lines: list[ProgressLine] = []
+"""Empty, or the one line of this process."""
+
+
+@contextmanager
+def progress_paused() -> Iterator[None]:
+    """Erase the line and keep it erased until the block ends."""
+    with ExitStack() as stack:
+        for line in lines:
+            stack.enter_context(line.paused())
+        yield
+
+
+def stop_progress() -> None:
+    """Erase the line for good, before the process prints its last lines."""
+    for line in lines:
+        with line.lock:
+            line.pauses += 1
+            line.erase()
+
+
+def shared_line(to: TextIO = sys.stderr) -> ProgressLine | None:
+    """Return the progress line of this process, or None if there is no terminal."""
+    if not to.isatty():
+        return None
+    if not lines:
+        lines.append(ProgressLine(to))
+        if sys.stdout.isatty():
+            sys.stdout = cast("TextIO", ErasingStream(sys.stdout, lines[0]))
+    return lines[0]
+
+
+def cut(line: str, columns: int) -> str:
+    return line if len(line) < columns else line[: max(0, columns - 2)] + "…"

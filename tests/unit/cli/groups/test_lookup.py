@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli.groups.lookup import refuse_if_active, unknown_group
+from barnabas.cli.terminal.failure import explain
+from barnabas.client.group_admin import GroupView, MemberView
+from barnabas.errors import ApiError
+from barnabas.model import TopicPartition
+
+
+def partitions(*numbers: int) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition("orders", number) for number in numbers)
+
+
+def group(state: str = "Stable", members: tuple[MemberView, ...] = ()) -> GroupView:
+    return GroupView("billing", state, "consumer", "range", "h:9092", members)
+
+
+ONE = MemberView("loader-0b8d1c77-aa", None, "loader", "10.0.0.7", partitions(0, 1, 3))
+
+
+TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2))
+
+
+def test_a_group_with_members_is_refused_with_who_they_are() -> None:
+    with pytest.raises(ApiError) as raised:
+        refuse_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
+    assert explain(raised.value).splitlines() == [
+        "error: NON_EMPTY_GROUP: group billing is Stable with 2 members: not now",
+        "hint:  stop its consumers (loader at 10.0.0.7, loader at 10.0.0.8), then run this again; "
+        "`barnabas groups describe billing -b h:9092 --watch` shows who is left",
+    ]
+
+
+def test_an_empty_group_and_one_that_is_not_there_are_not_refused() -> None:
+    for state in ("Empty", "Dead"):
+        refuse_if_active(group(state), "not now", "")
+
+
+def test_a_mistyped_group_is_answered_with_a_near_name() -> None:
+    assert explain(unknown_group("biling", ["billing", "other"])).splitlines() == [
+        "error: GROUP_ID_NOT_FOUND: there is no group 'biling'",
+        "hint:  did you mean 'billing'?",
+    ]
+    assert "barnabas groups list" in explain(unknown_group("x", []))

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from barnabas.cli.spark.failure import QueryFailed, translate
+from barnabas.cli.spark.session import translate_errors
+from barnabas.cli.terminal.failure import explain
+from barnabas.errors import ConfigError
+
+STACK = "\n\nJVM stacktrace:\norg.apache.spark.SparkException\n\tat org.apache.spark.X(Y.scala:1)"
+
+
+def test_a_syntax_error_keeps_the_marked_query_and_loses_the_stack() -> None:
+    text = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)"
+        "\n\n== SQL ==\nselct 1\n^^^\n" + STACK
+    )
+    error = translate(RuntimeError(text), [])
+    assert isinstance(error, ConfigError)
+    assert str(error).splitlines() == [
+        "SQL: Syntax error at or near 'selct' (line 1, pos 0)",
+        "       selct 1",
+        "       ^^^",
+    ]
+
+
+def test_an_unknown_column_is_told_without_the_plan() -> None:
+    text = (
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `kye` cannot be resolved. "
+        "Did you mean [`key`]. SQLSTATE: 42703; line 1 pos 7;\n'Project ['kye]\n+- SubqueryAlias orders"
+    )
+    assert (
+        str(translate(RuntimeError(text), []))
+        == "SQL: A column with name `kye` cannot be resolved. Did you mean [`key`]"
+    )
+
+
+def test_an_unknown_table_leads_to_topics_of_such_a_name() -> None:
+    text = "[TABLE_OR_VIEW_NOT_FOUND] The table or view `ordres` cannot be found. Verify…" + STACK
+    told = explain(translate(RuntimeError(text), ["orders", "web-orders", "users"]))
+    assert "there is no topic 'ordres'" in told
+    assert "did you mean orders or `web-orders`?" in told
+    assert "barnabas topics list" in explain(translate(RuntimeError(text), []))
+
+
+def test_an_error_of_the_source_is_told_in_its_own_words() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to plan. Traceback (most recent call last):\n"
+        '  File "source.py", line 1, in partitions\n'
+        "barnabas.spark.ranges.DataLoss: orders-0: offsets 3 to 7 are gone\n"
+    )
+    assert str(translate(RuntimeError(text), [])) == "orders-0: offsets 3 to 7 are gone"
+    text = (
+        "Traceback (most recent call last):\nbarnabas.errors.ConfigError: subscribe: is missing\n"
+    )
+    assert isinstance(translate(RuntimeError(text), []), ConfigError)
+
+
+def test_brokers_that_went_away_are_no_wrong_usage() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        "barnabas.spark.lookup.UnreachableBrokers: kafka.bootstrap.servers: no broker reached: a:1 (refused)\n"
+    )
+    error = translate(RuntimeError(text), [])
+    assert isinstance(error, QueryFailed)
+    assert str(error) == "kafka.bootstrap.servers: no broker reached: a:1 (refused)"
+
+
+def test_an_error_of_other_python_code_is_told_with_its_kind() -> None:
+    text = (
+        "Job aborted.\nTraceback (most recent call last):\n  …\nValueError: no such thing\n" + STACK
+    )
+    error = translate(RuntimeError(text), [])
+    assert isinstance(error, QueryFailed)
+    assert str(error) == "ValueError: no such thing"
+
+
+def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() -> None:
+    text = (
+        "An error occurred while calling o60.getResult.\n"
+        ": org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+        "\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)\n"
+        "Caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED] no such user. SQLSTATE: P0001\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala)\n"
+        "\t... 8 more\n"
+    )
+    failed = translate(Exception(text), [])
+    assert isinstance(failed, QueryFailed)
+    assert str(failed).strip() == "no such user"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "Connection refused"),
+        Py4JNetworkError("Answer from Java side is empty"),
+        Py4JError("An error occurred while calling o0.contains"),
+    ],
+    ids=["refused", "empty", "nothing said"],
+)
+def test_a_java_that_was_killed_is_told_in_one_line(error: Exception) -> None:
+    with (
+        pytest.raises(QueryFailed, match="Java, in which Spark runs, has ended"),
+        translate_errors([]),
+    ):
+        raise error
+
+
+def test_a_reader_that_went_away_is_not_taken_for_java() -> None:
+    with pytest.raises(BrokenPipeError), translate_errors([]):
+        raise BrokenPipeError

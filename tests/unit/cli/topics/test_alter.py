@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from math import lcm
+
+import pytest
+
+from barnabas.cli.topics.alter import altered_document, altered_text, keys_moved_percent, warning
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 4), (3, 6), (6, 9), (10, 12)])
+def test_how_many_keys_move_is_what_counting_them_gives(before: int, after: int) -> None:
+    hashes = range(lcm(before, after))
+    moved = sum(value % before != value % after for value in hashes)
+    assert keys_moved_percent(before, after) == round(100 * moved / len(hashes))
+
+
+def test_growing_is_told_with_what_it_does_to_keys() -> None:
+    document = altered_document("orders", 3, 4, dry_run=False)
+    assert altered_text(document) == "altered topic orders: 4 partitions, 3 before"
+    assert " ".join(warning(document).split()).startswith("warning: 75 of 100 keys go to another")
+    dry = altered_document("orders", 3, 4, dry_run=True)
+    assert altered_text(dry) == "would alter topic orders: 4 partitions, 3 before"
+    assert (dry["altered"], document["altered"]) == (False, True)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from barnabas.cli.topics.create import created_text, parse_configs
+from barnabas.errors import ConfigError
+
+
+def test_settings_are_pairs() -> None:
+    assert parse_configs(("a.b=1", "c=x=y")) == {"a.b": "1", "c": "x=y"}
+    for wrong in ("a", "=1"):
+        with pytest.raises(ConfigError, match="KEY=VALUE"):
+            parse_configs((wrong,))
+
+
+def test_what_was_created_is_told_with_its_shape() -> None:
+    document = {
+        "topic": "a",
+        "existed": False,
+        "dry_run": True,
+        "partitions": 1,
+        "replication_factor": 3,
+    }
+    assert created_text(document) == "would create topic a: 1 partition, replication factor 3"
+    assert created_text({**document, "dry_run": False, "partitions": None}) == "created topic a"
+    assert created_text({**document, "existed": True}) == "topic a exists already"

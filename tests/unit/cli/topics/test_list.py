@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from barnabas.cli.topics.list import list_text, summary
+from barnabas.client.view import PartitionView, TopicView
+from barnabas.model import NO_LEADER, BrokerId
+
+ORDERS = TopicView(
+    name="orders",
+    partitions=(
+        PartitionView(
+            partition=0, leader=BrokerId(1), leader_epoch=4, replicas=(1, 2, 3), isr=(1, 3)
+        ),
+        PartitionView(partition=1, leader=NO_LEADER, leader_epoch=5, replicas=(2, 3, 1), isr=(2,)),
+    ),
+)
+
+
+def test_a_list_shows_which_topics_are_not_whole() -> None:
+    whole = TopicView(name="whole", partitions=())
+    text = list_text({"topics": [summary(ORDERS), summary(whole)]})
+    assert "1 offline, 2 under-replicated" in text
+    assert text.splitlines()[-1].endswith("ok")
+    assert "create one" in list_text({"topics": []})

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import io
+
+from barnabas.progress_line import ERASE, ErasingStream, ProgressLine, cut
+
+
+def test_a_line_never_wraps() -> None:
+    assert cut("abcdef", 5) == "abc…"
+    assert cut("abc", 5) == "abc"
+
+
+class Terminal(io.StringIO):
+    """Remembers what stands on its last line."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def last_line(self) -> str:
+        return self.getvalue().rpartition("\n")[2].rpartition(ERASE)[2]
+
+
+def test_what_is_printed_never_stands_behind_the_line() -> None:
+    terminal = Terminal()
+    line = ProgressLine(terminal)
+    out = ErasingStream(terminal, line)
+    line.show("3/4 tasks")
+    assert terminal.last_line() == "3/4 tasks"
+    print("a row", file=out)
+    assert terminal.getvalue().endswith(f"3/4 tasks{ERASE}a row\n")
+    line.show("4/4 tasks")
+    assert terminal.last_line() == "4/4 tasks"
+    line.show("")
+    assert terminal.last_line() == ""
+
+
+def test_a_line_that_somebody_has_begun_is_left_alone() -> None:
+    terminal = Terminal()
+    line = ProgressLine(terminal)
+    out = ErasingStream(terminal, line)
+    print("name: ", end="", file=out)
+    line.show("3/4 tasks")
+    line.erase()
+    assert terminal.getvalue() == "name: "
+    print("x", file=out)
+    line.show("3/4 tasks")
+    assert terminal.last_line() == "3/4 tasks"
+
+
+def test_nothing_is_shown_while_a_prompt_waits() -> None:
+    terminal = Terminal()
+    line = ProgressLine(terminal)
+    line.show("3/4 tasks")
+    with line.paused():
+        assert terminal.last_line() == ""
+        terminal.write(">>> ")
+        line.show("3/4 tasks")
+        line.show("")
+        assert terminal.last_line() == ">>> "
+    line.show("4/4 tasks")
+    assert terminal.last_line() == "4/4 tasks"
+
+
+def test_who_flushes_finds_an_empty_line_and_the_stream_itself() -> None:
+    terminal = Terminal()
+    line = ProgressLine(terminal)
+    line.show("3/4 tasks")
+    out = ErasingStream(terminal, line)
+    out.flush()
+    assert terminal.last_line() == ""
+    assert out.isatty()
