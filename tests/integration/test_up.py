@@ -172,7 +172,7 @@ def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_pa
         # The one that dies may be the controller: whom it has not told of the topic hears of it from the next one.
         eventually(lambda: is_known_to_all(running, "orders"), "all know the topic")
         second.send_signal(signal.SIGKILL)
-        eventually(lambda: "broker 2 was ended by SIGKILL" in running.errors.read_text(), "told")
+        eventually(lambda: "broker 2 was killed (SIGKILL)" in running.errors.read_text(), "told")
         assert running.process.poll() is None
         assert "the others notice within 2 s (zookeeper.session.timeout.ms)" in (
             running.errors.read_text()
@@ -222,7 +222,7 @@ def test_brokers_that_cannot_start_are_told_with_their_last_words(tmp_path: Path
 def test_without_their_zookeeper_brokers_stop_soon_and_what_to_type_is_told(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers=3", "--with-zookeeper", "--topic=orders:6:3") as running:
         kill_zookeeper(running)
-        eventually(lambda: "ZooKeeper was ended by SIGKILL" in running.errors.read_text(), "told")
+        eventually(lambda: "ZooKeeper was killed (SIGKILL)" in running.errors.read_text(), "told")
         assert (
             f"barnabas zookeeper --data {tmp_path}/data/zookeeper --port"
             in running.errors.read_text()

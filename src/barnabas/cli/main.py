@@ -35,13 +35,13 @@ COMMANDS = {
     ),
     "groups": (
         "barnabas.cli.groups.commands:groups",
-        "See consumer groups, set where they go on, delete them.",
+        "See consumer groups, reset their offsets, delete them.",
     ),
-    "sql": ("barnabas.cli.spark.sql:sql", "Ask topics with Spark SQL, once or as a stream."),
+    "sql": ("barnabas.cli.spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("barnabas.cli.spark.shell:spark", "Open a PySpark shell with the topics as tables."),
     "lifecycle": (
         "barnabas.cli.history.report:lifecycle",
-        "See how topics were made, led, lost and deleted, in a report.",
+        "Report on topics: creations, leadership, outages, deletions.",
     ),
     "up": ("barnabas.cli.brokers.up:up", "Start a cluster on this machine."),
     "broker": ("barnabas.cli.brokers.broker:broker", "Run one broker."),

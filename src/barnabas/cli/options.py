@@ -27,7 +27,7 @@ def bootstrap_option(command: Command) -> Command:
         envvar=SERVERS_VARIABLE,
         show_envvar=True,
         metavar="HOST:PORT,…",
-        help="Brokers to begin with; one that answers is enough.",
+        help="Bootstrap brokers; one reachable broker is enough.",
     )(command)
 
 
@@ -70,7 +70,7 @@ def dry_run_option(command: Command) -> Command:
 
 
 def yes_option(command: Command) -> Command:
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask before destroying.")(command)
+    return click.option("-y", "--yes", is_flag=True, help="Skip the confirmation prompt.")(command)
 
 
 def watch_option(command: Command) -> Command:

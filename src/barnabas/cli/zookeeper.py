@@ -24,7 +24,7 @@ CHECK_INTERVAL_S = 0.5
     default="1",
     type=click.Choice(["1", "3"]),
     show_default=True,
-    help="Of three, one may fail.",
+    help="Number of ZooKeeper nodes (three tolerate one failure).",
 )
 @click.option(
     "--data",
@@ -38,7 +38,7 @@ CHECK_INTERVAL_S = 0.5
     default=DEFAULT_PORT,
     type=click.IntRange(0, 65533),
     show_default=True,
-    help="Of the first node, the others follow; 0 looks for free ones.",
+    help="Port of the first node; the others count up from it. 0 looks for free ones.",
 )
 def zookeeper(nodes: str, data: Path, port: int) -> None:
     """Start a ZooKeeper on this machine, from the jars that PySpark brings."""

@@ -306,10 +306,10 @@ def die_with(parent: int) -> Callable[[], None]:
 def ending(code: int) -> str:
     """
     >>> ending(-9), ending(1)
-    ('was ended by SIGKILL', 'ended with exit code 1')
+    ('was killed (SIGKILL)', 'ended with exit code 1')
     """
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was killed ({signal.Signals(-code).name})"
     return f"ended with exit code {code}"
 
 

@@ -47,14 +47,14 @@ LONGEST_OPTION = 50
     default=DEFAULT_DATA_DIRECTORY,
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where everything is kept; a later `up` with the same directory goes on from there.",
+    help="Directory of all state; a later `up` with the same directory resumes from it.",
 )
 @click.option(
     "--port",
     default=DEFAULT_PORT,
     type=click.IntRange(0, 65535),
     show_default=True,
-    help="Of the first broker, the others follow; 0 lets the system choose.",
+    help="Port of the first broker; the others count up from it. 0 lets the system choose.",
 )
 @click.option(
     "--topic",

@@ -17,4 +17,4 @@ from barnabas.cli.lazy_group import LazyGroup
     },
 )
 def groups() -> None:
-    """See consumer groups, set where they go on, and delete them."""
+    """See consumer groups, reset their offsets, and delete them."""

@@ -64,7 +64,7 @@ class Move(NamedTuple):
 @click.option("--to-earliest", is_flag=True, help="To the oldest record there is.")
 @click.option("--to-latest", is_flag=True, help="To the end: only what comes from now on.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many records forward, or back (-10).")
+@click.option("--shift-by", type=int, metavar="N", help="N records forward, or back (-10).")
 @click.option(
     "--to-datetime",
     metavar="TIME",
@@ -102,7 +102,7 @@ def reset(
     timeout_s: float,
     output: Output,
 ) -> None:
-    """Set where GROUP goes on reading. Shows what would change; --execute changes it."""
+    """Reset the committed offsets of GROUP. Shows what would change; --execute changes it."""
     refuse_nameless("GROUP", name)
     target = one_target(
         {

@@ -51,7 +51,7 @@ from barnabas.printable import printable
     metavar="WHEN",
     help="Only what happened since -1h, 2024-05-01T08:00 or a time in ms.",
 )
-@click.option("--follow", is_flag=True, help="Go on with what happens, until interrupted.")
+@click.option("--follow", is_flag=True, help="Stream new events, until interrupted.")
 @bootstrap_option
 @timeout_option
 @output_option

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def lifecycle() -> None:
-    """See what became of topics: how they were made, led, lost and deleted."""
+    """Report on topics: creations, leadership, outages, deletions."""
 
 
 @lifecycle.command()

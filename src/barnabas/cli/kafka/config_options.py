@@ -38,7 +38,7 @@ CONNECTIONS = ("bootstrap-server", "bootstrap-controller", "zookeeper")
 DEFAULT_NAME = ""
 
 OPTIONS = (
-    Option("bootstrap-server", "Brokers to begin with, as host:port,host:port.", "brokers"),
+    Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
     Option("bootstrap-controller", "For clusters without ZooKeeper; refused here.", "controllers"),
     Option(
         "zookeeper",

@@ -19,7 +19,7 @@ ABOUT = "This tool helps to create, delete, describe, or change a topic."
 ABOUT_NOTHING = "Create, delete, describe, or change a topic."
 
 OPTIONS = (
-    Option("bootstrap-server", "Brokers to begin with, as host:port,host:port.", "brokers"),
+    Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
     Option(
         "zookeeper",
         "Instead of a broker, the ZooKeeper with the state of the cluster, as host:port/chroot. The "
@@ -39,7 +39,11 @@ OPTIONS = (
         "topic",
     ),
     Option("topic-id", "The id of the topic to describe.", "topic id"),
-    Option("partitions", "How many it shall have; the cluster's default if not given.", "number"),
+    Option(
+        "partitions",
+        "New total number of partitions; the cluster's default if not given.",
+        "number",
+    ),
     Option(
         "replication-factor",
         "How many copies of each partition; the cluster's default if not given.",

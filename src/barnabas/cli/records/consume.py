@@ -64,10 +64,10 @@ from barnabas.model import TopicPartition
     "-g",
     "--group",
     metavar="NAME",
-    help="Share the partitions with the others of this group, and go on where it stands; "
-    "-O counts only where it stands nowhere yet.",
+    help="Share the partitions with the other members of this group, and resume from its committed "
+    "offsets; -O applies only without a committed offset.",
 )
-@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after so many records.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="Stop after N records.")
 @click.option(
     "-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end of all partitions."
 )
@@ -95,7 +95,7 @@ from barnabas.model import TopicPartition
     "filters",
     multiple=True,
     metavar="EXPRESSION",
-    help="value:TEXT, key:TEXT, value~REGEX or key~REGEX; all must hold.",
+    help="value:TEXT, key:TEXT, value~REGEX or key~REGEX; filters are combined with AND.",
 )
 @bootstrap_option
 @timeout_option

@@ -246,7 +246,7 @@ class Tally:
         if self.on_terminal:
             redraw(" " * (BAR_WIDTH + 40), end="\r")
         done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
-        note(f"{done}; {self.outstanding:,} more read, refused or unknown")
+        note(f"{done}; {self.outstanding:,} failed or unconfirmed")
 
     def document(self) -> dict[str, Any]:
         return {

@@ -21,4 +21,4 @@ from barnabas.cli.lazy_group import LazyGroup
     },
 )
 def registry() -> None:
-    """Look into the znode tree: what the cluster knows of itself."""
+    """Look into the znode tree: the cluster metadata."""

@@ -15,7 +15,7 @@ from barnabas.cli.terminal.output import Output, note, say, to_json
 
 @click.command()
 @registry_options
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many changes.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after N changes.")
 def watch(path: str, data: str, zookeeper: str | None, output: str, count: int | None) -> None:
     """Follow changes to a node and everything beneath it, until Ctrl-C."""
     try:

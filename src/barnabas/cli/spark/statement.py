@@ -32,9 +32,11 @@ def check_is_query(query: str) -> None:
     first = re.match(r"\w*", begins)
     word = first[0].lower() if first else ""
     if word not in QUERY_WORDS and not begins.startswith("("):
-        raise ConfigError("SQL", f"{word or begins[0]!r} is not for asking; {alternatives()}")
+        raise ConfigError(
+            "SQL", f"{word or begins[0]!r}: only queries are supported here; {alternatives()}"
+        )
     if INSERT.search(STRING_OR_COMMENT.sub(" ", begins)):
-        raise ConfigError("SQL", f"'insert' is not for asking; {alternatives()}")
+        raise ConfigError("SQL", f"'insert': only queries are supported here; {alternatives()}")
 
 
 def alternatives() -> str:

@@ -35,7 +35,7 @@ from barnabas.errors import ApiError, ErrorCode
     "--partitions",
     type=click.IntRange(min=1),
     required=True,
-    help="How many it shall have; a topic can only grow.",
+    help="New total number of partitions; a topic can only grow.",
 )
 @click.option(
     "--assignment",
@@ -128,8 +128,8 @@ def altered_text(document: dict[str, Any]) -> str:
 
 def warning(document: dict[str, Any]) -> str:
     return wrapped(
-        f"warning: {document['keys_moved_percent']} of 100 keys go to another partition than before: what was "
-        "written of them is not moved, and their order holds within each partition only. Consumers that begin at the "
-        "end of a partition miss what is written to new ones before they look.",
+        f"warning: about {document['keys_moved_percent']} % of keys will map to another partition; existing records "
+        "stay where they are, so that the records of a key are in order only within each partition. Consumers that "
+        "start at the end of a partition miss records that are written to a new one before they discover it.",
         indent=9,
     )

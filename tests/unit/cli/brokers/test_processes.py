@@ -31,7 +31,7 @@ def test_the_reason_of_a_death_is_its_error_without_the_word_and_the_hint() -> N
 
 
 def test_an_end_is_told_by_its_signal_or_its_code() -> None:
-    assert ending(-9) == "was ended by SIGKILL"
+    assert ending(-9) == "was killed (SIGKILL)"
     assert ending(3) == "ended with exit code 3"
 
 

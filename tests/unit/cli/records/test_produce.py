@@ -96,7 +96,7 @@ def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
     tally.sent([Sent(TopicPartition("orders", 0), 10, 1_000)])
     tally.failed()
     told = capsys.readouterr()
-    assert told.err == "1,000 records acknowledged by orders; 200 more read, refused or unknown\n"
+    assert told.err == "1,000 records acknowledged by orders; 200 failed or unconfirmed\n"
     assert told.out == ""
 
 

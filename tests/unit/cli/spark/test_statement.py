@@ -77,7 +77,9 @@ def test_what_asks_is_run(query: str) -> None:
     ],
 )
 def test_what_does_not_ask_is_refused_with_what_to_use(query: str, word: str) -> None:
-    with pytest.raises(ConfigError, match=f"SQL: '{word}' is not for asking") as refused:
+    with pytest.raises(
+        ConfigError, match=f"SQL: '{word}': only queries are supported here"
+    ) as refused:
         check_is_query(query)
     assert "barnabas produce" in str(refused.value)
     assert "barnabas spark" in str(refused.value)

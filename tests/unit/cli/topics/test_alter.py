@@ -17,7 +17,9 @@ def test_how_many_keys_move_is_what_counting_them_gives(before: int, after: int)
 def test_growing_is_told_with_what_it_does_to_keys() -> None:
     document = altered_document("orders", 3, 4, dry_run=False)
     assert altered_text(document) == "altered topic orders: 4 partitions, 3 before"
-    assert " ".join(warning(document).split()).startswith("warning: 75 of 100 keys go to another")
+    assert " ".join(warning(document).split()).startswith(
+        "warning: about 75 % of keys will map to another"
+    )
     dry = altered_document("orders", 3, 4, dry_run=True)
     assert altered_text(dry) == "would alter topic orders: 4 partitions, 3 before"
     assert (dry["altered"], document["altered"]) == (False, True)
