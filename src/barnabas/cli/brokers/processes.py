@@ -172,12 +172,12 @@ class BrokerProcesses:
             return None
 
     def did_not_start(self, broker_id: int, code: int) -> ApiError:
-        from barnabas.cli.terminal.failure import Hinted
+        from barnabas.cli.terminal.failure import ErrorWithHint
 
         log = self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
         error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
         why = f"broker {broker_id} {ending(code)}: {failure_reason(log)}"
-        return Hinted(error, why, f"see {self.file(broker_id, 'log')}")
+        return ErrorWithHint(error, why, f"see {self.file(broker_id, 'log')}")
 
     def last_line(self, broker_id: int) -> str:
         path = self.file(broker_id, "log")

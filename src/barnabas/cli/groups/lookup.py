@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
-from barnabas.cli.terminal.failure import Hinted, near_names
+from barnabas.cli.terminal.failure import ErrorWithHint, near_names
 from barnabas.cli.terminal.output import plural
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView
@@ -52,7 +52,7 @@ def unknown_group(name: str, names: list[str]) -> ApiError:
     if near:
         hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
     error = ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-    return Hinted(error, f"there is no group {name!r}", hint)
+    return ErrorWithHint(error, f"there is no group {name!r}", hint)
 
 
 def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
@@ -69,7 +69,7 @@ def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
     named = f" ({shown}{more})" if who else ""
     error = ApiError(ErrorCode.NON_EMPTY_GROUP)
     members = plural(len(view.members), "member")
-    raise Hinted(
+    raise ErrorWithHint(
         error,
         f"group {view.group_id} is {view.state} with {members}: {why}",
         f"stop its consumers{named}, then run this again; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.cli.terminal.failure import Hinted
+from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import note
 from barnabas.cli.topics.lookup import find_topic, unknown_topic
 from barnabas.client.admin import Admin
@@ -27,12 +27,12 @@ def require_history(cluster: Cluster, name: str | None = None) -> None:
     if setting is None:
         why = f"this cluster keeps no history: there is no topic {STATE_CHANGES}"
         hint = "brokers of Barnabas keep one; those of Apache Kafka write a log file on each controller"
-        raise Hinted(missing, why, hint)
+        raise ErrorWithHint(missing, why, hint)
     if setting != "true":
         hint = f"set {SETTING}=true for the brokers; until then it is in their log directories only"
-        raise Hinted(missing, f"the history is turned off ({SETTING}={setting})", hint)
+        raise ErrorWithHint(missing, f"the history is turned off ({SETTING}={setting})", hint)
     hint = "try again in a moment" if view.topics else "it begins when the first topic is created"
-    raise Hinted(missing, "the history is not published yet", hint)
+    raise ErrorWithHint(missing, "the history is not published yet", hint)
 
 
 def setting_of(cluster: Cluster) -> str | None:

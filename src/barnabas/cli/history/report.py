@@ -15,7 +15,7 @@ from barnabas.cli.history.availability import require_history
 from barnabas.cli.history.report_text import report_text
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
-from barnabas.cli.terminal.failure import Hinted
+from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import Output, note, show
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
@@ -122,7 +122,7 @@ def require_events(cluster: Cluster) -> None:
 def nothing_to_report(why: str) -> ApiError:
     hint = "it keeps seven days; what happens from now on is in the next report"
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return Hinted(missing, f"there is nothing to report: {STATE_CHANGES} {why}", hint)
+    return ErrorWithHint(missing, f"there is nothing to report: {STATE_CHANGES} {why}", hint)
 
 
 def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:

@@ -17,7 +17,7 @@ from barnabas.cli.kafka.config_options import (
 )
 from barnabas.cli.kafka.describing import java
 from barnabas.cli.kafka.options import Given
-from barnabas.cli.terminal.failure import Hinted
+from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.errors import ApiError, ErrorCode
@@ -67,7 +67,7 @@ class ConfigsOfBrokers:
     def run(self) -> None:
         kind = self.entities.type
         if kind not in RESOURCES:
-            raise Hinted(
+            raise ErrorWithHint(
                 ApiError(ErrorCode.UNSUPPORTED_VERSION),
                 f"settings of {kind} are not served",
                 "settings are of topics and of brokers",
@@ -137,7 +137,7 @@ class ConfigsOfBrokers:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             why = "The node does not support INCREMENTAL_ALTER_CONFIGS"
-            raise Hinted(error, why, UNCHANGEABLE) from None
+            raise ErrorWithHint(error, why, UNCHANGEABLE) from None
         for result in answer.responses:
             raise_if(result.error_code, result.error_message)
 

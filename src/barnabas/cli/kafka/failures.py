@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from barnabas.cli.terminal.failure import NEXT_STEPS, Hinted
+from barnabas.cli.terminal.failure import NEXT_STEPS, ErrorWithHint
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable
 from barnabas.printable import printable
@@ -95,7 +95,7 @@ def logged(error: BarnabasError, logger: str, at: datetime) -> str:
 
 def hint_of(error: BarnabasError) -> str | None:
     """What to do next, if that is known."""
-    if isinstance(error, Hinted):
+    if isinstance(error, ErrorWithHint):
         return error.hint
     if isinstance(error, Unreachable):
         return "start a cluster with `barnabas up`, or correct --bootstrap-server"

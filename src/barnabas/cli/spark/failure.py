@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from barnabas.cli.terminal.failure import CONTINUATION, Hinted, near_names
+from barnabas.cli.terminal.failure import CONTINUATION, ErrorWithHint, near_names
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.tables import quoted
 
@@ -90,7 +90,7 @@ def no_table(text: str, topics: Iterable[str]) -> BarnabasError:
         if near
         else "`barnabas topics list` shows what there is"
     )
-    return Hinted(known, f"there is no topic {name!r}", hint)
+    return ErrorWithHint(known, f"there is no topic {name!r}", hint)
 
 
 def last_cause(text: str) -> BarnabasError | None:

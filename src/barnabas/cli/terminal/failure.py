@@ -37,7 +37,7 @@ NEXT_STEPS = {
 }
 
 
-class Hinted(ApiError):
+class ErrorWithHint(ApiError):
     """An error with a hint from the command that met it."""
 
     def __init__(self, error: ApiError, message: str, hint: str) -> None:
@@ -57,7 +57,7 @@ def explain(error: BarnabasError) -> str:
     # Only a continuation keeps its newline: a name with a newline cannot start a line of its own.
     parts = str(error).split(CONTINUATION)
     lines = [f"error: {CONTINUATION.join(printable(part, LINE_MAX) for part in parts)}"]
-    if isinstance(error, Hinted):
+    if isinstance(error, ErrorWithHint):
         lines.append(f"hint:  {printable(error.hint, LINE_MAX)}")
     # The message comes from a broker; Kafka's protocol has no error code for this cause.
     elif isinstance(error, ApiError) and "__consumer_offsets cannot be created" in str(error):

@@ -18,7 +18,7 @@ from barnabas.cli.options import (
     servers_typed,
     timeout_option,
 )
-from barnabas.cli.terminal.failure import Hinted
+from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.cli.terminal.output import Output, note, plural, show, wrapped
 from barnabas.cli.terminal.wait_progress import show_progress_while
 from barnabas.cli.topics.health import listed
@@ -93,10 +93,10 @@ def explain_refusal(
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         why = leaderless(cluster, request.name, request.count) or "it took longer than we waited"
         hint = f"they get one when a broker of theirs is alive: `barnabas topics describe {request.name}{servers}`"
-        return Hinted(error, why, hint)
+        return ErrorWithHint(error, why, hint)
     if error.code is ErrorCode.INVALID_PARTITIONS:
         hint = "a topic can only grow; to have fewer, create another one and copy the records"
-        return Hinted(error, error.message, hint)
+        return ErrorWithHint(error, error.message, hint)
     return error
 
 

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
-from barnabas.cli.terminal.failure import Hinted, near_names
+from barnabas.cli.terminal.failure import ErrorWithHint, near_names
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
@@ -52,7 +52,7 @@ def unknown_topic(
         hint = else_hint
     else:
         hint = f"create it with `barnabas topics create {name}`, or see `barnabas topics list`"
-    return Hinted(error, f"there is no topic {name!r}", hint)
+    return ErrorWithHint(error, f"there is no topic {name!r}", hint)
 
 
 def explain_rejected_name(error: ApiError, name: str) -> ApiError:
@@ -66,4 +66,4 @@ def explain_rejected_name(error: ApiError, name: str) -> ApiError:
         check_topic_name(name)
     except ApiError:
         return error
-    return Hinted(error, error.message, COLLISION_HINT)
+    return ErrorWithHint(error, error.message, COLLISION_HINT)

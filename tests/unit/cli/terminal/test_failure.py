@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.terminal.failure import Hinted, explain, near_names
+from barnabas.cli.terminal.failure import ErrorWithHint, explain, near_names
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
@@ -20,7 +20,7 @@ def test_where_no_broker_is_it_says_what_was_tried_and_how_to_start_one() -> Non
 
 def test_a_hint_that_is_known_better_wins() -> None:
     error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    text = explain(Hinted(error, "there is no topic 'ordres'", "did you mean 'orders'?"))
+    text = explain(ErrorWithHint(error, "there is no topic 'ordres'", "did you mean 'orders'?"))
     assert text == (
         "error: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'\nhint:  did you mean 'orders'?"
     )
