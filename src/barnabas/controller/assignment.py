@@ -53,11 +53,15 @@ def assign_replicas(
     return tuple(placed)
 
 
+class MissingRacks(ApiError):
+    """Some brokers have a rack and others do not."""
+
+
 def check_racks(brokers: Sequence[Broker]) -> None:
     """Nothing can be placed where only some brokers tell their rack."""
     without = sorted(broker.id for broker in brokers if broker.rack is None)
     if without and len(without) < len(brokers):
-        raise ApiError(
+        raise MissingRacks(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"not all brokers have a rack: {', '.join(map(str, without))} have none",
         )

@@ -1,4 +1,4 @@
-"""Kafka's own commands, with Kafka's options, lines and exit codes: a script written for them goes on working.
+"""Kafka's own commands, with Kafka's options, lines and exit codes: scripts written for them work unchanged.
 
     kafka-topics    topic_options.py   topics.py ─┬─► topics_by_protocol.py    --bootstrap-server: ask the brokers
                                                   └─► topics_by_zookeeper.py   --zookeeper: write the znodes

@@ -1,4 +1,4 @@
-"""What Kafka's commands have in common on the outside: raw arguments in, lines and an exit code out.
+"""Common parts of Kafka's commands: raw arguments in, lines and an exit code out.
 
 exit 0   done           exit 1   everything else, --help too: so it is with Kafka's
 """
@@ -12,7 +12,7 @@ import click
 
 import barnabas
 from barnabas.cli.kafka.failures import Unread, WrongUsage, hint_of, message_of
-from barnabas.cli.kafka.options import Given, Option, read, usage
+from barnabas.cli.kafka.options import Option, ParsedOptions, read, usage
 from barnabas.cli.terminal import output
 from barnabas.client.cluster import Cluster
 from barnabas.config.properties import parse_properties
@@ -26,7 +26,7 @@ CLIENT_ID = "barnabas-kafka-command"
 
 
 class KafkaCommand(click.Command):
-    """Takes its arguments as they are: it is not for click to read them."""
+    """Click command that parses no arguments: Kafka's commands parse them in their own way."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.params = {"arguments": tuple(args)}
@@ -39,9 +39,9 @@ def run(
     options: Sequence[Option],
     about: str,
     about_nothing: str,
-    act: Callable[[Given], int],
+    act: Callable[[ParsedOptions], int],
 ) -> int:
-    """The exit code. What `act` raises, and does not tell in a way of its own, is a line on standard error."""
+    """Run a command and return its exit code. Errors that `act` raises become lines on standard error."""
     try:
         if not arguments:
             raise WrongUsage(about_nothing)
@@ -77,7 +77,7 @@ def complain_hint(error: BarnabasError) -> None:
 # ---- the client
 
 
-def cluster_of(given: Given) -> Cluster:
+def cluster_of(given: ParsedOptions) -> Cluster:
     servers = given.value("bootstrap-server")
     assert servers is not None, "that there is one was checked with the other options"
     settings = client_settings(given.value("command-config"))
@@ -90,8 +90,10 @@ def cluster_of(given: Given) -> Cluster:
 
 
 def client_settings(path: str | None) -> dict[str, str]:
-    """Of the file of --command-config. Most say how fast and how often to try, and have no effect here; one that asks
-    for a protocol we do not speak must not be passed over."""
+    """Return the settings of the --command-config file.
+
+    Most of them tune retries and have no effect here. A security protocol that we do not support is an error.
+    """
     settings = properties_of(path)
     protocol = settings.get("security.protocol", "PLAINTEXT").strip()
     if protocol != "PLAINTEXT":
@@ -100,7 +102,7 @@ def client_settings(path: str | None) -> dict[str, str]:
 
 
 def properties_of(path: str | None) -> dict[str, str]:
-    """What a file says that was named with an option; nothing without one."""
+    """Return the properties of a file, or none without a path."""
     if path is None:
         return {}
     try:

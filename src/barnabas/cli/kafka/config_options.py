@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from barnabas.cli.kafka.failures import Refused, WrongUsage
-from barnabas.cli.kafka.options import Given, Option, forbid, is_int32
+from barnabas.cli.kafka.options import Option, ParsedOptions, forbid, is_int32
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 
 ABOUT = (
@@ -70,7 +70,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """Whose settings: kinds and names as they were given; a name of "" is the default of a kind."""
+    """Entities whose settings are meant: kinds and names as given; the name "" is the default of a kind."""
 
     types: tuple[str, ...]
     names: tuple[str, ...]
@@ -84,12 +84,12 @@ class Entities:
         return self.names[0] if self.names else None
 
 
-def types_of(given: Given) -> tuple[str, ...]:
+def types_of(given: ParsedOptions) -> tuple[str, ...]:
     flags = (kind for flag, kind in {**NAMED, **DEFAULTS}.items() if given.has(flag))
     return (*given.values("entity-type"), *flags)
 
 
-def names_of(given: Given) -> tuple[str, ...]:
+def names_of(given: ParsedOptions) -> tuple[str, ...]:
     named = [
         DEFAULT_NAME if option == "entity-default" else value or ""
         for option, value in given.found
@@ -102,8 +102,8 @@ def names_of(given: Given) -> tuple[str, ...]:
     )
 
 
-def checked(given: Given) -> Entities:
-    """Kafka's checks in Kafka's order."""
+def checked(given: ParsedOptions) -> Entities:
+    """Run Kafka's checks, in Kafka's order."""
     if given.has("alter") == given.has("describe"):
         raise WrongUsage("Command must include exactly one action: --describe, --alter")
     forbid(given, "describe", ("add-config", "delete-config"))
@@ -120,7 +120,7 @@ def checked(given: Given) -> Entities:
     return entities
 
 
-def check_types(given: Given, types: Sequence[str]) -> None:
+def check_types(given: ParsedOptions, types: Sequence[str]) -> None:
     twice = [kind for index, kind in enumerate(types) if kind in types[:index]]
     if twice:
         raise Refused(f"Duplicate entity type(s) specified: {','.join(twice)}")
@@ -145,7 +145,7 @@ def check_types(given: Given, types: Sequence[str]) -> None:
         )
 
 
-def check_connections(given: Given) -> None:
+def check_connections(given: ParsedOptions) -> None:
     named = [name for name in CONNECTIONS if given.has(name)]
     if not named:
         # "boostrap" is Kafka's.
@@ -175,7 +175,7 @@ def check_broker_ids(entities: Entities) -> None:
             )
 
 
-def check_alteration(given: Given, entities: Entities) -> None:
+def check_alteration(given: ParsedOptions, entities: Entities) -> None:
     kinds = {USERS, CLIENTS, BROKERS, IPS}
     if kinds & set(entities.types):
         if not entities.names:
@@ -204,7 +204,7 @@ NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
 
 def settings_to_add(
-    given: Given, read_file: Callable[[str | None], dict[str, str]]
+    given: ParsedOptions, read_file: Callable[[str | None], dict[str, str]]
 ) -> dict[str, str]:
     """`a=1,b=[x,y]` → a is "1", b is "x,y"."""
     added = dict(read_file(given.value("add-config-file")))
@@ -226,8 +226,8 @@ def settings_to_add(
     return added
 
 
-def settings_to_delete(given: Given, present: Sequence[str]) -> list[str]:
-    """Who takes away what is not set is told so."""
+def settings_to_delete(given: ParsedOptions, present: Sequence[str]) -> list[str]:
+    """Return the settings to delete. Raises if one of them is not set."""
     deleted = [name.strip() for name in given.values("delete-config")]
     unknown = [name for name in deleted if name not in present]
     if unknown:

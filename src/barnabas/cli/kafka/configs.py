@@ -16,7 +16,7 @@ from barnabas.cli.kafka.failures import (
     exception_of,
     message_of,
 )
-from barnabas.cli.kafka.options import MULTIPLE_ARGUMENTS, Given
+from barnabas.cli.kafka.options import MULTIPLE_ARGUMENTS, ParsedOptions
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
 from barnabas.errors import BarnabasError
 
@@ -33,13 +33,13 @@ def kafka_configs(arguments: Sequence[str]) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    def act(given: Given) -> int:
+    def act(given: ParsedOptions) -> int:
         return act_and_tell(given, arguments)
 
     return command.run(arguments, options=OPTIONS, about=ABOUT, about_nothing=ABOUT, act=act)
 
 
-def act_and_tell(given: Given, arguments: Sequence[str]) -> int:
+def act_and_tell(given: ParsedOptions, arguments: Sequence[str]) -> int:
     try:
         act(given)
     except BarnabasError as error:
@@ -53,7 +53,7 @@ def act_and_tell(given: Given, arguments: Sequence[str]) -> int:
     return OK
 
 
-def act(given: Given) -> None:
+def act(given: ParsedOptions) -> None:
     entities = checked(given)
     connect = given.value("zookeeper")
     if connect is not None:

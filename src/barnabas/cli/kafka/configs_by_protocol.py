@@ -16,7 +16,7 @@ from barnabas.cli.kafka.config_options import (
     settings_to_delete,
 )
 from barnabas.cli.kafka.describing import java
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.terminal.failure import ErrorWithHint
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
@@ -59,7 +59,7 @@ UNCHANGEABLE = (
 
 
 class ConfigsOfBrokers:
-    def __init__(self, cluster: Cluster, given: Given, entities: Entities) -> None:
+    def __init__(self, cluster: Cluster, given: ParsedOptions, entities: Entities) -> None:
         self.cluster = cluster
         self.given = given
         self.entities = entities
@@ -142,7 +142,7 @@ class ConfigsOfBrokers:
             raise_if(result.error_code, result.error_message)
 
     def ask(self, kind: str, name: str, request: Message, response: type[R]) -> R:
-        """A broker knows only its own settings; of all the rest any of them knows."""
+        """Send a request about the settings of a broker to that broker, and any other request to any broker."""
         if kind == TOPICS or name == DEFAULT_NAME:
             return self.cluster.ask_any(request, response)
         brokers = self.cluster.refresh([]).brokers
@@ -156,7 +156,7 @@ class ConfigsOfBrokers:
 
 
 def is_dynamic(entry: DescribeConfigsResourceResult, kind: str, name: str) -> bool:
-    """Whether it was set for this very topic or broker, while it was running."""
+    """Return whether the setting was set dynamically for this topic or broker."""
     if kind == LOGGERS:
         return True
     source = ConfigSource.TOPIC_CONFIG

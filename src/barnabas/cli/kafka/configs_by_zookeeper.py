@@ -8,7 +8,7 @@ from __future__ import annotations
 from barnabas.cli.kafka.command import complain, properties_of, say
 from barnabas.cli.kafka.config_options import Entities, settings_to_add, settings_to_delete
 from barnabas.cli.kafka.failures import Refused
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topics_by_zookeeper import OPERATION, TAKEN_UP_LATER, with_changes
 from barnabas.cli.kafka.znodes import (
     change_settings,
@@ -22,12 +22,12 @@ from barnabas.world.ports import RegistrySession
 TOPIC_CONFIGS = f"{znodes.CONFIG}/topics"
 
 
-def run_on_znodes(connect: str, given: Given, entities: Entities) -> None:
+def run_on_znodes(connect: str, given: ParsedOptions, entities: Entities) -> None:
     work = alter if given.has("alter") else describe
     through_zookeeper(connect, lambda session: work(session, given, entities))
 
 
-async def describe(session: RegistrySession, given: Given, entities: Entities) -> None:
+async def describe(session: RegistrySession, given: ParsedOptions, entities: Entities) -> None:
     names = [entities.name] if entities.name else await children(session, TOPIC_CONFIGS)
     for name in names:
         settings, _ = await read_settings(session, name)
@@ -35,7 +35,7 @@ async def describe(session: RegistrySession, given: Given, entities: Entities) -
         say(f"Configs for topic '{name}' are {written}")
 
 
-async def alter(session: RegistrySession, given: Given, entities: Entities) -> None:
+async def alter(session: RegistrySession, given: ParsedOptions, entities: Entities) -> None:
     name = entities.names[0]
     added = settings_to_add(given, properties_of)
 

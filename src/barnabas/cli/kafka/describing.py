@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import REPORTS
 from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
@@ -24,7 +24,7 @@ WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition's way to other brokers, `replicas` being all that have it meanwhile."""
+    """A reassignment in progress. `replicas` are all brokers that hold the partition meanwhile."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -32,7 +32,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionShown:
+class PartitionDescription:
     topic: str
     partition: int
     leader: int | None
@@ -43,7 +43,7 @@ class PartitionShown:
 
     @property
     def replication_factor(self) -> int:
-        """A copy that is on its way does not count yet."""
+        """Number of replicas, without those that are being added."""
         move = self.move
         if move is not None and {*move.adding, *move.removing} & set(self.replicas):
             return len(move.replicas) - len(move.adding)
@@ -55,15 +55,15 @@ class PartitionShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicShown:
+class TopicDescription:
     name: str
     id: UUID | None
-    partitions: Sequence[PartitionShown]
+    partitions: Sequence[PartitionDescription]
     configs: Iterable[tuple[str, str | None]]
     marked_for_deletion: bool = False
 
 
-def topic_line(topic: TopicShown) -> str:
+def topic_line(topic: TopicDescription) -> str:
     factor = topic.partitions[0].replication_factor if topic.partitions else 0
     return "\t".join(
         [
@@ -78,7 +78,7 @@ def topic_line(topic: TopicShown) -> str:
     )
 
 
-def partition_line(shown: PartitionShown, *, elr: str = WITHOUT_ELR) -> str:
+def partition_line(shown: PartitionDescription, *, elr: str = WITHOUT_ELR) -> str:
     line = (
         f"\tTopic: {printable(shown.topic)}\tPartition: {shown.partition}"
         f"\tLeader: {'none' if shown.leader is None else shown.leader}"
@@ -100,16 +100,16 @@ def java(value: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Which partitions and topics are asked for; `asked` are options of REPORTS, and none of them is for all."""
+    """Filter of partitions and topics. `asked` are options of REPORTS; without any, all are shown."""
 
     asked: frozenset[str]
     only_overrides: bool
     alive: Collection[int]
 
     def lines(
-        self, topic: TopicShown, *, min_isr: int | None = None, elr: str = WITHOUT_ELR
+        self, topic: TopicDescription, *, min_isr: int | None = None, elr: str = WITHOUT_ELR
     ) -> list[str]:
-        """`min_isr` is None where nobody may ask for it."""
+        """Return the lines of a topic. `min_isr` is None if it is not known."""
         lines = []
         if not self.asked and (not self.only_overrides or list(topic.configs)):
             lines.append(topic_line(topic))
@@ -121,7 +121,7 @@ class Report:
             ]
         return lines
 
-    def shows(self, shown: PartitionShown, min_isr: int | None) -> bool:
+    def shows(self, shown: PartitionDescription, min_isr: int | None) -> bool:
         in_sync = len(shown.isr)
         holds = {
             "under-replicated-partitions": shown.is_under_replicated,
@@ -133,7 +133,7 @@ class Report:
         return any(holds[name] for name in self.asked)
 
 
-def report_of(given: Given, alive: Collection[int]) -> Report:
+def report_of(given: ParsedOptions, alive: Collection[int]) -> Report:
     return Report(
         asked=frozenset(name for name in REPORTS if given.has(name)),
         only_overrides=given.has("topics-with-overrides"),

@@ -1,12 +1,11 @@
-"""What a script sees when one of Kafka's commands fails. Pure.
+"""Output of Kafka's commands when they fail. Pure.
 
-    Unread       the command line makes no sense               one line on standard error
-    WrongUsage   its options do not go together                that line, and all options
-    Refused      the tool says no before it asks the cluster   a line of the tool, and one of its log
-    ApiError     the cluster says no                           the same
+    Unread       the command line cannot be parsed             one line on standard error
+    WrongUsage   options exclude or require each other         that line, and all options
+    Refused      the tool rejects the request itself           a line of the tool, and one of its log
+    ApiError     the cluster rejects the request               the same
 
-Scripts look for the names of Kafka's exceptions in the log of a tool, so ours are called by them there. The next step
-is a line of ours below it.
+Scripts look for the names of Kafka's exceptions in the log of a tool, so the log line uses them. Our hint follows.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from barnabas.printable import printable
 ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 API_ERRORS = "org.apache.kafka.common.errors"
 
-# Where Kafka calls an exception otherwise than the code.
+# Exceptions whose names differ from their error codes.
 EXCEPTIONS = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
     ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
@@ -30,7 +29,7 @@ EXCEPTIONS = {
     ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
     ErrorCode.NETWORK_EXCEPTION: "TimeoutException",
 }
-# What Kafka's client says of a code that came without a message.
+# Messages of Kafka's client for codes without a message.
 WITHOUT_A_MESSAGE = {
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
     ErrorCode.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
@@ -40,7 +39,7 @@ WITHOUT_A_MESSAGE = {
 
 
 class CommandFailed(BarnabasError):
-    """One of Kafka's commands says no by itself."""
+    """A command fails without a response of the cluster."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -48,15 +47,15 @@ class CommandFailed(BarnabasError):
 
 
 class Unread(CommandFailed):
-    """The command line makes no sense."""
+    """The command line cannot be parsed."""
 
 
 class WrongUsage(CommandFailed):
-    """Its options do not go together; all of them are shown."""
+    """Options exclude or require each other. The usage is shown."""
 
 
 class Refused(CommandFailed):
-    """What it asks for cannot be; `exception` is Kafka's name for that."""
+    """The tool rejects the request; `exception` is the name of Kafka's exception."""
 
     def __init__(self, message: str, exception: str = ILLEGAL_ARGUMENT) -> None:
         super().__init__(message)
@@ -94,7 +93,7 @@ def logged(error: BarnabasError, logger: str, at: datetime) -> str:
 
 
 def hint_of(error: BarnabasError) -> str | None:
-    """What to do next, if that is known."""
+    """Return a hint on what to do next, if there is one."""
     if isinstance(error, ErrorWithHint):
         return error.hint
     if isinstance(error, Unreachable):

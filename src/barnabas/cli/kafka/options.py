@@ -1,4 +1,4 @@
-"""A command line as Kafka's tools read it, which is not how ours is read. Pure.
+"""Parser for command lines of Kafka's tools, whose rules differ from click's. Pure.
 
     --topic orders   --topic=orders   -topic orders        one option, three ways to write it
     --topic --list                                         a topic that is named "--list": a value is what comes next
@@ -25,7 +25,7 @@ FIRST_COLUMN_MAX = 36
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """`takes` says what its value is; a flag takes none."""
+    """An option. `takes` describes its value; a flag has none."""
 
     name: str
     about: str
@@ -34,8 +34,8 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What stood on the command line, in its order."""
+class ParsedOptions:
+    """Options of a command line, in its order."""
 
     found: tuple[tuple[str, str | None], ...]
 
@@ -46,7 +46,7 @@ class Given:
         return [value for each, value in self.found if each == name and value is not None]
 
     def value(self, name: str) -> str | None:
-        """The one value; None if the option was not given."""
+        """Return the value, or None if the option is absent."""
         values = self.values(name)
         if len(values) > 1:
             raise Refused(
@@ -70,7 +70,7 @@ def is_int32(text: str) -> bool:
     return re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) is not None and int(text) in INT32
 
 
-def read(options: Sequence[Option], arguments: Sequence[str]) -> Given:
+def read(options: Sequence[Option], arguments: Sequence[str]) -> ParsedOptions:
     known = {option.name: option for option in options}
     found: list[tuple[str, str | None]] = []
     rest = list(reversed(arguments))
@@ -94,7 +94,7 @@ def read(options: Sequence[Option], arguments: Sequence[str]) -> Given:
                 raise Unread(f"Option {name} requires an argument")
             value = rest.pop()
         found += [(name, each) for each in values_of(option, value)]
-    return Given(tuple(found))
+    return ParsedOptions(tuple(found))
 
 
 def values_of(option: Option, text: str) -> list[str]:
@@ -105,13 +105,13 @@ def values_of(option: Option, text: str) -> list[str]:
 # ---- what goes with what
 
 
-def require(given: Given, *names: str) -> None:
+def require(given: ParsedOptions, *names: str) -> None:
     for name in names:
         if not given.has(name):
             raise WrongUsage(f'Missing required argument "[{name}]"')
 
 
-def forbid(given: Given, used: str, others: Iterable[str]) -> None:
+def forbid(given: ParsedOptions, used: str, others: Iterable[str]) -> None:
     if given.has(used):
         for other in others:
             if given.has(other):
@@ -122,7 +122,7 @@ def forbid(given: Given, used: str, others: Iterable[str]) -> None:
 
 
 def usage(options: Sequence[Option]) -> str:
-    """All options, in the order of the alphabet."""
+    """Return the help of all options, in alphabetical order."""
     heads = {option.name: head(option) for option in options}
     column = max(len(text) for text in heads.values() if len(text) <= FIRST_COLUMN_MAX) + 2
     lines = [f"{'Option':{column}}Description", f"{'------':{column}}-----------"]

@@ -1,4 +1,4 @@
-"""The options of kafka-topics: which there are, which go together, and what they wish for. Pure.
+"""Options of kafka-topics, their rules, and the topic they request. Pure.
 
 Values are read when they are needed, in Kafka's order, because a script sees which of two mistakes is named.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Given, Option, forbid, is_int32, require
+from barnabas.cli.kafka.options import Option, ParsedOptions, forbid, is_int32, require
 from barnabas.cli.kafka.topic_settings import check_topic_settings
 
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
@@ -89,8 +89,8 @@ COLLISION_WARNING = (
 SHORT_MAX = 32_767
 
 
-def action_of(given: Given) -> str:
-    """Which of the five; WrongUsage or Unread if the options do not go together."""
+def action_of(given: ParsedOptions) -> str:
+    """Return one of the five actions. Raises WrongUsage or Unread if the options do not fit together."""
     actions = [action for action in ACTIONS if given.has(action)]
     if len(actions) != 1:
         raise WrongUsage(
@@ -101,7 +101,7 @@ def action_of(given: Given) -> str:
     return actions[0]
 
 
-def check_what_is_needed(given: Given) -> None:
+def check_what_is_needed(given: ParsedOptions) -> None:
     if given.has("bootstrap-server") and given.has("zookeeper"):
         raise Unread("Only one of --bootstrap-server or --zookeeper must be specified")
     if not given.has("bootstrap-server") and not given.has("zookeeper"):
@@ -123,7 +123,7 @@ def check_what_is_needed(given: Given) -> None:
         require(given, "partitions")
 
 
-def check_what_excludes(given: Given) -> None:
+def check_what_excludes(given: ParsedOptions) -> None:
     forbid(given, "config", all_but("alter", "create"))
     forbid(given, "delete-config", (*all_but("alter"), "bootstrap-server"))
     forbid(given, "partitions", all_but("alter", "create"))
@@ -146,11 +146,11 @@ def all_but(*kept: str) -> tuple[str, ...]:
     return tuple(action for action in ACTIONS if action not in kept)
 
 
-# ---- what is wished for
+# ---- the requested topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wished:
+class RequestedTopic:
     """The topic of --create and --alter. `assignment` is of all its partitions, from the first."""
 
     name: str
@@ -160,10 +160,10 @@ class Wished:
     configs: dict[str, str]
 
 
-def wished(given: Given) -> Wished:
+def requested_topic(given: ParsedOptions) -> RequestedTopic:
     name = given.value("topic")
     assert name is not None, "action_of() requires it"
-    return Wished(
+    return RequestedTopic(
         name=name,
         partitions=given.number("partitions"),
         replication_factor=given.number("replication-factor"),
@@ -172,7 +172,7 @@ def wished(given: Given) -> Wished:
     )
 
 
-def check_counts(wish: Wished) -> None:
+def check_counts(wish: RequestedTopic) -> None:
     if wish.replication_factor is not None and not 1 <= wish.replication_factor <= SHORT_MAX:
         raise Refused(f"The replication factor must be between 1 and {SHORT_MAX} inclusive")
     if wish.partitions is not None and wish.partitions < 1:
@@ -208,7 +208,7 @@ def parse_broker(text: str) -> int:
 
 
 def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
-    """Checked as far as this side can. The last of two for one name holds."""
+    """Parse settings, and check what can be checked here. The last value of a name wins."""
     configs = {}
     for pair in pairs:
         parts = re.split(r"\s*=\s*", pair)
@@ -239,7 +239,7 @@ class TopicFilter:
     exclude_internal: bool
 
     def of(self, topics: Iterable[tuple[str, bool]]) -> list[str]:
-        """The names of those that are meant, of (name, is internal)."""
+        """Return the names that match, of (name, is internal)."""
         pattern = None if self.text is None else self.pattern(self.text)
         return sorted(
             name

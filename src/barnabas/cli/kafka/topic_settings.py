@@ -1,4 +1,4 @@
-"""The settings of a topic, checked before anybody is asked, in Kafka's words. Pure.
+"""Checks of a topic's settings before any request, with Kafka's messages. Pure.
 
 Which there are and what they allow is declared once, in config/topic.py; here is only how Kafka's tools say that
 something else was written.
@@ -66,7 +66,7 @@ def parsed(declared: Setting, text: str) -> Value:
 
 
 def out_of_bounds(declared: Setting, value: Value) -> Refused:
-    """What Kafka says of a value that breaks this rule; the rules are told apart by how we put them."""
+    """Return Kafka's error for a value that breaks a rule. The text of the rule (`Check.allowed`) selects it."""
     allowed = declared.check.allowed
     if declared.check is RELEASE:
         return invalid(declared, value, f"Version {value} is not a valid version")

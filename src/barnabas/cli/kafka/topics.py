@@ -10,7 +10,7 @@ import click
 from barnabas.cli.kafka import command
 from barnabas.cli.kafka.command import FAILED, OK, KafkaCommand, complain, complain_hint, say
 from barnabas.cli.kafka.failures import logged, message_of
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     ABOUT,
     ABOUT_NOTHING,
@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     )
 
 
-def act(given: Given) -> int:
+def act(given: ParsedOptions) -> int:
     action = action_of(given)
     if given.has("if-exists") and given.has("topic") and given.has("topic-id"):
         say(ONLY_THE_ID)

@@ -7,15 +7,21 @@ from string import ascii_letters, digits
 from uuid import UUID
 
 from barnabas.cli.kafka.command import complain, say
-from barnabas.cli.kafka.describing import SEPARATOR, Move, PartitionShown, TopicShown, report_of
+from barnabas.cli.kafka.describing import (
+    SEPARATOR,
+    Move,
+    PartitionDescription,
+    TopicDescription,
+    report_of,
+)
 from barnabas.cli.kafka.failures import Refused
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     COLLISION_WARNING,
     TopicFilter,
     check_counts,
     has_collision_characters,
-    wished,
+    requested_topic,
 )
 from barnabas.cli.kafka.topic_settings import format_version_warning
 from barnabas.client.admin import Admin, ConfigEntry, NewPartitions, NewTopic, TopicOutcome
@@ -40,7 +46,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 class TopicsOfBrokers:
-    def __init__(self, cluster: Cluster, given: Given) -> None:
+    def __init__(self, cluster: Cluster, given: ParsedOptions) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster)
         self.given = given
@@ -56,7 +62,7 @@ class TopicsOfBrokers:
         actions[action]()
 
     def create(self) -> None:
-        wish = wished(self.given)
+        wish = requested_topic(self.given)
         if warning := format_version_warning(wish.configs):
             say(warning)
         if has_collision_characters(wish.name):
@@ -83,7 +89,7 @@ class TopicsOfBrokers:
             raise outcome.error
 
     def alter(self) -> None:
-        wish = wished(self.given)
+        wish = requested_topic(self.given)
         names = self.existing_names()
         if not names:
             return
@@ -147,12 +153,12 @@ class TopicsOfBrokers:
         report = report_of(self.given, self.cluster.view.brokers)
         for view in views:
             entries = configs[view.name]
-            shown = topic_shown(view, entries, moves)
+            shown = topic_description(view, entries, moves)
             for line in report.lines(shown, min_isr=min_isr(entries)):
                 say(line, keep=SEPARATOR)
 
     def moves(self, views: Sequence[TopicView]) -> dict[TopicPartition, Move]:
-        """The partitions that are being reassigned; none where nobody can tell."""
+        """Return the partitions that are being reassigned; none if the brokers cannot list them."""
         asked = tuple(
             ListPartitionReassignmentsTopic(
                 name=view.name,
@@ -183,7 +189,7 @@ class TopicsOfBrokers:
 
 
 def is_representable(name: str) -> bool:
-    """Arguments that are not UTF-8 reach us as characters that no bytes stand for."""
+    """Return whether the protocol can carry the name. Arguments that are not UTF-8 contain lone surrogates."""
     try:
         return 0 < len(name.encode()) <= STRING_BYTES_MAX
     except UnicodeEncodeError:
@@ -200,14 +206,14 @@ def raise_first(outcomes: Sequence[TopicOutcome]) -> None:
             raise outcome.error
 
 
-def topic_shown(
+def topic_description(
     view: TopicView, entries: Sequence[ConfigEntry], moves: dict[TopicPartition, Move]
-) -> TopicShown:
-    return TopicShown(
+) -> TopicDescription:
+    return TopicDescription(
         name=view.name,
         id=view.id,
         partitions=[
-            PartitionShown(
+            PartitionDescription(
                 topic=view.name,
                 partition=each.partition,
                 leader=None if each.leader == NO_LEADER else each.leader,
@@ -227,7 +233,7 @@ def min_isr(entries: Sequence[ConfigEntry]) -> int | None:
 
 
 def parse_topic_id(text: str) -> UUID:
-    """22 characters of base64url."""
+    """Parse 22 characters of base64url."""
     if len(text) > ID_LENGTH_MAX:
         raise Refused(
             f"Input string with prefix `{text[:ID_LENGTH_MAX]}` is too long to be decoded as a"

@@ -18,16 +18,21 @@ from random import Random
 from msgspec.structs import replace
 
 from barnabas.cli.kafka.command import complain, say
-from barnabas.cli.kafka.describing import SEPARATOR, PartitionShown, TopicShown, report_of
+from barnabas.cli.kafka.describing import (
+    SEPARATOR,
+    PartitionDescription,
+    TopicDescription,
+    report_of,
+)
 from barnabas.cli.kafka.failures import Refused
-from barnabas.cli.kafka.options import Given
+from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     COLLISION_WARNING,
+    RequestedTopic,
     TopicFilter,
-    Wished,
     check_counts,
     has_collision_characters,
-    wished,
+    requested_topic,
 )
 from barnabas.cli.kafka.topic_settings import (
     check_names,
@@ -48,7 +53,7 @@ from barnabas.cli.kafka.znodes import (
     through_zookeeper,
 )
 from barnabas.config import TopicConfig
-from barnabas.controller.assignment import Replicas
+from barnabas.controller.assignment import MissingRacks, Replicas
 from barnabas.controller.topic_checks import (
     USE_DEFAULT,
     TopicDefaults,
@@ -68,7 +73,7 @@ from barnabas.world.ports import RegistrySession
 
 OPERATION = "kafka.admin.AdminOperationException"
 NO_ELR = ""
-"""Nobody had heard of eligible leaders then."""
+"""Kafka 2.8 has no eligible leader replicas."""
 SETTINGS_WARNING = (
     "WARNING: Altering topic configuration from this script has been deprecated and may be removed"
     " in future releases.",
@@ -85,12 +90,12 @@ RACKS_HINT = (
 )
 
 
-def run_on_znodes(connect: str, given: Given, action: str) -> None:
+def run_on_znodes(connect: str, given: ParsedOptions, action: str) -> None:
     through_zookeeper(connect, lambda session: TopicsOfZnodes(session, given, connect).run(action))
 
 
 class TopicsOfZnodes:
-    def __init__(self, session: RegistrySession, given: Given, connect: str) -> None:
+    def __init__(self, session: RegistrySession, given: ParsedOptions, connect: str) -> None:
         self.session = session
         self.given = given
         self.connect = connect
@@ -113,7 +118,7 @@ class TopicsOfZnodes:
     # ---- create
 
     async def create(self) -> None:
-        wish = wished(self.given)
+        wish = requested_topic(self.given)
         if warning := format_version_warning(wish.configs):
             say(warning)
         if has_collision_characters(wish.name):
@@ -129,10 +134,10 @@ class TopicsOfZnodes:
             exists = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
             if exists and self.given.has("if-not-exists"):
                 return
-            raise in_words_of_then(error, wish, brokers, names) from None
+            raise in_kafka_2_words(error, wish, brokers, names) from None
         say(f"Created topic {wish.name}.")
 
-    async def write(self, wish: Wished, replicas: Sequence[Replicas]) -> None:
+    async def write(self, wish: RequestedTopic, replicas: Sequence[Replicas]) -> None:
         try:
             await create_topic(self.session, wish.name, replicas, wish.configs)
         except NodeExists:
@@ -148,7 +153,7 @@ class TopicsOfZnodes:
 
     async def alter(self) -> None:
         names = await self.existing_names()
-        wish = wished(self.given)
+        wish = requested_topic(self.given)
         deleted = [name.strip() for name in self.given.values("delete-config")]
         check_names(dict.fromkeys(deleted))
         for name in names:
@@ -161,7 +166,7 @@ class TopicsOfZnodes:
             if wish.partitions is not None:
                 await self.grow(name, wish, wish.partitions)
 
-    async def grow(self, name: str, wish: Wished, count: int) -> None:
+    async def grow(self, name: str, wish: RequestedTopic, count: int) -> None:
         if name in INTERNAL_TOPICS:
             raise Refused(
                 f"The number of partitions for the internal topic {name} cannot be changed."
@@ -241,7 +246,7 @@ class TopicsOfZnodes:
             for line in report.lines(topic, elr=NO_ELR):
                 say(line, keep=SEPARATOR)
 
-    async def shown(self, name: str) -> TopicShown | None:
+    async def shown(self, name: str) -> TopicDescription | None:
         found = await read_topic(self.session, name)
         if found is None:
             return None
@@ -249,10 +254,10 @@ class TopicsOfZnodes:
         marked = await is_marked_for_deletion(self.session, name)
         settings, _ = await read_settings(self.session, name)
 
-        async def partition(number: int, replicas: Replicas) -> PartitionShown:
+        async def partition(number: int, replicas: Replicas) -> PartitionDescription:
             state = await read_state(self.session, TopicPartition(name, number))
             has_leader = state is not None and state.leader != NO_LEADER
-            return PartitionShown(
+            return PartitionDescription(
                 topic=name,
                 partition=number,
                 leader=state.leader if state is not None and has_leader else None,
@@ -261,7 +266,7 @@ class TopicsOfZnodes:
                 marked_for_deletion=marked,
             )
 
-        return TopicShown(
+        return TopicDescription(
             name=name,
             id=topic.topic_id,
             partitions=await asyncio.gather(
@@ -276,9 +281,9 @@ class TopicsOfZnodes:
 
 
 def place(
-    wish: Wished, brokers: Sequence[Broker], names: TakenNames, marked: Sequence[str]
+    wish: RequestedTopic, brokers: Sequence[Broker], names: TakenNames, marked: Sequence[str]
 ) -> tuple[Replicas, ...]:
-    """Where its replicas go, once all is checked that the brokers would check."""
+    """Check the topic as a broker would, and return the brokers of each partition."""
     replicas = check_new_topic(
         TopicWish(
             name=wish.name,
@@ -307,10 +312,10 @@ def with_changes(
     return after
 
 
-def in_words_of_then(
-    error: ApiError, wish: Wished, brokers: Sequence[Broker], names: TakenNames
+def in_kafka_2_words(
+    error: ApiError, wish: RequestedTopic, brokers: Sequence[Broker], names: TakenNames
 ) -> ApiError:
-    """What scripts of then look for in a refusal."""
+    """Return the error with the message of Kafka 2.8, which scripts look for."""
     collisions = names.colliding_with(wish.name)
     match error.code:
         case ErrorCode.TOPIC_ALREADY_EXISTS if wish.name in names:
@@ -327,6 +332,6 @@ def in_words_of_then(
 
 
 def with_racks_hint(error: ApiError) -> ApiError:
-    if error.code is ErrorCode.UNKNOWN_SERVER_ERROR and "rack" in error.message:
+    if isinstance(error, MissingRacks):
         return ApiError(error.code, RACKS_HINT)
     return error

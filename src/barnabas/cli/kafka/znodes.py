@@ -1,4 +1,4 @@
-"""The znodes of a cluster, as the tools before 3.0 read and wrote them: past every broker.
+"""The znodes of a cluster, read and written without a broker, as Kafka's tools did before 3.0.
 
 Whatever is written here, the controller hears of by its watches. What another changed between our reading and our
 writing is read and decided again.
@@ -26,7 +26,7 @@ CONNECTION_TIMEOUT_MS = 10_000
 
 
 def through_zookeeper(connect: str, work: Callable[[RegistrySession], Awaitable[T]]) -> T:
-    """In a session of its own. It makes no chroot: who writes it wrongly has no cluster there."""
+    """Run `work` in a new session. A missing chroot is not created: the connect string is wrong then."""
     from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
     async def run() -> T:
@@ -45,7 +45,7 @@ def through_zookeeper(connect: str, work: Callable[[RegistrySession], Awaitable[
 
 
 async def children(session: RegistrySession, path: str) -> list[str]:
-    """None beneath a node that is not there."""
+    """Return the children, or none for a missing node."""
     try:
         return await session.children(path)
     except NoNode:
@@ -81,7 +81,7 @@ async def read_state(session: RegistrySession, partition: TopicPartition) -> Lea
 
 
 async def read_settings(session: RegistrySession, name: str) -> tuple[dict[str, str], int | None]:
-    """What a topic sets for itself, and the version of that node; None if there is none."""
+    """Return the settings of a topic and the version of its config znode; None if there is no such znode."""
     path = znodes.topic_config_path(name)
     found = await get(session, path)
     if found is None:
@@ -109,7 +109,7 @@ async def create_topic(
     replicas: Sequence[Sequence[BrokerId]],
     configs: Mapping[str, str],
 ) -> None:
-    """Its settings and its assignment, in one transaction. NodeExists if somebody was faster."""
+    """Write settings and assignment in one transaction. Raises NodeExists if another client was faster."""
     assignment = TopicAssignment(
         topic_id=uuid4(),
         partitions={
@@ -127,7 +127,7 @@ async def create_topic(
 async def change_settings(
     session: RegistrySession, name: str, change: Callable[[dict[str, str]], Mapping[str, str]]
 ) -> None:
-    """Write what `change` makes of a topic's settings, and the note by which brokers hear of it."""
+    """Change the settings of a topic, and write the notification for the brokers."""
     note = Create(
         path=znodes.CONFIG_CHANGE_PREFIX,
         data=znodes.encode_config_change(f"topics/{name}"),
@@ -147,7 +147,7 @@ def settings_write(name: str, configs: Mapping[str, str], version: int | None) -
 
 
 async def is_written(session: RegistrySession, settings: Create | SetData, other: Create) -> bool:
-    """Both or none. False if the settings are no longer as they were read; anything else is raised."""
+    """Write both or neither. Returns False if the settings changed since they were read."""
     try:
         await session.multi([settings, other])
     except MultiFailed as failed:
@@ -163,7 +163,7 @@ async def grow_topic(
     name: str,
     placed: Callable[[TopicAssignment], Sequence[Sequence[BrokerId]]],
 ) -> None:
-    """Add partitions; `placed` says on which brokers, for the topic as it is. NoNode if there is none."""
+    """Add partitions on the brokers that `placed` returns. Raises NoNode if there is no such topic."""
     backoff = Backoff(*CONFLICT_S, random=Random())
     while True:
         data, stat = await session.get(znodes.topic_path(name))

@@ -11,14 +11,14 @@ from barnabas.cli.kafka.config_options import (
     settings_to_delete,
 )
 from barnabas.cli.kafka.failures import CommandFailed, Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Given, read
+from barnabas.cli.kafka.options import ParsedOptions, read
 
 BROKERS = "--bootstrap-server broker_host:9092"
 ZOOKEEPER = "--zookeeper localhost:2181"
 ENTITY = "--entity-type topics --entity-name my_topic_name"
 
 
-def given(line: str) -> Given:
+def given(line: str) -> ParsedOptions:
     return read(OPTIONS, line.split())
 
 

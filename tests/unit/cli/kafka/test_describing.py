@@ -5,18 +5,18 @@ import pytest
 
 from barnabas.cli.kafka.describing import (
     Move,
-    PartitionShown,
+    PartitionDescription,
     Report,
-    TopicShown,
+    TopicDescription,
     partition_line,
     topic_line,
 )
 
-WHOLE = PartitionShown(topic="t", partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
-SHORT = PartitionShown(topic="t", partition=1, leader=2, replicas=(2, 3), isr=(2,))
-DEAD = PartitionShown(topic="t", partition=2, leader=None, replicas=(3, 1), isr=(3,))
-GONE = PartitionShown(topic="t", partition=3, leader=9, replicas=(9, 1), isr=(9, 1))
-MOVING = PartitionShown(
+WHOLE = PartitionDescription(topic="t", partition=0, leader=1, replicas=(1, 2), isr=(1, 2))
+SHORT = PartitionDescription(topic="t", partition=1, leader=2, replicas=(2, 3), isr=(2,))
+DEAD = PartitionDescription(topic="t", partition=2, leader=None, replicas=(3, 1), isr=(3,))
+GONE = PartitionDescription(topic="t", partition=3, leader=9, replicas=(9, 1), isr=(9, 1))
+MOVING = PartitionDescription(
     topic="t",
     partition=4,
     leader=1,
@@ -24,7 +24,7 @@ MOVING = PartitionShown(
     isr=(1,),
     move=Move(replicas=(3, 1), adding=(3,), removing=(1,)),
 )
-TOPIC = TopicShown(
+TOPIC = TopicDescription(
     name="t",
     id=UUID(int=1),
     partitions=(WHOLE, SHORT, DEAD, GONE),
@@ -32,7 +32,7 @@ TOPIC = TopicShown(
 )
 
 
-def numbers(*asked: str, topic: TopicShown = TOPIC, min_isr: int | None = 2) -> list[int]:
+def numbers(*asked: str, topic: TopicDescription = TOPIC, min_isr: int | None = 2) -> list[int]:
     report = Report(asked=frozenset(asked), only_overrides=False, alive={1, 2, 3})
     lines = report.lines(topic, min_isr=min_isr)
     return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
@@ -58,7 +58,9 @@ def test_a_topic_and_a_partition_are_lines_with_tabs() -> None:
 
 
 def test_a_topic_of_an_old_cluster_has_no_id_and_one_to_be_deleted_says_so() -> None:
-    old = TopicShown(name="t", id=None, partitions=[WHOLE], configs=[], marked_for_deletion=True)
+    old = TopicDescription(
+        name="t", id=None, partitions=[WHOLE], configs=[], marked_for_deletion=True
+    )
     assert topic_line(old) == (
         "Topic: t\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: \tMarkedForDeletion: true"
     )
@@ -89,6 +91,6 @@ def test_two_reports_show_what_either_would() -> None:
 
 def test_only_topics_with_settings_of_their_own_are_shown_without_partitions() -> None:
     report = Report(asked=frozenset(), only_overrides=True, alive=())
-    plain = TopicShown(name="plain", id=None, partitions=[WHOLE], configs=[])
+    plain = TopicDescription(name="plain", id=None, partitions=[WHOLE], configs=[])
     assert report.lines(TOPIC) == [topic_line(TOPIC)]
     assert report.lines(plain) == []

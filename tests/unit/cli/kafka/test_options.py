@@ -1,7 +1,7 @@
 import pytest
 
 from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Given, Option, forbid, read, require, usage
+from barnabas.cli.kafka.options import Option, ParsedOptions, forbid, read, require, usage
 
 OPTIONS = (
     Option("topic", "The topic.", "name"),
@@ -11,7 +11,7 @@ OPTIONS = (
 )
 
 
-def given(*arguments: str) -> Given:
+def given(*arguments: str) -> ParsedOptions:
     return read(OPTIONS, arguments)
 
 
@@ -64,7 +64,7 @@ def test_two_values_are_wrong_only_for_who_asks_for_one() -> None:
 
 @pytest.mark.parametrize("text", ["x", "1.5", "2147483648", "٣", ""])
 def test_a_number_is_one_of_32_bits(text: str) -> None:
-    found = Given((("partitions", text),))
+    found = ParsedOptions((("partitions", text),))
     with pytest.raises(Refused, match=r"Cannot parse argument '.*' of option partitions"):
         found.number("partitions")
     assert given("--partitions", "-3").number("partitions") == -3

@@ -1,7 +1,7 @@
 import pytest
 
 from barnabas.cli.kafka.failures import CommandFailed, Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Given, read
+from barnabas.cli.kafka.options import ParsedOptions, read
 from barnabas.cli.kafka.topic_options import (
     OPTIONS,
     TopicFilter,
@@ -9,14 +9,14 @@ from barnabas.cli.kafka.topic_options import (
     check_counts,
     parse_assignment,
     parse_configs,
-    wished,
+    requested_topic,
 )
 
 BROKERS = "--bootstrap-server localhost:9092"
 ZOOKEEPER = "--zookeeper localhost:2181/chroot"
 
 
-def given(line: str) -> Given:
+def given(line: str) -> ParsedOptions:
     return read(OPTIONS, line.split())
 
 
@@ -55,7 +55,7 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> No
     found = given(line)
     assert action_of(found) == action
     if action in ("create", "alter"):
-        assert wished(found).name
+        assert requested_topic(found).name
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
 )
 def test_counts_out_of_bounds_are_refused_before_anybody_is_asked(line: str, why: str) -> None:
     with pytest.raises(Refused) as caught:
-        check_counts(wished(given(f"{BROKERS} --create --topic a {line}")))
+        check_counts(requested_topic(given(f"{BROKERS} --create --topic a {line}")))
     assert caught.value.message.startswith(why)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from barnabas.cli.kafka.failures import Refused
-from barnabas.cli.kafka.topic_options import Wished
+from barnabas.cli.kafka.topic_options import RequestedTopic
 from barnabas.cli.kafka.topics_by_zookeeper import (
     RACKS_HINT,
-    in_words_of_then,
+    in_kafka_2_words,
     place,
     with_changes,
 )
@@ -47,21 +47,21 @@ def brokers(*racks: str | None) -> list[Broker]:
     ]
 
 
-def wish(name: str = "t", **given: Any) -> Wished:
+def wish(name: str = "t", **given: Any) -> RequestedTopic:
     known: dict[str, Any] = {
         "partitions": None,
         "replication_factor": None,
         "assignment": (),
         "configs": {},
     }
-    return Wished(name=name, **{**known, **given})
+    return RequestedTopic(name=name, **{**known, **given})
 
 
-def refusal(wished: Wished, among: Sequence[Broker], names: Sequence[str] = ()) -> str:
+def refusal(requested: RequestedTopic, among: Sequence[Broker], names: Sequence[str] = ()) -> str:
     taken = TakenNames(names)
     with pytest.raises(ApiError) as caught:
-        place(wished, among, taken, marked=())
-    return in_words_of_then(caught.value, wished, among, taken).message
+        place(requested, among, taken, marked=())
+    return in_kafka_2_words(caught.value, requested, among, taken).message
 
 
 # ---- decisions
@@ -217,7 +217,7 @@ async def test_brokers_are_those_that_are_registered(registry: EmbeddedRegistry)
 
 
 def test_a_code_is_kept_whatever_the_words() -> None:
-    error = in_words_of_then(
+    error = in_kafka_2_words(
         ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there is no broker 9"),
         wish(),
         [],
