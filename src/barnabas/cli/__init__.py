@@ -1,1 +1,12 @@
-"""The command line: nouns are files, verbs are functions."""
+"""The command line: `barnabas <noun> <verb>` is in cli/<noun>/<verb>.py.
+
+    barnabas topics …, groups …, registry …               topics/, groups/, registry/
+    barnabas produce, consume                             records/
+    barnabas up, broker, brokers …, controller …          brokers/
+    barnabas zookeeper                                    zookeeper.py
+    barnabas sql, spark                                   spark/
+    barnabas topics history, lifecycle report             history/
+    barnabas kafka-topics, kafka-configs                  kafka/
+
+main.py is the entry point and lists all commands. terminal/ has output, prompts, progress, signals and exit codes.
+"""
