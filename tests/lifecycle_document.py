@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from barnabas.lifecycle.report import Document, Row, document_of
+from barnabas.history.report import Document, Row, document_of
 
 START = datetime(2026, 5, 1, 8, tzinfo=UTC)
 HOSTILE = '<script>alert("x")</script>&amp;'

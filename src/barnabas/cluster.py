@@ -359,8 +359,8 @@ class Life:
     def fall_silent(self) -> None:
         """Whatever still runs, nobody hears of it: neither those at the other end nor a later reader of the history."""
         self.network.drop()
-        if self.broker.state_log is not None:
-            self.broker.state_log.close()
+        if self.broker.publisher is not None:
+            self.broker.publisher.close()
 
     def end(self) -> None:
         self.thread.end()

@@ -30,6 +30,16 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Replica(NamedTuple):
+    """The copy of one partition on one broker."""
+
+    partition: TopicPartition
+    broker: BrokerId
+
+    def __str__(self) -> str:
+        return f"{self.partition} on {self.broker}"
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """Where a listener can be reached from outside."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.lifecycle.page import page
+from barnabas.history.page import page
 from tests import tools
 from tests.browser import Browser, Page
 from tests.compatibility.optional import require

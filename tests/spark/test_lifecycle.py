@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from barnabas.lifecycle.analysis import analyse
-from barnabas.lifecycle.events import events_of, read_records
-from barnabas.lifecycle.report import Document, Row, collect, document_of, rows_of
+from barnabas.history.analysis import analyse
+from barnabas.history.reader import events_of, read_records
+from barnabas.history.report import Document, Row, collect, document_of, rows_of
 from tests.spark.lifecycle_story import NOW, START, story
 
 JUNK = [

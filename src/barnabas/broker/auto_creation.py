@@ -16,7 +16,7 @@ import logging
 from collections.abc import Sequence
 
 from barnabas.broker.parts import BrokerParts
-from barnabas.broker.provenance import Asker, client_id_for, take_note_of_new
+from barnabas.broker.topic_events import record_creations
 from barnabas.client.connection import BrokerConnection
 from barnabas.config import BrokerConfig
 from barnabas.controller.topic_checks import TopicWish
@@ -28,6 +28,7 @@ from barnabas.errors import (
     StorageError,
     reason,
 )
+from barnabas.history.requester import Requester, format_client_id
 from barnabas.metadata.topic_names import (
     CONSUMER_OFFSETS,
     STATE_CHANGES,
@@ -55,7 +56,7 @@ ON_ITS_WAY = (
 
 
 async def create_automatically(
-    parts: BrokerParts, names: Sequence[str], asker: Asker
+    parts: BrokerParts, names: Sequence[str], requester: Requester
 ) -> dict[str, ErrorCode]:
     """What the client is told of each. The history's topic is made by who has something to tell."""
     told: dict[str, ErrorCode] = {}
@@ -72,7 +73,9 @@ async def create_automatically(
     if wanted:
         wishes = [wish_for(name, parts.config) for name in wanted]
         try:
-            found = await (create if parts.controller.is_active else forward)(parts, wishes, asker)
+            found = await (create if parts.controller.is_active else forward)(
+                parts, wishes, requester
+            )
         finally:
             for name in wanted:
                 del being_created[name]
@@ -118,7 +121,7 @@ def wish_for(name: str, config: BrokerConfig) -> TopicWish:
 
 
 async def create(
-    parts: BrokerParts, wishes: Sequence[TopicWish], asker: Asker
+    parts: BrokerParts, wishes: Sequence[TopicWish], requester: Requester
 ) -> dict[str, ErrorCode]:
     try:
         outcomes = await parts.topics.create(wishes, timeout_ms=DO_NOT_WAIT)
@@ -127,12 +130,12 @@ async def create(
     except (RegistryError, StorageError) as error:
         logger.error("cannot create topics=%s error=%s", listed(wishes), error)
         return dict.fromkeys((wish.name for wish in wishes), ErrorCode.UNKNOWN_SERVER_ERROR)
-    take_note_of_new(parts, wishes, outcomes, asker)
+    record_creations(parts, wishes, outcomes, requester)
     return {each.name: each.error.code for each in outcomes if each.error is not None}
 
 
 async def forward(
-    parts: BrokerParts, wishes: Sequence[TopicWish], asker: Asker
+    parts: BrokerParts, wishes: Sequence[TopicWish], requester: Requester
 ) -> dict[str, ErrorCode]:
     """Where the controller cannot be asked now, the client that asks again is the one to try again."""
     nobody = dict.fromkeys((wish.name for wish in wishes), ErrorCode.NOT_CONTROLLER)
@@ -148,7 +151,7 @@ async def forward(
             parts.network,
             endpoint.host,
             endpoint.port,
-            client_id=client_id_for(asker),
+            client_id=format_client_id(requester),
             timeout_s=FORWARD_SECONDS,
         )
         try:

@@ -15,7 +15,7 @@ import logging
 
 from barnabas.broker import maintenance
 from barnabas.broker.adoption import adopt_logs, set_strays_aside
-from barnabas.broker.control_plane import ControlPlane
+from barnabas.broker.control_plane import ControlPlane, history_client_id
 from barnabas.broker.departure import leave_in_peace
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.group_parts import GroupParts
@@ -24,12 +24,12 @@ from barnabas.broker.lost_logs import find_lost_logs
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.router import Router
-from barnabas.broker.state_log import StateLog
 from barnabas.broker.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import ConfigError, RegistryError, SessionExpired, StorageError
+from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
@@ -69,7 +69,7 @@ class Broker:
         self.groups: GroupParts | None = None
         self.router: Router | None = None
         self.controller: Controller | None = None
-        self.state_log: StateLog | None = None
+        self.publisher: Publisher | None = None
 
     async def start(self) -> None:
         backoff = Backoff(*RESTART_SECONDS, random=self.world.random)
@@ -120,15 +120,15 @@ class Broker:
         logs.lock_used()
         await registration.wait_until_free(registry, self.broker_id, self.patience_s)
         logs.load_all(self.broker_id, cluster_id, topics.config_of, now_ms)
-        state_log = self.state_log = StateLog(
+        publisher = self.publisher = Publisher(
             world,
             config.log_dirs[0],
             metadata,
-            broker_id=self.broker_id,
+            client_id=history_client_id(self.broker_id),
             listener=config.inter_broker_listener,
             is_published=config.barnabas_history_topic_enable,
         )
-        state_log.open()
+        publisher.open()
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, config)
         await set_strays_aside(registry, logs)
@@ -151,7 +151,7 @@ class Broker:
             world.clock,
             world.random,
             settings=controller_settings(config),
-            log=state_log,
+            history=publisher,
             register=self.register,
         )
         groups = self.groups = GroupParts(
@@ -192,7 +192,7 @@ class Broker:
         listeners.open_to_clients()
         groups.open()
         self.tasks.start("sweep", listeners.sweep())
-        self.tasks.start("history", state_log.publish())
+        self.tasks.start("history", publisher.publish())
         maintenance.start(self.tasks, config, replicas, world.clock)
         # Only now: loading logs may hold the loop for minutes, and a broker that ends itself then never gets through.
         world.watchdog.start()
@@ -310,9 +310,9 @@ class Broker:
         if self.controller is not None:
             await self.controller.stop()
             self.controller = None
-        if self.state_log is not None:
-            self.state_log.close()
-            self.state_log = None
+        if self.publisher is not None:
+            self.publisher.close()
+            self.publisher = None
         if self.logs is not None:
             if clean:
                 self.logs.shutdown()

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker.seldom import Seldom
 from barnabas.config import BrokerConfig
+from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import TopicPartition
@@ -57,7 +57,7 @@ class GroupParts:
         self.noted: dict[int, Partition] = {}
         """Partitions whose leadership changed before there was anybody to tell."""
         self.built: Built | None = None
-        self.complaint = Seldom(COMPLAINT_INTERVAL_S)
+        self.complaint = LogRateLimiter(COMPLAINT_INTERVAL_S)
         """Clients that find no coordinator ask again ten times a second."""
         replicas.on_leadership[CONSUMER_OFFSETS] = self.leadership_changed
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from barnabas.client.connection import BrokerConnection
-from barnabas.controller.history import Request, Sent
 from barnabas.controller.request_batch import endpoint_of
 from barnabas.errors import WireError, reason
+from barnabas.history.recorder import Request, SentRequest
 from barnabas.model import Broker, BrokerId
 from barnabas.retry import Backoff
 from barnabas.tasks import SMALL, Tasks, aside
@@ -34,7 +34,7 @@ BROKER_EPOCH_AT = 9
 COMPLAINT_ATTEMPTS = 20
 """One that leaves, or has just died, is gone from the registry before anybody needs to hear of it."""
 
-OnAnswer = Callable[[Sent, Message], None]
+OnAnswer = Callable[[SentRequest, Message], None]
 RESPONSES: dict[type[Message], type[Message]] = {
     LeaderAndIsrRequest: LeaderAndIsrResponse,
     UpdateMetadataRequest: UpdateMetadataResponse,
@@ -48,14 +48,14 @@ class Sender:
     def __init__(self, broker: Broker, channels: Channels) -> None:
         self.broker = broker
         self.channels = channels
-        self.requests: deque[Sent] = deque()
+        self.requests: deque[SentRequest] = deque()
         self.woken = asyncio.Event()
         self.connection: BrokerConnection | None = None
         self.backoff = Backoff(
             *RETRY_SECONDS, random=Random(f"{channels.controller_id}-{broker.id}")
         )
 
-    def send(self, sent: Sent) -> None:
+    def send(self, sent: SentRequest) -> None:
         self.requests.append(sent)
         self.woken.set()
 
@@ -145,9 +145,9 @@ class Channels:
                 tasks.start(f"sender-{broker.id}", sender.run())
                 self.senders[broker.id] = (sender, tasks)
 
-    async def stop(self, brokers: Iterable[BrokerId]) -> list[Sent]:
+    async def stop(self, brokers: Iterable[BrokerId]) -> list[SentRequest]:
         """What they have not answered is dropped: it is returned."""
-        dropped: list[Sent] = []
+        dropped: list[SentRequest] = []
         for broker in brokers:
             found = self.senders.pop(broker, None)
             if found is not None:
@@ -165,7 +165,7 @@ class Channels:
     async def stop_all(self) -> None:
         await self.stop(tuple(self.senders))
 
-    def send(self, sent: Sent) -> bool:
+    def send(self, sent: SentRequest) -> bool:
         """False if there is no such broker any more."""
         found = self.senders.get(sent.broker)
         if found is None:

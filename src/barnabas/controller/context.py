@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import ReplicaAssignment, topic_path
 from barnabas.model import (
@@ -27,6 +27,7 @@ from barnabas.model import (
     ControllerEpoch,
     LeaderAndIsr,
     LeaderEpoch,
+    Replica,
     TopicPartition,
 )
 

@@ -26,17 +26,17 @@ from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.events import Event
 from barnabas.controller.execution import Execution
-from barnabas.controller.history import History, Response, Sent, StateChangeLog
 from barnabas.controller.queue import EventQueue, preempt
 from barnabas.controller.request_batch import RequestBatch, RequestsLeftOver
 from barnabas.controller.requests import alter_partition, controlled_shutdown, elect_leaders
-from barnabas.controller.states import PartitionState, Replica
+from barnabas.controller.states import PartitionState
 from barnabas.controller.steps import MovePartitions, Plan, StartSenders
 from barnabas.controller.store import ControllerStore, Won
 from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, SessionExpired
+from barnabas.history.recorder import EventSink, Recorder, Response, SentRequest
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
+from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, Replica, TopicPartition
 from barnabas.retry import Backoff
 from barnabas.tasks import Tasks, in_turns
 from barnabas.wire.codec import Message
@@ -74,7 +74,7 @@ class Controller:
         random: Random,
         *,
         settings: ControllerSettings,
-        log: StateChangeLog,
+        history: EventSink,
         register: Callable[[], Awaitable[None]],
     ) -> None:
         """`register` announces the broker anew, after its session was lost."""
@@ -82,7 +82,7 @@ class Controller:
         self.registry = registry
         self.clock = clock
         self.settings = settings
-        self.log = log
+        self.history = history
         self.register = register
         self.context = ControllerContext()
         self.batch = RequestBatch(broker_id, self.context, settings.listener)
@@ -170,21 +170,21 @@ class Controller:
         elif parent == znodes.TOPICS:
             self.queue.put(events.PartitionsModified(name))
 
-    def on_answer(self, sent: Sent, response: Message) -> None:
+    def on_answer(self, sent: SentRequest, response: Message) -> None:
         execution = self.execution
         if execution is None:
             return
         assert isinstance(
             response, LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
         )
-        self.log.record(execution.history.answered(sent, response))
+        execution.recorder.record_response(sent, response)
         if response.error_code:
             code = ErrorCode(response.error_code).name
             logger.warning("refused broker=%d cause=%s error=%s", sent.broker, sent.cause, code)
         if self.matters(sent, response):
             self.queue.put(events.RequestAnswered(sent.broker, sent.request, response))
 
-    def matters(self, sent: Sent, response: Response) -> bool:
+    def matters(self, sent: SentRequest, response: Response) -> bool:
         """Deletions that are done or not, and broken disks. Most answers only say that all is well."""
         if isinstance(response, StopReplicaResponse):
             return bool(self.context.topics_to_be_deleted) and bool(response.partition_errors)
@@ -321,19 +321,18 @@ class Controller:
         context.reset()
         context.epoch = won.epoch
         store.take_over(won)
-        history = History(self.broker_id, won.epoch, self.clock)
+        recorder = Recorder(self.broker_id, won.epoch, self.clock, self.history)
         self.execution = execution = Execution(
             context,
             store,
             self.batch,
             self.channels,
-            history,
-            self.log,
+            recorder,
             watch=self.on_watch,
             unclean_by_default=self.settings.unclean_leader_election_enable,
         )
         self.unreadable.clear()
-        self.log.record(history.elected(cause=cause))
+        recorder.record_election(cause=cause)
         topics = await self.registry.children(znodes.TOPICS, self.on_watch)
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
         for notifications in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
@@ -392,8 +391,8 @@ class Controller:
         self.batch.clear()
         self.context.reset()
         if execution is not None:
-            self.log.record(execution.history.resigned(cause=cause))
-            logger.info("resigned broker=%d epoch=%d", self.broker_id, execution.history.epoch)
+            execution.recorder.record_resignation(cause=cause)
+            logger.info("resigned broker=%d epoch=%d", self.broker_id, execution.recorder.epoch)
 
     # ---- brokers
 

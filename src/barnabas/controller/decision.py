@@ -21,8 +21,15 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
-from barnabas.model import BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition, ZnodeVersion
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.model import (
+    BrokerId,
+    LeaderAndIsr,
+    LeaderEpoch,
+    Replica,
+    TopicPartition,
+    ZnodeVersion,
+)
 
 leadership = lru_cache(maxsize=4096)(LeaderAndIsr)
 """Thousands of partitions are in the same state, and share it."""

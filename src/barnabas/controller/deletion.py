@@ -25,7 +25,6 @@ from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.states import (
     VALID_PREVIOUS_REPLICA_STATES,
     PartitionState,
-    Replica,
     ReplicaState,
 )
 from barnabas.controller.steps import (
@@ -37,7 +36,7 @@ from barnabas.controller.steps import (
     replicas_to,
 )
 from barnabas.errors import ErrorCode
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import BrokerId, Replica, TopicPartition
 
 # ---- what leads to it -------------------------------------------------------------------------------------
 

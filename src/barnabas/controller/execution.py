@@ -32,10 +32,9 @@ from barnabas.controller.decision import (
     StateRead,
 )
 from barnabas.controller.elections import Strategy
-from barnabas.controller.history import History, Sent, StateChangeLog
 from barnabas.controller.plans import Registration
 from barnabas.controller.request_batch import Request, RequestBatch
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
     HoldBack,
@@ -55,8 +54,9 @@ from barnabas.controller.steps import (
 )
 from barnabas.controller.store import ControllerStore
 from barnabas.errors import ControllerMoved
+from barnabas.history.recorder import Recorder, SentRequest
 from barnabas.metadata import znodes
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.model import BrokerId, Replica, TopicPartition
 from barnabas.tasks import aside, overlapping
 from barnabas.world.ports import Watch
 
@@ -77,8 +77,7 @@ class Execution:
         store: ControllerStore,
         batch: RequestBatch,
         channels: Channels,
-        history: History,
-        log: StateChangeLog,
+        recorder: Recorder,
         *,
         watch: Watch,
         unclean_by_default: bool,
@@ -87,8 +86,7 @@ class Execution:
         self.store = store
         self.batch = batch
         self.channels = channels
-        self.history = history
-        self.log = log
+        self.recorder = recorder
         self.watch = watch
         self.unclean_by_default = unclean_by_default
         self.registered: Mapping[BrokerId, Registration] = {}
@@ -233,9 +231,9 @@ class Execution:
         return found
 
     def take_note(self, outcome: PartitionOutcome | ReplicaOutcome) -> None:
-        changes = self.history.moved(outcome.won.moves, replicas_of=self.context.replicas)
-        changes += self.history.failed(outcome.failures)
-        self.log.record(changes)
+        self.recorder.record_transitions(
+            outcome.won.moves, outcome.failures, replicas_of=self.context.replicas
+        )
         for move in outcome.won.moves:
             if move.is_unclean and move.leadership is not None:
                 logger.warning(
@@ -258,16 +256,15 @@ class Execution:
 
     def tell(self, requests: Iterable[tuple[BrokerId, Request]], cause: str) -> None:
         for broker, request in requests:
-            sent = self.history.sent(broker, request, cause=cause)
-            self.log.record(sent.changes)
+            sent = self.recorder.record_request(broker, request, cause=cause)
             if not self.channels.send(sent):
                 self.give_up([sent])
-        self.history.forget_rendered()
+        self.recorder.forget_topics()
 
-    def give_up(self, dropped: Iterable[Sent]) -> None:
+    def give_up(self, dropped: Iterable[SentRequest]) -> None:
         """Of a request that nobody will answer, that is the result."""
         for sent in dropped:
-            self.log.record(self.history.unanswered(sent, f"broker {sent.broker} is gone"))
+            self.recorder.record_missing_response(sent, f"broker {sent.broker} is gone")
 
     async def unclean(self, topics: tuple[str, ...]) -> dict[str, bool]:
         """Whether each allows the election of a replica that is not in sync."""

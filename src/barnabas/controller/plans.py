@@ -16,7 +16,7 @@ from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.deletion import fail_replica_deletion, resume_deletions
 from barnabas.controller.elections import Strategy
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     HoldBack,
     MovePartitions,
@@ -32,7 +32,7 @@ from barnabas.controller.steps import (
 )
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import TopicAssignment
-from barnabas.model import Broker, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.model import Broker, BrokerEpoch, BrokerId, LeaderAndIsr, Replica, TopicPartition
 
 # ---- taking over ------------------------------------------------------------------------------------------
 

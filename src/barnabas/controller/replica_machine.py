@@ -43,10 +43,9 @@ from barnabas.controller.decision import (
 )
 from barnabas.controller.states import (
     VALID_PREVIOUS_REPLICA_STATES,
-    Replica,
     ReplicaState,
 )
-from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, LeaderEpoch, TopicPartition
+from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, LeaderEpoch, Replica, TopicPartition
 
 
 def states_to_read(

@@ -19,10 +19,10 @@ from barnabas.controller.events import (
     ElectLeadersReceived,
 )
 from barnabas.controller.execution import Execution
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import MovePartitions, MoveReplicas
 from barnabas.errors import ApiError, ErrorCode
-from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.model import BrokerId, LeaderAndIsr, Replica, TopicPartition
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartitionResponse,
     AlterPartitionResponse,
@@ -71,7 +71,7 @@ async def alter_partition(execution: Execution, event: AlterPartitionReceived, c
         results[partition] = state
         context.set_leadership(partition, state)
         changed.append((partition, state))
-    execution.log.record(execution.history.isr_changed(changed, cause=cause))
+    execution.recorder.record_isr_changes(changed, cause=cause)
     if changed:
         told = SendUpdateMetadata(partitions=tuple(partition for partition, _ in changed))
         await execution.do(told, cause)

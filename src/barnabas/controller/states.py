@@ -15,9 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum, unique
-from typing import NamedTuple
-
-from barnabas.model import BrokerId, TopicPartition
 
 
 @unique
@@ -41,16 +38,6 @@ class ReplicaState(StrEnum):
     DELETION_STARTED = "ReplicaDeletionStarted"
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-
-
-class Replica(NamedTuple):
-    """The copy of one partition on one broker."""
-
-    partition: TopicPartition
-    broker: BrokerId
-
-    def __str__(self) -> str:
-        return f"{self.partition} on {self.broker}"
 
 
 VALID_PREVIOUS_PARTITION_STATES: Mapping[PartitionState, frozenset[PartitionState]] = {

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
-from barnabas.model import BrokerId, TopicPartition
+from barnabas.controller.states import PartitionState, ReplicaState
+from barnabas.model import BrokerId, Replica, TopicPartition
 
 T = TypeVar("T")
 

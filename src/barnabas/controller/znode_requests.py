@@ -107,7 +107,7 @@ async def report_reassignment(execution: Execution, cause: str) -> None:
         path,
         shortened(map(str, targets)),
     )
-    execution.log.record(execution.history.failed(refusals(execution, targets, cause)))
+    execution.recorder.record_transitions((), refusals(execution, targets, cause))
 
 
 def warn_of_reassignments(topics: Mapping[str, znodes.TopicAssignment]) -> None:
@@ -174,7 +174,7 @@ async def refresh_isrs(execution: Execution, cause: str) -> None:
     ]
     if partitions:
         changed = await refresh(execution, partitions)
-        execution.log.record(execution.history.isr_changed(changed, cause=cause))
+        execution.recorder.record_isr_changes(changed, cause=cause)
         await execution.do(SendUpdateMetadata(partitions=tuple(partitions)), cause)
     await delete_notifications(execution, parent, names)
 

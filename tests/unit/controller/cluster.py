@@ -29,7 +29,7 @@ from barnabas.controller.decision import (
 from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import Registration
 from barnabas.controller.request_batch import Request, RequestBatch
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
     HoldBack,
@@ -50,6 +50,7 @@ from barnabas.model import (
     Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
+    Replica,
     TopicPartition,
     ZnodeVersion,
 )

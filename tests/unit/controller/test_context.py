@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.controller.context import ControllerContext
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import ReplicaAssignment
-from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
+from barnabas.model import BrokerEpoch, BrokerId, Replica, TopicPartition
 from tests.unit.controller.cluster import broker, held, ids, replica, state
 
 A, B, C = (TopicPartition("t", index) for index in range(3))

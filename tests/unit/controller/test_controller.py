@@ -13,9 +13,9 @@ from barnabas.controller import controller as controller_module
 from barnabas.controller import execution as execution_module
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.events import ControlledShutdownReceived
-from barnabas.controller.history import StateChange
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ApiError, ErrorCode, NodeExists
+from barnabas.history.recorder import EventLine
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import Broker, BrokerId, Endpoint, TopicPartition
@@ -41,12 +41,12 @@ SETTINGS = ControllerSettings(
 )
 
 
-class Log:
+class Sink:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def record(self, changes: Sequence[StateChange]) -> None:
-        self.lines += [change.line for change in changes]
+    def append(self, events: Sequence[EventLine]) -> None:
+        self.lines += [event.line for event in events]
 
 
 def entry(number: int, port: int = 1) -> Broker:
@@ -80,7 +80,7 @@ async def running() -> AsyncIterator[tuple[Controller, RegistryClient, EmbeddedR
         SystemClock(),
         Random(3),
         settings=SETTINGS,
-        log=Log(),
+        history=Sink(),
         register=register,
     )
     try:

@@ -15,7 +15,7 @@ from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.unit.controller.cluster import held, state, topic_id
-from tests.unit.controller.test_controller import ME, Log, entry, eventually, running
+from tests.unit.controller.test_controller import ME, Sink, entry, eventually, running
 
 P0 = TopicPartition("t", 0)
 GONE = TopicPartition("gone", 0)
@@ -188,10 +188,10 @@ async def test_isr_notification_refreshes_the_partition_and_is_deleted() -> None
             assert await registry.children(znodes.ISR_CHANGES) == []
             assert sent_isrs(controller)[-1] == isr
         assert GONE not in controller.context.leadership
-        assert isinstance(controller.log, Log)
+        assert isinstance(controller.history, Sink)
         changes = [
             json.loads(line)["isr"]
-            for line in controller.log.lines
+            for line in controller.history.lines
             if "IsrsChanged#" in line and '"isr"' in line
         ]
         assert changes == [[1], [1, 2]]
@@ -264,9 +264,11 @@ async def test_reassignment_request_is_in_the_history() -> None:
         await taken_over(controller)
         await registry.create(REASSIGNMENT, znodes.encode_reassignment({P0: [1], GONE: [1]}))
         await handled(controller, registry)
-        assert isinstance(controller.log, Log)
+        assert isinstance(controller.history, Sink)
         (event,) = [
-            json.loads(line) for line in controller.log.lines if "ReassignmentRequested#" in line
+            json.loads(line)
+            for line in controller.history.lines
+            if "ReassignmentRequested#" in line
         ]
         assert (event["id"], event["result"]) == ("t-0", "failed")
         assert event["why"] == "reassignments are not supported: requested brokers 1"

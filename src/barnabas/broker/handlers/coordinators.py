@@ -14,7 +14,7 @@ from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.broker.provenance import asker_of
+from barnabas.broker.topic_events import requester_of
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -87,8 +87,8 @@ async def create_topic(
     connection: Connection,
 ) -> FindCoordinatorResponse:
     """Whatever auto.create.topics.enable says."""
-    asker = asker_of(header, connection)
-    told = await create_automatically(parts, (topic,), asker)
+    requester = requester_of(header, connection)
+    told = await create_automatically(parts, (topic,), requester)
     code = told[topic]
     why = f"{topic} is being created; ask again"
     if code not in ON_ITS_WAY:

@@ -11,8 +11,9 @@ from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.broker.provenance import Asker, asker_of
+from barnabas.broker.topic_events import requester_of
 from barnabas.errors import ErrorCode
+from barnabas.history.requester import Requester
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import what_is_wrong_with
 from barnabas.model import ZERO_ID
@@ -69,8 +70,8 @@ def handle(
         return (yield from aside(len(topics), partial(refuse, topics, version)))
     topics = wanted
     if may_create and any(is_unknown(parts, topic) for topic in topics):
-        asker = asker_of(header, connection)._replace(via=parts.config.broker_id)
-        return create_missing(parts, topics, asked, asker)
+        requester = requester_of(header, connection)._replace(via=parts.config.broker_id)
+        return create_missing(parts, topics, asked, requester)
     if cache.in_doubt:
         return encode_later(parts, topics, asked)
     if len(topics) > TOPICS_PER_TURN or any(is_large(parts, topic) for topic in topics):
@@ -134,12 +135,12 @@ def is_large(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
 
 
 async def create_missing(
-    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked, asker: Asker
+    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked, requester: Requester
 ) -> bytes:
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
     unknown = [topic.name for topic in topics if topic.name and is_unknown(parts, topic)]
     # The rest stays unknown; the client asks again anyway.
-    errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX], asker)
+    errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX], requester)
     return await encode_slowly(parts, topics, errors, asked)
 
 

@@ -7,9 +7,10 @@ from collections import Counter
 from barnabas.broker.connection import Connection
 from barnabas.broker.expansion import ExpansionWish, expand
 from barnabas.broker.parts import BrokerParts
-from barnabas.broker.provenance import Asker, asker_of, is_done, take_note
+from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
 from barnabas.broker.topics import why_not
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.history.requester import Requester
 from barnabas.tasks import aside
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_partitions import (
@@ -28,7 +29,7 @@ async def create(
     header: RequestHeader,
     connection: Connection,
 ) -> CreatePartitionsResponse:
-    asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
     asked = await aside(len(request.topics), named, request)
     outcomes: Outcomes = {}
     if parts.controller.is_active:
@@ -38,7 +39,7 @@ async def create(
             outcomes |= await expanded(parts, request, wishes)
         if not request.validate_only:
             done = [wish for wish in wishes if is_done(outcomes[wish.name])]
-            take_notes(parts, done, asker)
+            record_growth(parts, done, requester)
     else:
         outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
     return CreatePartitionsResponse(results=await aside(len(asked), results_of, asked, outcomes))
@@ -62,12 +63,12 @@ async def expanded(
     return {wish.name: why for wish in wishes}
 
 
-def take_notes(parts: BrokerParts, wishes: list[ExpansionWish], asker: Asker) -> None:
+def record_growth(parts: BrokerParts, wishes: list[ExpansionWish], requester: Requester) -> None:
     for wish in wishes:
-        take_note(
+        record_topic_request(
             parts,
             [wish.name],
-            asker,
+            requester,
             request="CreatePartitions",
             after=f"grown to {wish.count} partitions",
             facts={wish.name: {"partitions": wish.count}},

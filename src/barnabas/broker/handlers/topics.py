@@ -7,7 +7,12 @@ from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.parts import BrokerParts
-from barnabas.broker.provenance import asker_of, is_done, take_note, take_note_of_new
+from barnabas.broker.topic_events import (
+    is_done,
+    record_creations,
+    record_topic_request,
+    requester_of,
+)
 from barnabas.broker.topics import TopicOutcome, why_not
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
@@ -41,7 +46,7 @@ DISABLED_SINCE = 3  # before, there was no code of its own for it
 async def create(
     parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, connection: Connection
 ) -> CreateTopicsResponse:
-    asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
     refused = await aside(len(request.topics), refuse_before_checking, parts, request)
     wishes = await aside(len(request.topics), wishes_of, request.topics, refused)
     outcomes: list[TopicOutcome] = []
@@ -55,7 +60,7 @@ async def create(
         except (RegistryError, StorageError) as error:
             refused |= {wish.name: why_not(error) for wish in wishes}
     if outcomes and not request.validate_only:
-        take_note_of_new(parts, wishes, outcomes, asker)
+        record_creations(parts, wishes, outcomes, requester)
     by_name = {outcome.name: outcome for outcome in outcomes}
     descriptions = Descriptions(parts.config)
     results = []
@@ -157,7 +162,7 @@ class Descriptions:
 async def delete(
     parts: BrokerParts, request: DeleteTopicsRequest, header: RequestHeader, connection: Connection
 ) -> DeleteTopicsResponse:
-    asker = asker_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
     version = header.api_version
     wanted = (
         request.topics
@@ -179,7 +184,9 @@ async def delete(
         await turns.leave()
     outcomes = await parts.topics.delete(names, timeout_ms=request.timeout_ms)
     done = await aside(len(outcomes), done_of, outcomes)
-    take_note(parts, done, asker, request="DeleteTopics", after="marked for deletion")
+    record_topic_request(
+        parts, done, requester, request="DeleteTopics", after="marked for deletion"
+    )
     results = []
     for topic, found in zip(wanted, named, strict=True):
         await turns.leave()

@@ -20,7 +20,7 @@ from barnabas.cli.terminal.output import Output, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer, FromEnd
 from barnabas.errors import ApiError
-from barnabas.lifecycle.event import read_event
+from barnabas.history.event import read_event
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
 

@@ -36,7 +36,7 @@ from barnabas.cli.topics.lookup import complete_topics
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer, FromTime
-from barnabas.lifecycle.event import (
+from barnabas.history.event import (
     skipped,
 )
 from barnabas.metadata.topic_names import STATE_CHANGES

@@ -21,9 +21,9 @@ from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
-from barnabas.lifecycle.event import skipped
-from barnabas.lifecycle.page import page
-from barnabas.lifecycle.report import (
+from barnabas.history.event import skipped
+from barnabas.history.page import page
+from barnabas.history.report import (
     Document,
     collect,
     document_of,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyarrow import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from barnabas.lifecycle.analysis import Analysis
+    from barnabas.history.analysis import Analysis
 
 
 @click.group()
@@ -127,8 +127,8 @@ def nothing_to_report(why: str) -> ApiError:
 
 def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
     """Return the analysis and its time, which is never before the last event, even if this clock is behind."""
-    from barnabas.lifecycle.analysis import analyse
-    from barnabas.lifecycle.events import distinct_events, read_records
+    from barnabas.history.analysis import analyse
+    from barnabas.history.reader import distinct_events, read_records
 
     records: DataFrame = (
         spark.read.format("barnabas")

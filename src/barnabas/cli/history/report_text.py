@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.cli.terminal.output import plural, table
-from barnabas.lifecycle.page import topic_state
-from barnabas.lifecycle.report import Document, Row, is_failover
-from barnabas.lifecycle.words import cause_name, listed, moment, span, step_name, topic_name
+from barnabas.history.page import topic_state
+from barnabas.history.report import Document, Row, is_failover
+from barnabas.history.words import cause_name, listed, moment, span, step_name, topic_name
 
 ROWS_MAX = 20
 """Rows per table."""

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from barnabas.client.consumer import ConsumedRecord
-from barnabas.lifecycle.event import AnyEvent, ControllerEvent, RequestEvent, fields_of, read_event
+from barnabas.history.event import AnyEvent, ControllerEvent, RequestEvent, fields_of, read_event
 
 Event = dict[str, Any]
 """Fields of an event, as in the JSON of its record."""

@@ -11,11 +11,11 @@ from barnabas.cli.history.timeline import Event, Timeline
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
-from barnabas.controller.history import History, StateChange
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ApiError, ErrorCode
+from barnabas.history.recorder import EventLine
 from barnabas.metadata.topic_names import STATE_CHANGES
-from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
+from barnabas.model import BrokerId, Replica, TopicPartition
 from barnabas.wire.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -25,13 +25,9 @@ from barnabas.wire.messages.configs import (
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.controller.cluster import ids, state
-from tests.unit.controller.test_history import Clock, leader_and_isr
+from tests.unit.history.test_recorder import leader_and_isr, new_recorder
 
 ORDERS = TopicPartition("orders", 0)
-
-
-def history(epoch: int = 7) -> History:
-    return History(BrokerId(1), ControllerEpoch(epoch), Clock())
 
 
 def partition(
@@ -59,20 +55,20 @@ def replica(broker: int, index: int = 0) -> ReplicaMove:
     )
 
 
-def consumed(changes: list[StateChange]) -> list[ConsumedRecord]:
+def consumed(changes: list[EventLine]) -> list[ConsumedRecord]:
     return [
         ConsumedRecord(STATE_CHANGES, 0, offset, 0, None, change.line.encode())
         for offset, change in enumerate(changes)
     ]
 
 
-def timeline(*changes: StateChange, topic: str = "orders") -> list[Event]:
+def timeline(*changes: EventLine, topic: str = "orders") -> list[Event]:
     found = Timeline(topic)
     found.add(consumed(list(changes)))
     return found.in_order()
 
 
-def told(*changes: StateChange) -> list[str]:
+def told(*changes: EventLine) -> list[str]:
     return list(Narrator("orders").tell(timeline(*changes)))
 
 
@@ -81,10 +77,10 @@ ONLINE = partition(PartitionState.NEW, PartitionState.ONLINE, leader=2, isr=(2, 
 
 
 def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
-    by = history()
+    by = new_recorder()
 
     def words(after: str = "created", **facts: object) -> str:
-        changes = by.asked(
+        changes = by.record_topic_request(
             ["orders"], request="r", after=after, client="app", host="::1", facts={"orders": facts}
         )
         (line,) = told(*changes)[1:]
@@ -110,14 +106,16 @@ def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
 
 
 def test_a_topic_is_born_in_words() -> None:
-    by = history()
-    changes = by.moved([NEW], replicas_of=lambda _: ids(2, 3, 1))
-    changes += by.moved([ONLINE])
-    changes += by.moved([replica(2), replica(3), replica(1), replica(3, index=1)])
-    sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause="TopicsChanged#4")
-    changes += sent.changes
-    changes += by.answered(sent, LeaderAndIsrResponse())
-    changes += by.asked(
+    by = new_recorder()
+    changes = by.record_transitions([NEW], replicas_of=lambda _: ids(2, 3, 1))
+    changes += by.record_transitions([ONLINE])
+    changes += by.record_transitions([replica(2), replica(3), replica(1), replica(3, index=1)])
+    sent = by.record_request(
+        BrokerId(3), leader_and_isr(("orders", [0, 1])), cause="TopicsChanged#4"
+    )
+    changes += sent.events
+    changes += by.record_response(sent, LeaderAndIsrResponse())
+    changes += by.record_topic_request(
         ["orders"], request="CreateTopics", after="created", client="app", host="::1"
     )
     assert told(*changes) == [
@@ -134,20 +132,24 @@ def test_a_topic_is_born_in_words() -> None:
 
 def test_an_unclean_election_is_told() -> None:
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
-    by = history()
+    by = new_recorder()
     moved = partition(offline, online, leader=3, isr=(3,), epoch=1, cause="BrokersChanged#9")
-    lines = told(*by.moved([ONLINE]), *by.moved([moved._replace(is_unclean=True)]))
+    lines = told(
+        *by.record_transitions([ONLINE]), *by.record_transitions([moved._replace(is_unclean=True)])
+    )
     assert "leader 3 in epoch 1 after 2, unclean: it was not in sync, ISR 3" in lines[-1]
 
 
 def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> None:
-    by = history()
+    by = new_recorder()
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
-    changes = by.moved([ONLINE])
-    changes += by.moved([partition(online, offline, cause="BrokersChanged#9")])
+    changes = by.record_transitions([ONLINE])
+    changes += by.record_transitions([partition(online, offline, cause="BrokersChanged#9")])
     moved = partition(offline, online, leader=3, isr=(3, 1), epoch=1, cause="BrokersChanged#9")
-    changes += by.moved([moved])
-    changes += by.isr_changed([(ORDERS, state(3, (3, 1, 2), epoch=1))], cause="AlterPartition#12")
+    changes += by.record_transitions([moved])
+    changes += by.record_isr_changes(
+        [(ORDERS, state(3, (3, 1, 2), epoch=1))], cause="AlterPartition#12"
+    )
     lines = told(*changes)
     assert lines[2:] == [
         "2026-05-01 controller 1, epoch 7: BrokersChanged#9",
@@ -159,7 +161,7 @@ def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> No
 
 
 def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
-    by = history()
+    by = new_recorder()
     gone = Move(
         item=Replica(ORDERS, BrokerId(2)),
         before=ReplicaState.ONLINE,
@@ -170,35 +172,40 @@ def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
     online = partition(
         PartitionState.OFFLINE, PartitionState.ONLINE, leader=3, isr=(3, 1), epoch=2, cause="x"
     )
-    lines = told(*by.moved([ONLINE]), *by.moved([gone]), *by.moved([online]))
+    lines = told(
+        *by.record_transitions([ONLINE]),
+        *by.record_transitions([gone]),
+        *by.record_transitions([online]),
+    )
     assert lines[3].endswith("replica 0 on 2 (ISR 3,1, no leader): offline")
     assert lines[5].endswith("partition 0: online, leader 3 in epoch 2 after 2, ISR 3,1")
 
 
 def test_a_partition_that_is_deleted_has_not_lost_its_leader() -> None:
-    by = history()
+    by = new_recorder()
     online, offline = PartitionState.ONLINE, PartitionState.OFFLINE
     lines = told(
-        *by.moved([ONLINE]), *by.moved([partition(online, offline, cause="TopicsMarked#9")])
+        *by.record_transitions([ONLINE]),
+        *by.record_transitions([partition(online, offline, cause="TopicsMarked#9")]),
     )
     assert lines[-1].endswith("partition 0: offline")
 
 
 def test_failures_are_told_with_their_reason() -> None:
-    by = history()
-    sent = by.sent(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
+    by = new_recorder()
+    sent = by.record_request(BrokerId(3), leader_and_isr(("orders", [0])), cause="TopicsChanged#4")
     stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    lines = told(*by.moved([ONLINE]), *sent.changes, *by.answered(sent, stale))
+    lines = told(*by.record_transitions([ONLINE]), *sent.events, *by.record_response(sent, stale))
     assert lines[-1].endswith("answered LeaderAndIsr #1: failed, STALE_CONTROLLER_EPOCH")
-    lost = told(*sent.changes, *by.unanswered(sent, "broker 3 is gone"))
+    lost = told(*sent.events, *by.record_missing_response(sent, "broker 3 is gone"))
     assert lost[-1].endswith("failed, broker 3 is gone")
 
 
 def test_an_event_is_told_once_and_in_the_order_of_epochs() -> None:
-    first, second = history(7), history(8)
-    old = first.moved([NEW, ONLINE])
-    new = second.elected(cause="ControllerGone#3", previous=BrokerId(1))
-    new += second.moved([ONLINE])
+    first, second = new_recorder(7), new_recorder(8)
+    old = first.record_transitions([NEW, ONLINE])
+    new = second.record_election(cause="ControllerGone#3", previous=BrokerId(1))
+    new += second.record_transitions([ONLINE])
     # The old controller's broker came back and published the rest of what it had, some of it again.
     events = timeline(old[0], *new, *old, *new)
     names = [(event["epoch"], event["sequence"]) for event in events]
@@ -206,27 +213,31 @@ def test_an_event_is_told_once_and_in_the_order_of_epochs() -> None:
 
 
 def test_only_what_is_about_the_topic_is_told() -> None:
-    by = history()
-    changes = by.elected(cause="Startup#1")
-    changes += by.moved([partition(PartitionState.NEW, PartitionState.ONLINE, topic="orders2")])
-    changes += by.moved([NEW])
-    other = by.sent(BrokerId(2), leader_and_isr(("orders2", [0])), cause="x")
-    both = by.sent(BrokerId(2), leader_and_isr(("orders2", [0]), ("orders", [0])), cause="x")
-    changes += [*other.changes, *both.changes]
-    changes += by.answered(other, LeaderAndIsrResponse())
-    changes += by.answered(both, LeaderAndIsrResponse())
+    by = new_recorder()
+    changes = by.record_election(cause="Startup#1")
+    changes += by.record_transitions(
+        [partition(PartitionState.NEW, PartitionState.ONLINE, topic="orders2")]
+    )
+    changes += by.record_transitions([NEW])
+    other = by.record_request(BrokerId(2), leader_and_isr(("orders2", [0])), cause="x")
+    both = by.record_request(
+        BrokerId(2), leader_and_isr(("orders2", [0]), ("orders", [0])), cause="x"
+    )
+    changes += [*other.events, *both.events]
+    changes += by.record_response(other, LeaderAndIsrResponse())
+    changes += by.record_response(both, LeaderAndIsrResponse())
     events = timeline(*changes)
     assert [event["sequence"] for event in events] == [1, 3, 5, 7]
     assert timeline(*changes, topic="nothing") == []
 
 
 def test_a_request_in_parts_finds_its_answer() -> None:
-    by = history()
+    by = new_recorder()
     names = [(f"topic-{number:05d}", [0]) for number in range(5_000)]
-    sent = by.sent(BrokerId(3), leader_and_isr(*names, ("orders", [0])), cause="x")
-    assert len(sent.changes) > 1
-    events = timeline(*sent.changes, *by.answered(sent, LeaderAndIsrResponse()))
-    assert [event.get("answers") for event in events] == [None, sent.changes[0].sequence]
+    sent = by.record_request(BrokerId(3), leader_and_isr(*names, ("orders", [0])), cause="x")
+    assert len(sent.events) > 1
+    events = timeline(*sent.events, *by.record_response(sent, LeaderAndIsrResponse()))
+    assert [event.get("answers") for event in events] == [None, sent.events[0].sequence]
     words = list(Narrator("orders").tell(events))
     assert "#1 to broker 3: partition 0, 5001 with those of other topics" in words[1]
     assert "answered LeaderAndIsr #1: done" in words[2]
@@ -239,9 +250,15 @@ def test_what_others_wrote_there_is_passed_over(value: bytes | None) -> None:
 
 
 def test_controllers_before_the_topics_time_are_left_out() -> None:
-    earlier, later = history(3), history(7)
-    changes = earlier.elected(cause="Startup#1") + later.elected(cause="ControllerGone#2")
-    events = timeline(*changes, *later.moved([NEW]), *later.resigned(cause="SessionExpired#9"))
+    earlier, later = new_recorder(3), new_recorder(7)
+    changes = earlier.record_election(cause="Startup#1") + later.record_election(
+        cause="ControllerGone#2"
+    )
+    events = timeline(
+        *changes,
+        *later.record_transitions([NEW]),
+        *later.record_resignation(cause="SessionExpired#9"),
+    )
     assert [(event["epoch"], event["what"]) for event in events] == [
         (7, "controller"),
         (7, "partition"),
@@ -289,9 +306,11 @@ def test_a_cluster_without_a_history_says_why(configs: dict[str, str], words: st
 
 
 def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
-    by = history()
+    by = new_recorder()
     (_, lines) = told(
-        *by.moved([replica(broker, index) for index in range(20) for broker in (1, 2, 3)])
+        *by.record_transitions(
+            [replica(broker, index) for index in range(20) for broker in (1, 2, 3)]
+        )
     )
     assert len(lines.splitlines()) > 2
     assert all(len(line) <= 100 for line in lines.splitlines())
@@ -306,10 +325,10 @@ def test_states_have_plain_names() -> None:
 
 
 def test_every_event_is_in_exactly_one_run() -> None:
-    by = history()
+    by = new_recorder()
     events: list[dict[str, Any]] = [
         json.loads(change.line)
-        for change in by.moved([NEW, replica(1), replica(2), ONLINE, replica(3)])
+        for change in by.record_transitions([NEW, replica(1), replica(2), ONLINE, replica(3)])
     ]
     assert [len(run) for run in runs(events)] == [1, 2, 1, 1]
     assert list(runs([])) == []

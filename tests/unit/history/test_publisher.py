@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker import state_log as state_logs
-from barnabas.broker.state_log import StateLog
-from barnabas.controller.history import History, StateChange
 from barnabas.errors import ErrorCode
+from barnabas.history import publisher as publishers
+from barnabas.history.publisher import Publisher
+from barnabas.history.recorder import EventSink, Recorder
 from barnabas.metadata.cache import MetadataCache, PartitionState, TopicState
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import Broker, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch, TopicPartition
@@ -36,15 +36,15 @@ from barnabas.world.registry.embedded import EmbeddedRegistry
 from simulator.disk import ForgetfulDisk
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.controller.cluster import state
-from tests.unit.controller.test_history import leader_and_isr, online
+from tests.unit.history.test_recorder import leader_and_isr, online
 
 ONE = BrokerId(1)
 
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_logs, "LINGER_S", 0.0)
-    monkeypatch.setattr(state_logs, "RETRY_S", (0.001, 0.05))
+    monkeypatch.setattr(publishers, "LINGER_S", 0.0)
+    monkeypatch.setattr(publishers, "RETRY_S", (0.001, 0.05))
 
 
 def topic(name: str, leader: int = 1) -> TopicState:
@@ -94,7 +94,7 @@ class Published:
     def ids(self) -> list[object]:
         return [json.loads(record.value or b"")["id"] for record in self.records]
 
-    def state_log(self, *, is_published: bool = True) -> StateLog:
+    def publisher(self, *, is_published: bool = True) -> Publisher:
         world = World(
             clock=SystemClock(),
             network=SocketNetwork(),
@@ -102,16 +102,16 @@ class Published:
             registry=EmbeddedRegistry(None, SystemClock()),
             random=Random(1),
         )
-        log = StateLog(
+        publisher = Publisher(
             world,
             "/data",
             self.cache,
-            broker_id=ONE,
+            client_id="broker-1-history",
             listener="PLAINTEXT",
             is_published=is_published,
         )
-        log.open()
-        return log
+        publisher.open()
+        return publisher
 
 
 @pytest.fixture
@@ -129,14 +129,14 @@ async def published() -> AsyncIterator[Published]:
 
 
 @asynccontextmanager
-async def publishing(log: StateLog) -> AsyncIterator[None]:
-    task = asyncio.get_running_loop().create_task(log.publish())
+async def publishing(publisher: Publisher) -> AsyncIterator[None]:
+    task = asyncio.get_running_loop().create_task(publisher.publish())
     try:
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        log.close()
+        publisher.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -145,27 +145,28 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-def history(epoch: int = 7) -> History:
-    return History(ONE, ControllerEpoch(epoch), SystemClock())
+def recorder_to(sink: EventSink, epoch: int = 7) -> Recorder:
+    return Recorder(ONE, ControllerEpoch(epoch), SystemClock(), sink)
 
 
-def moves(told: History, count: int) -> list[StateChange]:
-    return told.moved([online(TopicPartition("orders", number)) for number in range(count)])
+def record_transitions(recorder: Recorder, count: int) -> None:
+    partitions = [TopicPartition("orders", number) for number in range(count)]
+    recorder.record_transitions([online(each) for each in partitions])
 
 
 def names(count: int) -> Iterator[str]:
     return (f"orders-{number}" for number in range(count))
 
 
-async def test_the_topic_is_made_for_the_first_event_and_gets_all_in_order(
+async def test_first_event_creates_the_topic_and_events_keep_their_order(
     published: Published,
 ) -> None:
-    log = published.state_log()
-    told = history()
-    log.record(told.elected(cause="Startup#1"))
-    async with publishing(log):
+    publisher = published.publisher()
+    recorder = recorder_to(publisher)
+    recorder.record_election(cause="Startup#1")
+    async with publishing(publisher):
         published.show(topic("orders"))
-        log.record(moves(told, 2_000))
+        record_transitions(recorder, 2_000)
         await until(lambda: len(published.records) == 2_001)
     assert published.ids() == ["controller", *names(2_000)]
     (asked,) = published.created[0].topics
@@ -174,13 +175,13 @@ async def test_the_topic_is_made_for_the_first_event_and_gets_all_in_order(
     assert configs["retention.ms"] == "604800000"
 
 
-async def test_a_record_has_the_events_name_as_its_key_and_the_events_time(
+async def test_record_has_epoch_and_sequence_as_key_and_the_time_of_the_event(
     published: Published,
 ) -> None:
     published.show(topic(STATE_CHANGES))
-    log = published.state_log()
-    log.record(moves(history(epoch=12), 1))
-    async with publishing(log):
+    publisher = published.publisher()
+    record_transitions(recorder_to(publisher, epoch=12), 1)
+    async with publishing(publisher):
         await until(lambda: bool(published.records))
     (record,) = published.records
     assert record.key == b"12-1"
@@ -189,10 +190,10 @@ async def test_a_record_has_the_events_name_as_its_key_and_the_events_time(
     assert not published.created
 
 
-async def test_no_topic_is_made_before_there_is_one_to_tell_of(published: Published) -> None:
-    log = published.state_log()
-    log.record(history().elected(cause="Startup#1"))
-    async with publishing(log):
+async def test_topic_is_not_created_before_another_topic(published: Published) -> None:
+    publisher = published.publisher()
+    recorder_to(publisher).record_election(cause="Startup#1")
+    async with publishing(publisher):
         await until(lambda: bool(published.cache.waiting))
         assert not published.created
         published.show(topic("orders"))
@@ -200,24 +201,23 @@ async def test_no_topic_is_made_before_there_is_one_to_tell_of(published: Publis
     assert len(published.created) == 1
 
 
-async def test_events_about_the_history_itself_stay_in_the_file(published: Published) -> None:
+async def test_events_about_the_topic_itself_are_not_published(published: Published) -> None:
     published.show(topic(STATE_CHANGES))
-    log = published.state_log()
-    told = history()
+    publisher = published.publisher()
+    recorder = recorder_to(publisher)
     own = TopicPartition(STATE_CHANGES, 0)
-    sent = told.sent(ONE, leader_and_isr((STATE_CHANGES, [0])), cause="TopicsChanged#2")
-    changes = told.moved([online(own)])
-    changes += sent.changes
-    changes += told.isr_changed([(own, state(1, (1,)))], cause="AlterPartition#3")
-    log.record([*changes, *moves(told, 1)])
-    async with publishing(log):
+    recorder.record_request(ONE, leader_and_isr((STATE_CHANGES, [0])), cause="TopicsChanged#2")
+    recorder.record_transitions([online(own)])
+    recorder.record_isr_changes([(own, state(1, (1,)))], cause="AlterPartition#3")
+    record_transitions(recorder, 1)
+    async with publishing(publisher):
         await until(lambda: bool(published.records))
     assert published.ids() == ["orders-0"]
     (name,) = [name for name in published.disk.list("/data") if name.endswith(".jsonl")]
     assert published.disk.read_bytes(f"/data/{name}").count(b"\n") == 4
 
 
-async def test_a_refusal_that_may_pass_is_tried_again(published: Published) -> None:
+async def test_retriable_errors_are_retried(published: Published) -> None:
     published.show(topic("orders"))
     published.codes = [
         ErrorCode.NOT_CONTROLLER,
@@ -225,63 +225,63 @@ async def test_a_refusal_that_may_pass_is_tried_again(published: Published) -> N
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
     ]
-    log = published.state_log()
-    log.record(moves(history(), 3))
-    async with publishing(log):
+    publisher = published.publisher()
+    record_transitions(recorder_to(publisher), 3)
+    async with publishing(publisher):
         await until(lambda: bool(published.records))
     assert published.ids() == list(names(3))
     assert len(published.created) == 2
 
 
-async def test_a_leader_that_is_away_is_waited_for(published: Published) -> None:
+async def test_publishing_waits_for_a_leader(published: Published) -> None:
     published.show(topic(STATE_CHANGES, leader=-1))
-    log = published.state_log()
-    log.record(moves(history(), 3))
-    async with publishing(log):
+    publisher = published.publisher()
+    record_transitions(recorder_to(publisher), 3)
+    async with publishing(publisher):
         await until(lambda: bool(published.cache.waiting))
         published.show(topic(STATE_CHANGES))
         await until(lambda: bool(published.records))
     assert published.ids() == list(names(3))
 
 
-async def test_what_is_too_large_for_a_batch_goes_in_smaller_ones(published: Published) -> None:
+async def test_batch_that_is_too_large_is_split(published: Published) -> None:
     published.show(topic(STATE_CHANGES))
     published.codes = [ErrorCode.MESSAGE_TOO_LARGE]
-    log = published.state_log()
-    log.record(moves(history(), 1))
-    log.record(history(epoch=8).elected(cause="Startup#1"))
-    async with publishing(log):
-        await until(lambda: log.outbox.unpublished(1_000) is None)
-        log.record(moves(history(epoch=9), 1))
+    publisher = published.publisher()
+    record_transitions(recorder_to(publisher), 1)
+    recorder_to(publisher, epoch=8).record_election(cause="Startup#1")
+    async with publishing(publisher):
+        await until(lambda: publisher.journal.unpublished(1_000) is None)
+        record_transitions(recorder_to(publisher, epoch=9), 1)
         await until(lambda: bool(published.records))
     assert published.ids()[-1] == "orders-0"
 
 
-async def test_what_one_run_could_not_publish_the_next_one_does(published: Published) -> None:
-    log = published.state_log()
-    log.record(moves(history(epoch=7), 2))
-    log.close()
+async def test_next_run_publishes_what_is_left(published: Published) -> None:
+    publisher = published.publisher()
+    record_transitions(recorder_to(publisher, epoch=7), 2)
+    publisher.close()
     published.show(topic(STATE_CHANGES))
-    async with publishing(first := published.state_log()):
-        # Not only told but known to be told: who ends between the two tells it again.
-        await until(lambda: first.outbox.unpublished(1_000) is None)
-    async with publishing(later := published.state_log()):
-        later.record(moves(history(epoch=9), 1))
+    async with publishing(first := published.publisher()):
+        # Also wait until the position is saved: otherwise the next run publishes these events again.
+        await until(lambda: first.journal.unpublished(1_000) is None)
+    async with publishing(later := published.publisher()):
+        record_transitions(recorder_to(later, epoch=9), 1)
         await until(lambda: len(published.records) == 3)
     assert [record.key for record in published.records] == [b"7-1", b"7-2", b"9-1"]
 
 
-async def test_turned_off_there_is_the_file_alone(published: Published) -> None:
+async def test_disabled_publisher_writes_the_journal_only(published: Published) -> None:
     published.show(topic("orders"))
-    log = published.state_log(is_published=False)
-    log.record(moves(history(), 2))
-    await log.publish()
+    publisher = published.publisher(is_published=False)
+    record_transitions(recorder_to(publisher), 2)
+    await publisher.publish()
     assert not published.created
-    assert log.outbox.unpublished(10_000) is not None
-    log.close()
+    assert publisher.journal.unpublished(10_000) is not None
+    publisher.close()
 
 
 @pytest.mark.parametrize("at", [b"then", b"2026-99-01", b"\xff"])
-def test_a_damaged_line_is_published_without_its_time(at: bytes) -> None:
+def test_corrupt_line_is_published_without_its_time(at: bytes) -> None:
     line = b'{"at":"%s","epoch":1,"sequence":2}' % at
-    assert state_logs.record(line, 3) == Record(3, 0, None, line, ())
+    assert publishers.to_record(line, 3) == Record(3, 0, None, line, ())

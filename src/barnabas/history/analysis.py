@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from barnabas.lifecycle.events import about_topics, in_order, millis, with_lives
+from barnabas.history.reader import about_topics, in_order, millis, with_lives
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,4 +1,4 @@
-"""Events of the state-change history, validated: a record of `__state_changes` is a known event or malformed.
+"""The event model: validates the records of `__state_changes`. A record is an event of a known kind, or malformed.
 
 The fields are those that readers rely on. Other fields are allowed and ignored here.
 """
@@ -20,13 +20,14 @@ Time = Annotated[datetime, Meta(tz=True)]
 PartitionStateName = Literal[
     "NonExistentPartition", "NewPartition", "OnlinePartition", "OfflinePartition"
 ]
+ONLINE: PartitionStateName = "OnlinePartition"
 DEPTH_MAX = 10
 FIRST_YEAR, LAST_YEAR = 2000, 2199
-"""Beyond these years some readers cannot compute with a time."""
+"""Some readers cannot represent times outside of these years."""
 
 
 class Event(Struct, kw_only=True, tag_field="what"):
-    """What all events have."""
+    """Fields of all events."""
 
     at: Time
     broker: Int
@@ -45,8 +46,8 @@ class Event(Struct, kw_only=True, tag_field="what"):
         return self.epoch, self.sequence
 
 
-class Led(Event, kw_only=True):
-    """An event that may carry the leadership of its partition: all of it or nothing."""
+class LeadershipEvent(Event, kw_only=True):
+    """An event that may carry the leadership of its partition, with all of its fields or none."""
 
     topic: str
     partition: Count
@@ -56,12 +57,12 @@ class Led(Event, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [each is not UNSET for each in (self.leader, self.leader_epoch, self.isr)]
-        if any(given) and not all(given):
+        is_set = [each is not UNSET for each in (self.leader, self.leader_epoch, self.isr)]
+        if any(is_set) and not all(is_set):
             raise ValueError("leader, leader_epoch and isr belong together")
 
 
-class PartitionEvent(Led, kw_only=True, tag="partition"):
+class PartitionEvent(LeadershipEvent, kw_only=True, tag="partition"):
     before: PartitionStateName
     after: PartitionStateName
     replicas: list[Int] | UnsetType = UNSET
@@ -69,11 +70,11 @@ class PartitionEvent(Led, kw_only=True, tag="partition"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.after == "OnlinePartition" and self.result != "failed" and self.leader is UNSET:
+        if self.after == ONLINE and self.result != "failed" and self.leader is UNSET:
             raise ValueError("an online partition has a leader")
 
 
-class ReplicaEvent(Led, kw_only=True, tag="replica"):
+class ReplicaEvent(LeadershipEvent, kw_only=True, tag="replica"):
     replica: Int
     before: str
     after: str
@@ -98,7 +99,7 @@ class TopicEvent(Event, kw_only=True, tag="topic"):
 
 
 class RequestEvent(Event, kw_only=True, tag="request"):
-    """A request names its topics; an answer names the request."""
+    """A request, which names its topics, or a response, which names its request in `answers`."""
 
     to: Int
     topics: dict[str, str] | UnsetType = UNSET
@@ -139,7 +140,7 @@ def read_event(value: bytes | None) -> AnyEvent | None:
 
 
 def fields_of(value: bytes | None) -> dict[str, Any] | None:
-    """Return all fields of an event, those that are not known here too, or None if they cannot be printed."""
+    """Return all fields of an event, including unknown ones, or None if they cannot be printed."""
     try:
         found = json.loads(value or b"")
         json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
@@ -149,7 +150,7 @@ def fields_of(value: bytes | None) -> dict[str, Any] | None:
 
 
 def is_shallow(value: Any) -> bool:
-    """Whether nothing is nested deeper than events are, with room for later versions."""
+    """Whether no value is nested deeper than DEPTH_MAX, which leaves room for later versions."""
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [
@@ -161,8 +162,8 @@ def is_shallow(value: Any) -> bool:
     return not level
 
 
-def normalised(value: bytes | None) -> str | None:
-    """Return the event as JSON with the fields above, each once, or None for a malformed one."""
+def normalise(value: bytes | None) -> str | None:
+    """Return the event as JSON with the known fields, each once, or None for a malformed one."""
     event = read_event(value)
     return None if event is None else encode(event).decode()
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from barnabas.lifecycle.report import Document, Row, is_failover
-from barnabas.lifecycle.words import (
+from barnabas.history.report import Document, Row, is_failover
+from barnabas.history.words import (
     as_html,
     cause_name,
     listed,

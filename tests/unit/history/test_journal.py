@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from barnabas.broker import outbox as outboxes
-from barnabas.broker.outbox import DAY_MS, KEPT_MS, PUBLISHED, Outbox
-from barnabas.controller.history import StateChange
 from barnabas.errors import StorageError
+from barnabas.history import journal as journals
+from barnabas.history.journal import DAY_MS, KEPT_MS, PUBLISHED, Journal
+from barnabas.history.recorder import EventLine
 from barnabas.model import ControllerEpoch
 from simulator.disk import ForgetfulDisk
 
@@ -34,51 +34,51 @@ def disk(clock: Clock) -> ForgetfulDisk:
     return disk
 
 
-def opened(disk: ForgetfulDisk, clock: Clock) -> Outbox:
-    outbox = Outbox(disk, "/data", clock)
-    outbox.open()
-    return outbox
+def opened(disk: ForgetfulDisk, clock: Clock) -> Journal:
+    journal = Journal(disk, "/data", clock)
+    journal.open()
+    return journal
 
 
-def change(epoch: int, sequence: int, size: int = 0) -> StateChange:
+def change(epoch: int, sequence: int, size: int = 0) -> EventLine:
     line = f'{{"epoch":{epoch},"sequence":{sequence},"pad":"{"x" * size}"}}'
-    return StateChange(ControllerEpoch(epoch), sequence, line)
+    return EventLine(ControllerEpoch(epoch), sequence, line)
 
 
 def files(disk: ForgetfulDisk) -> list[str]:
     return [name for name in disk.list("/data") if name != PUBLISHED]
 
 
-def drained(outbox: Outbox, chunk_bytes: int = CHUNK) -> list[str]:
+def drained(journal: Journal, chunk_bytes: int = CHUNK) -> list[str]:
     """Everything that is not published, published."""
     lines = []
-    while (chunk := outbox.unpublished(chunk_bytes)) is not None:
+    while (chunk := journal.unpublished(chunk_bytes)) is not None:
         lines += [line.decode() for line in chunk.lines]
-        outbox.advance(chunk.end)
+        journal.advance(chunk.end)
     return lines
 
 
 def test_a_line_is_in_the_file_when_append_returns(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
+    journal = opened(disk, clock)
     assert files(disk) == []
-    outbox.append([change(7, 1), change(7, 2)])
+    journal.append([change(7, 1), change(7, 2)])
     (name,) = files(disk)
     assert name == "state-changes-0000000007-000000000001.jsonl"
     whole = f"{change(7, 1).line}\n{change(7, 2).line}\n"
     assert disk.read_bytes(f"/data/{name}").decode() == whole
-    outbox.append([change(8, 1)])
+    journal.append([change(8, 1)])
     assert files(disk) == [name]
 
 
 def test_what_is_unpublished_comes_in_order_and_once(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, number) for number in range(1, 100)])
-    outbox.append([change(8, 1)])
+    journal = opened(disk, clock)
+    journal.append([change(7, number) for number in range(1, 100)])
+    journal.append([change(8, 1)])
     wanted = [*(change(7, number).line for number in range(1, 100)), change(8, 1).line]
-    assert drained(outbox, chunk_bytes=200) == wanted
-    assert outbox.unpublished(CHUNK) is None
-    outbox.append([change(8, 2)])
-    assert drained(outbox) == [change(8, 2).line]
+    assert drained(journal, chunk_bytes=200) == wanted
+    assert journal.unpublished(CHUNK) is None
+    journal.append([change(8, 2)])
+    assert drained(journal) == [change(8, 2).line]
 
 
 def test_the_next_run_goes_on_where_this_one_stood(disk: ForgetfulDisk, clock: Clock) -> None:
@@ -94,16 +94,16 @@ def test_the_next_run_goes_on_where_this_one_stood(disk: ForgetfulDisk, clock: C
 
 
 def test_without_the_mark_all_is_published_again(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1)])
-    drained(outbox)
+    journal = opened(disk, clock)
+    journal.append([change(7, 1)])
+    drained(journal)
     disk.replace_bytes(f"/data/{PUBLISHED}", b"{")
     assert drained(opened(disk, clock)) == [change(7, 1).line]
 
 
 def test_a_torn_line_is_not_published(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1), change(7, 2)])
+    journal = opened(disk, clock)
+    journal.append([change(7, 1), change(7, 2)])
     (name,) = files(disk)
     file = disk.open(f"/data/{name}")
     file.truncate(file.size() - 5)
@@ -113,84 +113,84 @@ def test_a_torn_line_is_not_published(disk: ForgetfulDisk, clock: Clock) -> None
 
 
 def test_a_line_longer_than_a_chunk_comes_whole(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1, size=1_000), change(7, 2)])
-    assert drained(outbox, chunk_bytes=100) == [change(7, 1, size=1_000).line, change(7, 2).line]
+    journal = opened(disk, clock)
+    journal.append([change(7, 1, size=1_000), change(7, 2)])
+    assert drained(journal, chunk_bytes=100) == [change(7, 1, size=1_000).line, change(7, 2).line]
 
 
 def test_a_file_is_followed_by_another_when_it_is_full_or_a_day_old(
     disk: ForgetfulDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outboxes, "FILE_BYTES", 1_000)
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1, size=1_000)])
-    outbox.append([change(7, 2)])
+    monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
+    journal = opened(disk, clock)
+    journal.append([change(7, 1, size=1_000)])
+    journal.append([change(7, 2)])
     assert len(files(disk)) == 2
     clock.ms += DAY_MS
-    outbox.append([change(7, 3)])
+    journal.append([change(7, 3)])
     assert len(files(disk)) == 3
-    assert len(drained(outbox)) == 3
+    assert len(drained(journal)) == 3
 
 
 def test_files_go_after_a_week(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1)])
+    journal = opened(disk, clock)
+    journal.append([change(7, 1)])
     clock.ms += KEPT_MS - 1
-    outbox.append([change(7, 2)])
+    journal.append([change(7, 2)])
     assert len(files(disk)) == 2
     clock.ms += DAY_MS
-    outbox.append([change(7, 3)])
+    journal.append([change(7, 3)])
     assert files(disk) == [
         "state-changes-0000000007-000000000002.jsonl",
         "state-changes-0000000007-000000000003.jsonl",
     ]
-    assert drained(outbox) == [change(7, 2).line, change(7, 3).line]
+    assert drained(journal) == [change(7, 2).line, change(7, 3).line]
 
 
 def test_the_oldest_go_when_there_is_too_much(
     disk: ForgetfulDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outboxes, "FILE_BYTES", 1_000)
-    monkeypatch.setattr(outboxes, "ALL_BYTES", 5_000)
-    outbox = opened(disk, clock)
+    monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
+    monkeypatch.setattr(journals, "ALL_BYTES", 5_000)
+    journal = opened(disk, clock)
     for number in range(1, 50):
-        outbox.append([change(7, number, size=1_000)])
+        journal.append([change(7, number, size=1_000)])
     assert sum(disk.size(f"/data/{name}") for name in files(disk)) < 7_000
-    assert drained(outbox)[-1] == change(7, 49, size=1_000).line
+    assert drained(journal)[-1] == change(7, 49, size=1_000).line
 
 
 def test_a_full_disk_is_one_line_in_the_log_and_no_error(
     disk: ForgetfulDisk, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1)])
+    journal = opened(disk, clock)
+    journal.append([change(7, 1)])
     disk.fails = "/data/state-changes"
     for number in range(2, 50):
-        outbox.append([change(7, number)])
+        journal.append([change(7, number)])
     assert len(caplog.records) == 1
     assert "not written" in caplog.text
     disk.fails = None
-    outbox.append([change(7, 50)])
+    journal.append([change(7, 50)])
     assert "missing=48" in caplog.text
-    assert drained(outbox) == [change(7, 1).line, change(7, 50).line]
+    assert drained(journal) == [change(7, 1).line, change(7, 50).line]
 
 
 def test_a_directory_that_cannot_be_read_stops_nobody(
     disk: ForgetfulDisk, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.fails = "/data"
-    outbox = opened(disk, clock)
+    journal = opened(disk, clock)
     assert caplog.records[0].levelno == logging.ERROR
-    outbox.append([change(7, 1)])
+    journal.append([change(7, 1)])
     disk.fails = None
-    outbox.append([change(7, 2)])
-    assert drained(outbox) == [change(7, 2).line]
+    journal.append([change(7, 2)])
+    assert drained(journal) == [change(7, 2).line]
 
 
 def test_a_file_that_somebody_removed_is_passed_over(disk: ForgetfulDisk, clock: Clock) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1)])
-    outbox.close()
+    journal = opened(disk, clock)
+    journal.append([change(7, 1)])
+    journal.close()
     later = opened(disk, clock)
     later.append([change(8, 1)])
     disk.remove(f"/data/{files(disk)[0]}")
@@ -200,11 +200,11 @@ def test_a_file_that_somebody_removed_is_passed_over(disk: ForgetfulDisk, clock:
 def test_a_mark_that_cannot_be_written_is_the_publishers_to_know(
     disk: ForgetfulDisk, clock: Clock
 ) -> None:
-    outbox = opened(disk, clock)
-    outbox.append([change(7, 1)])
-    chunk = outbox.unpublished(CHUNK)
+    journal = opened(disk, clock)
+    journal.append([change(7, 1)])
+    chunk = journal.unpublished(CHUNK)
     assert chunk is not None
     disk.fails = f"/data/{PUBLISHED}"
     with pytest.raises(StorageError):
-        outbox.advance(chunk.end)
-    assert outbox.unpublished(CHUNK) is None
+        journal.advance(chunk.end)
+    assert journal.unpublished(CHUNK) is None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from barnabas.lifecycle.words import as_html, millis_of, moment, span
+from barnabas.history.words import as_html, millis_of, moment, span
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import json
 
 from barnabas.cli.history.report_text import report_text
-from barnabas.lifecycle.report import plain
-from barnabas.lifecycle.words import cause_name, moment, span, step_name, topic_name
+from barnabas.history.report import plain
+from barnabas.history.words import cause_name, moment, span, step_name, topic_name
 from tests.lifecycle_document import at, sample
 
 

@@ -1,13 +1,13 @@
-"""The history as DataFrames: every event once, what is about one topic, and which life of that topic it belongs to.
+"""Reader: the events of `__state_changes` as DataFrames, each once, by topic and by life of the topic.
 
     records of __state_changes ─► events ─► about topics ─► with lives
 
-Events come at least once, and those of a broker that was away come late: they are told apart by (epoch, sequence), and
-that is their order too. A malformed event (event.py) is skipped.
+Events are published at least once, and those of a broker that was down are published late. They are deduplicated and
+sorted by (epoch, sequence). Malformed events (event.py) are skipped.
 
-A name may be used again after its topic was deleted. Each topic that bore it is a life, counted from 1. A life begins
-when a partition comes into being after the last one was gone; the client's wish may be told just before that, since who
-does not wait for leaders is answered sooner than the controller acts.
+A name may be used again after its topic was deleted. Each topic of that name is a life, counted from 1. A life begins
+when a partition is created after all earlier ones were deleted. The client's request may be recorded just before that,
+because a request that does not wait for leaders is answered before the controller acts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from barnabas.lifecycle.event import normalised
+from barnabas.history.event import normalise
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
@@ -31,22 +31,23 @@ SCHEMA = """
     leader int, leader_epoch int, replicas array<int>,
     to int, topics map<string, string>, part int, answers long
 """
-"""What the report needs of an event. The controller's `before` and `after` are broker ids, here as text."""
+"""The fields that the report needs. `before` and `after` of a controller are broker ids, here as text."""
 
 ORDER = ("epoch", "sequence")
 
 
 def events_of(records: DataFrame) -> DataFrame:
-    """Records with a `value`, as any source has them → one row per event. Malformed records are skipped."""
+    """Records with a `value`, as of any source → one row per event. Malformed records are skipped."""
     return distinct_events(read_records(records))
 
 
 def read_records(records: DataFrame) -> DataFrame:
     """Records with a `value` → one row per record with its `event`, which is null for a malformed one.
 
-    Values are validated before Spark parses them: from_json fails on a repeated key, and keeps half of a wrong event.
+    Values are validated before Spark parses them: from_json fails on a repeated key, and keeps a part of an invalid
+    event.
     """
-    valid = f.udf(normalised, "string", useArrow=False)(f.col("value").cast("binary"))
+    valid = f.udf(normalise, "string", useArrow=False)(f.col("value").cast("binary"))
     return records.select(f.from_json(valid, SCHEMA).alias("event"))
 
 
@@ -69,7 +70,7 @@ def about_topics(events: DataFrame) -> DataFrame:
         f.col("result").alias("answer"),
         f.col("why").alias("answer_why"),
     )
-    # A request about very many topics goes on in several events, and its answer names the first.
+    # A request about very many topics is several events, and its answer names the first.
     first = f.col("sequence") - f.coalesce(f.col("part"), f.lit(1)) + 1
     requests = (
         events.where("what = 'request' and answers is null and topics is not null")
@@ -83,15 +84,15 @@ def about_topics(events: DataFrame) -> DataFrame:
     return rows.where(f.col("topic") != HISTORY)
 
 
-def with_lives(told: DataFrame) -> DataFrame:
+def with_lives(rows: DataFrame) -> DataFrame:
     """Rows about topics, with `life`.
 
     created New Online NonExistent │ created New Online     (what happened to the name, in order)
        1     1    1        1       │    2     2    2
 
-    What the history has of a topic may begin in the middle of a life: that is number 1, too.
+    If the history begins in the middle of a life, that life is number 1.
     """
-    marked = told.withColumn("mark", birth_or_death())
+    marked = rows.withColumn("mark", creation_or_deletion())
     marks = (
         marked.where("mark is not null")
         .withColumn("mark_before", f.lag("mark").over(in_order("topic")))
@@ -109,20 +110,22 @@ def with_lives(told: DataFrame) -> DataFrame:
     )
 
 
-def birth_or_death() -> Column:
+def creation_or_deletion() -> Column:
     return f.expr("""
-        case when what = 'partition' and after = 'NewPartition' and result = 'done' then 'born'
-             when what = 'topic' and after = 'created' then 'wished'
-             when what = 'partition' and after = 'NonExistentPartition' and result = 'done' then 'gone'
+        case when what = 'partition' and after = 'NewPartition' and result = 'done' then 'created'
+             when what = 'topic' and after = 'created' then 'requested'
+             when what = 'partition' and after = 'NonExistentPartition' and result = 'done' then 'deleted'
         end
     """)
 
 
 def begins_another_life() -> Column:
-    """The first that is born, or wished for and born next, after the last one was gone. Most wishes are told when all
-    is done, and begin nothing: not even where the topic was deleted meanwhile."""
-    is_told_before = (f.col("mark") == "wished") & f.col("mark_after").eqNullSafe("born")
-    return f.col("mark_before").eqNullSafe("gone") & ((f.col("mark") == "born") | is_told_before)
+    """The first creation after a deletion, or the request for it if that was recorded before. Most requests are
+    recorded after the creation and begin no life, even if the topic was deleted meanwhile."""
+    is_early_request = (f.col("mark") == "requested") & f.col("mark_after").eqNullSafe("created")
+    return f.col("mark_before").eqNullSafe("deleted") & (
+        (f.col("mark") == "created") | is_early_request
+    )
 
 
 def in_order(*columns: str) -> WindowSpec:

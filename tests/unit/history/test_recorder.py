@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,18 +13,18 @@ from barnabas.controller.decision import (
     Move,
     PartitionMove,
 )
-from barnabas.controller.history import (
-    NAMES_LENGTH_MAX,
-    History,
-    StateChange,
-    instant,
-    ranges,
-)
-from barnabas.controller.states import PartitionState, Replica, ReplicaState
+from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ErrorCode
+from barnabas.history.recorder import (
+    NAMES_LENGTH_MAX,
+    EventLine,
+    Recorder,
+    format_ranges,
+    instant,
+)
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import STATE_CHANGES
-from barnabas.model import BrokerId, ControllerEpoch, TopicPartition
+from barnabas.model import BrokerId, ControllerEpoch, Replica, TopicPartition
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -58,14 +59,22 @@ class Clock:
         return NOW_MS
 
 
-def history() -> History:
-    return History(BrokerId(1), ControllerEpoch(7), Clock())
+class Sink:
+    def __init__(self) -> None:
+        self.events: list[EventLine] = []
+
+    def append(self, events: Sequence[EventLine]) -> None:
+        self.events += events
 
 
-def read(changes: list[StateChange]) -> list[dict[str, Any]]:
-    events = [json.loads(change.line) for change in changes]
+def new_recorder(epoch: int = 7) -> Recorder:
+    return Recorder(BrokerId(1), ControllerEpoch(epoch), Clock(), Sink())
+
+
+def read(lines: list[EventLine]) -> list[dict[str, Any]]:
+    events = [json.loads(each.line) for each in lines]
     assert [(event["epoch"], event["sequence"]) for event in events] == [
-        (change.epoch, change.sequence) for change in changes
+        (each.epoch, each.sequence) for each in lines
     ]
     return events
 
@@ -96,7 +105,9 @@ def leader_and_isr(*topics: tuple[str, list[int]]) -> LeaderAndIsrRequest:
 
 
 def test_a_transition_is_one_line_with_all_there_is_to_know() -> None:
-    (event,) = read(history().moved([online()], replicas_of=lambda _: ids(2, 3, 1)))
+    (event,) = read(
+        new_recorder().record_transitions([online()], replicas_of=lambda _: ids(2, 3, 1))
+    )
     assert event == {
         "at": "2026-05-01T08:00:00.123Z",
         "broker": 1,
@@ -120,7 +131,9 @@ def test_a_transition_is_one_line_with_all_there_is_to_know() -> None:
 
 
 def test_an_unclean_election_says_so() -> None:
-    clean, unclean = read(history().moved([online(), online()._replace(is_unclean=True)]))
+    clean, unclean = read(
+        new_recorder().record_transitions([online(), online()._replace(is_unclean=True)])
+    )
     assert "unclean" not in clean
     assert unclean["unclean"] is True
 
@@ -132,7 +145,7 @@ def test_a_replica_is_named_with_its_broker() -> None:
         after=ReplicaState.ONLINE,
         cause=CAUSE,
     )
-    (event,) = read(history().moved([move], replicas_of=lambda _: ids(3)))
+    (event,) = read(new_recorder().record_transitions([move], replicas_of=lambda _: ids(3)))
     assert (event["what"], event["id"], event["replica"]) == ("replica", "orders-0 on 3", 3)
     assert (event["topic"], event["partition"]) == ("orders", 0)
     assert "leader" not in event
@@ -148,22 +161,22 @@ def test_what_was_not_done_says_why() -> None:
         why='ISR [2], and "2" is down',
         cause=CAUSE,
     )
-    (event,) = read(history().failed([failure]))
+    (event,) = read(new_recorder().record_transitions([], [failure]))
     assert event["result"] == "failed"
     assert event["why"] == 'no replica may lead: ISR [2], and "2" is down'
     assert (event["before"], event["after"]) == ("OfflinePartition", "OnlinePartition")
 
 
 def test_events_of_all_kinds_are_counted_together() -> None:
-    told = history()
-    changes = told.elected(cause="Startup#1", previous=BrokerId(2))
-    changes += told.moved([online(), online()])
-    sent = told.sent(BrokerId(2), leader_and_isr(("orders", [0])), cause=CAUSE)
-    changes += sent.changes
-    changes += told.isr_changed([(ORDERS, state(2, (2,)))], cause="AlterPartition#9")
-    changes += told.answered(sent, LeaderAndIsrResponse())
-    changes += told.resigned(cause="SessionExpired#10")
-    events = read(changes)
+    sink = Sink()
+    recorder = Recorder(BrokerId(1), ControllerEpoch(7), Clock(), sink)
+    recorder.record_election(cause="Startup#1", previous=BrokerId(2))
+    recorder.record_transitions([online(), online()])
+    sent = recorder.record_request(BrokerId(2), leader_and_isr(("orders", [0])), cause=CAUSE)
+    recorder.record_isr_changes([(ORDERS, state(2, (2,)))], cause="AlterPartition#9")
+    recorder.record_response(sent, LeaderAndIsrResponse())
+    recorder.record_resignation(cause="SessionExpired#10")
+    events = read(sink.events)
     assert [event["sequence"] for event in events] == list(range(1, 8))
     assert [event["what"] for event in events] == [
         *("controller", "partition", "partition", "request", "partition", "request", "controller"),
@@ -174,21 +187,25 @@ def test_events_of_all_kinds_are_counted_together() -> None:
 
 
 def test_who_asked_for_a_topic_is_told_whatever_their_name() -> None:
-    told = history()
+    recorder = new_recorder()
     (event,) = read(
-        told.asked(["orders"], request="CreateTopics", after="created", client='x"y', host="::1")
+        recorder.record_topic_request(
+            ["orders"], request="CreateTopics", after="created", client='x"y', host="::1"
+        )
     )
     assert (event["what"], event["topic"], event["after"]) == ("topic", "orders", "created")
     assert (event["by"], event["host"], event["cause"]) == ('x"y', "::1", "CreateTopics")
     (own,) = read(
-        told.asked([STATE_CHANGES], request="CreateTopics", after="created", client=None, host="")
+        recorder.record_topic_request(
+            [STATE_CHANGES], request="CreateTopics", after="created", client=None, host=""
+        )
     )
     assert (own["by"], own["own"]) == (None, True)
 
 
 def test_when_a_topic_was_asked_for_is_told_beside_when_it_was_there() -> None:
     (event,) = read(
-        history().asked(
+        new_recorder().record_topic_request(
             ["orders"],
             request="CreateTopics",
             after="created",
@@ -201,56 +218,56 @@ def test_when_a_topic_was_asked_for_is_told_beside_when_it_was_there() -> None:
 
 
 def test_a_request_names_its_partitions_as_ranges_and_its_answer_names_the_request() -> None:
-    told = history()
+    recorder = new_recorder()
     request = leader_and_isr(("orders", [0, 1, 2, 9]), ("clicks", [4]))
-    sent = told.sent(BrokerId(3), request, cause=CAUSE)
-    (event,) = read(sent.changes)
+    sent = recorder.record_request(BrokerId(3), request, cause=CAUSE)
+    (event,) = read(sent.events)
     assert (event["id"], event["to"], event["result"]) == ("LeaderAndIsr to 3", 3, "sent")
     assert event["topics"] == {"orders": "0-2,9", "clicks": "4"}
     assert event["partitions"] == 5
     assert "parts" not in event
-    (answer,) = read(told.answered(sent, LeaderAndIsrResponse()))
+    (answer,) = read(recorder.record_response(sent, LeaderAndIsrResponse()))
     assert (answer["answers"], answer["result"], answer["to"]) == (event["sequence"], "done", 3)
     assert "topics" not in answer
-    (lost,) = read(told.unanswered(sent, "broker 3 is gone"))
+    (lost,) = read(recorder.record_missing_response(sent, "broker 3 is gone"))
     assert (lost["result"], lost["why"]) == ("failed", "broker 3 is gone")
 
 
 def test_an_answer_names_the_partitions_that_failed() -> None:
-    told = history()
-    sent = told.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
+    recorder = new_recorder()
+    sent = recorder.record_request(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
     errors = (
         LeaderAndIsrPartitionError(partition_index=0),
         LeaderAndIsrPartitionError(partition_index=1, error_code=ErrorCode.KAFKA_STORAGE_ERROR),
     )
     response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, errors),))
-    (answer,) = read(told.answered(sent, response))
+    (answer,) = read(recorder.record_response(sent, response))
     assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
     assert (answer["error_count"], answer["result"]) == (1, "failed")
     stale = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    (answer,) = read(told.answered(sent, stale))
+    (answer,) = read(recorder.record_response(sent, stale))
     assert answer["why"] == "STALE_CONTROLLER_EPOCH"
 
 
 def test_that_a_broker_knows_a_leader_already_is_no_failure() -> None:
-    told = history()
-    sent = told.sent(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
+    recorder = new_recorder()
+    sent = recorder.record_request(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
     stale, broken = ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR
     errors = [
         LeaderAndIsrPartitionError(partition_index=index, error_code=stale) for index in (0, 1)
     ]
     response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, tuple(errors)),))
-    (answer,) = read(told.answered(sent, response))
+    (answer,) = read(recorder.record_response(sent, response))
     assert (answer["result"], answer["known_already"]) == ("done", 2)
     errors[1] = LeaderAndIsrPartitionError(partition_index=1, error_code=broken)
     response = LeaderAndIsrResponse(topics=(LeaderAndIsrTopicError(ORDERS_ID, tuple(errors)),))
-    (answer,) = read(told.answered(sent, response))
+    (answer,) = read(recorder.record_response(sent, response))
     assert (answer["result"], answer["known_already"]) == ("failed", 1)
     assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
 
 
 def test_a_stop_says_how_many_are_deleted() -> None:
-    told = history()
+    recorder = new_recorder()
     states = (
         StopReplicaPartitionState(0, delete_partition=True),
         StopReplicaPartitionState(1),
@@ -258,65 +275,69 @@ def test_a_stop_says_how_many_are_deleted() -> None:
     request = StopReplicaRequest(
         controller_id=1, controller_epoch=7, topic_states=(StopReplicaTopicState("orders", states),)
     )
-    sent = told.sent(BrokerId(2), request, cause=CAUSE)
-    (event,) = read(sent.changes)
+    sent = recorder.record_request(BrokerId(2), request, cause=CAUSE)
+    (event,) = read(sent.events)
     assert (event["id"], event["partitions"], event["deletes"]) == ("StopReplica to 2", 2, 1)
     failed = (StopReplicaPartitionError("orders", 0, ErrorCode.KAFKA_STORAGE_ERROR),)
-    (answer,) = read(told.answered(sent, StopReplicaResponse(partition_errors=failed)))
+    (answer,) = read(recorder.record_response(sent, StopReplicaResponse(partition_errors=failed)))
     assert answer["errors"] == {"orders-0": "KAFKA_STORAGE_ERROR"}
 
 
 def test_a_large_request_goes_on_in_further_lines_and_no_topic_is_left_out() -> None:
     names = [f"topic-{number:05d}" for number in range(5_000)]
-    told = history()
-    sent = told.sent(BrokerId(3), leader_and_isr(*((name, [0]) for name in names)), cause=CAUSE)
-    events = read(sent.changes)
+    recorder = new_recorder()
+    sent = recorder.record_request(
+        BrokerId(3), leader_and_isr(*((name, [0]) for name in names)), cause=CAUSE
+    )
+    events = read(sent.events)
     assert len(events) > 1
     assert [event["part"] for event in events] == list(range(1, len(events) + 1))
     assert {(event["parts"], event["partitions"]) for event in events} == {(len(events), 5_000)}
     assert [name for event in events for name in event["topics"]] == names
-    assert max(len(change.line) for change in sent.changes) < NAMES_LENGTH_MAX + 1_000
-    (answer,) = read(told.answered(sent, LeaderAndIsrResponse()))
+    assert max(len(each.line) for each in sent.events) < NAMES_LENGTH_MAX + 1_000
+    (answer,) = read(recorder.record_response(sent, LeaderAndIsrResponse()))
     assert answer["answers"] == events[0]["sequence"]
 
 
 def test_ten_thousand_partitions_of_one_topic_fit_a_short_line() -> None:
-    sent = history().sent(BrokerId(3), leader_and_isr(("orders", list(range(10_000)))), cause=CAUSE)
-    assert len(sent.changes) == 1
-    assert len(sent.changes[0].line) < 300
+    sent = new_recorder().record_request(
+        BrokerId(3), leader_and_isr(("orders", list(range(10_000)))), cause=CAUSE
+    )
+    assert len(sent.events) == 1
+    assert len(sent.events[0].line) < 300
 
 
 def test_metadata_for_all_brokers_is_told_per_broker() -> None:
     topics = (UpdateMetadataTopicState("orders", ORDERS_ID, (UpdateMetadataPartitionState(),)),)
-    told = history()
+    recorder = new_recorder()
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=7, topic_states=topics)
     for broker in ids(1, 2):
-        (event,) = read(told.sent(broker, request, cause=CAUSE).changes)
+        (event,) = read(recorder.record_request(broker, request, cause=CAUSE).events)
         assert (event["to"], event["topics"]) == (broker, {"orders": "0"})
-    sent = told.sent(BrokerId(3), request, cause=CAUSE)
-    assert read(told.answered(sent, UpdateMetadataResponse()))[0]["result"] == "done"
+    sent = recorder.record_request(BrokerId(3), request, cause=CAUSE)
+    assert read(recorder.record_response(sent, UpdateMetadataResponse()))[0]["result"] == "done"
     nothing = UpdateMetadataRequest(controller_id=1, controller_epoch=7)
-    (event,) = read(told.sent(BrokerId(1), nothing, cause=CAUSE).changes)
+    (event,) = read(recorder.record_request(BrokerId(1), nothing, cause=CAUSE).events)
     assert (event["partitions"], event["topics"]) == (0, {})
     assert "own" not in event
 
 
 def test_what_is_about_the_history_alone_is_marked_as_its_own() -> None:
-    told = history()
+    recorder = new_recorder()
     own, other = TopicPartition(STATE_CHANGES, 0), ORDERS
-    events = read(told.moved([online(own), online(other)]))
+    events = read(recorder.record_transitions([online(own), online(other)]))
     assert [event.get("own", False) for event in events] == [True, False]
-    sent = told.sent(BrokerId(2), leader_and_isr((STATE_CHANGES, [0])), cause=CAUSE)
-    assert read(sent.changes)[0]["own"]
-    assert read(told.answered(sent, LeaderAndIsrResponse()))[0]["own"]
+    sent = recorder.record_request(BrokerId(2), leader_and_isr((STATE_CHANGES, [0])), cause=CAUSE)
+    assert read(sent.events)[0]["own"]
+    assert read(recorder.record_response(sent, LeaderAndIsrResponse()))[0]["own"]
     mixed = leader_and_isr((STATE_CHANGES, [0]), ("orders", [0]))
-    assert "own" not in read(told.sent(BrokerId(2), mixed, cause=CAUSE).changes)[0]
+    assert "own" not in read(recorder.record_request(BrokerId(2), mixed, cause=CAUSE).events)[0]
     assert STATE_CHANGES in INTERNAL_TOPICS
 
 
 def test_a_name_nobody_should_have_still_makes_a_line() -> None:
     odd = TopicPartition('a"b\\c\n', 0)
-    (event,) = read(history().moved([online(odd)]))
+    (event,) = read(new_recorder().record_transitions([online(odd)]))
     assert (event["topic"], event["id"]) == (odd.topic, f"{odd.topic}-0")
 
 
@@ -332,7 +353,7 @@ def test_a_name_nobody_should_have_still_makes_a_line() -> None:
     ],
 )
 def test_ranges_name_each_partition_once(partitions: list[int], text: str) -> None:
-    assert ranges(partitions) == text
+    assert format_ranges(partitions) == text
 
 
 def test_instants_are_utc_with_milliseconds() -> None:

@@ -1,10 +1,10 @@
-"""What would be said again and again, said once in a while."""
+"""Rate limiter for log messages."""
 
 from __future__ import annotations
 
 
-class Seldom:
-    """`due(now)` is true at first, and then not again until the interval has passed."""
+class LogRateLimiter:
+    """`due(now)` returns True at the first call, and then once per interval."""
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s

@@ -1,16 +1,16 @@
-"""The state-change history of this broker's controllers: into its outbox at once, from there to `__state_changes`.
+"""Publisher: writes the events of this broker's controllers to its journal, and from there to `__state_changes`.
 
-What is promised. An event is in the local file before anybody is told of the change. Every broker publishes its own
-file, in order and acknowledged by all in-sync replicas, and goes on where it stood after a restart, controller or not:
-what a controller could not publish before it died is published when its broker comes back, behind what its successor
-wrote meanwhile. So a reader finds every event at least once, those of one epoch in order, and tells repetitions by
-(epoch, sequence), which is also the key of the record. What never comes: events whose file is lost with its disk, or
-has been waiting for a week.
+Guarantees. An event is in the journal before any broker learns of the change. Each broker publishes its own journal, in
+order and with acks=all. After a restart it resumes where it stopped, whether it is controller or not. So events that a
+controller could not publish before it crashed are published when its broker restarts, after those of its successor. A
+reader finds every event at least once, and those of one epoch in order. It deduplicates them by (epoch, sequence),
+which is also the key of the record. Events are missing only if their disk was lost, or if they waited for more than a
+week.
 
-The topic is made when there is something to tell and a topic that it is about, through the same CreateTopics anybody
-would send. Events about this topic alone are not published: they would be news of their own making.
+The topic is created with a CreateTopics request, after the first other topic. Events about this topic alone are not
+published, because each would cause the next.
 
-The topic is internal: Metadata says so, and only brokers may write to it. By its name any client reads it.
+The topic is internal: Metadata marks it so, and only brokers may write to it. Any client can read it by its name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from barnabas.broker.control_plane import history_client_id
-from barnabas.broker.outbox import Outbox
-from barnabas.broker.seldom import Seldom
 from barnabas.client.connection import BrokerConnection
 from barnabas.client.core import error_of, raise_if
-from barnabas.controller.history import OWN, StateChange
 from barnabas.errors import ApiError, ErrorCode, StorageError, WireError, reason
+from barnabas.history.journal import Journal
+from barnabas.history.recorder import OWN, EventLine
+from barnabas.log_rate_limiter import LogRateLimiter
 from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, Broker, BrokerId
@@ -56,28 +55,31 @@ LONG_MAX = 2**63 - 1
 CONFIGS = {
     "cleanup.policy": "delete",
     "retention.ms": str(WEEK_MS),
-    # Retention goes by whole segments: with one a day, a week is at most eight days.
+    # Retention deletes whole segments: with one a day, records are kept for at most eight days.
     "segment.ms": str(DAY_MS),
-    # Whatever the cluster's defaults are, the history can be written, with one replica left, and late.
+    # Whatever the defaults of the cluster: with one replica left, and with old events, writes succeed.
     "min.insync.replicas": "1",
     "max.message.bytes": "1048588",
     "message.timestamp.before.max.ms": str(LONG_MAX),
 }
 
 LINGER_S = 0.25
-"""What belongs together goes together, and after those who wait for the topic that was just created."""
+"""Collects related events into one batch, and lets requests that wait for a new topic go first."""
 BATCH_BYTES = 64 * 1024
 TIMEOUT_S = 30.0
 RETRY_S = (0.25, 5.0)
-COMPLAINT_INTERVAL_S = 60.0
+WARNING_INTERVAL_S = 60.0
 
 OWN_MARK = OWN.encode()
-NAME = re.compile(rb'\{"at":"([^"]+)".*?"epoch":(\d+),"sequence":(\d+)')
-REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+KEY = re.compile(rb'\{"at":"([^"]+)".*?"epoch":(\d+),"sequence":(\d+)')
+REJECTED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 
 
-class StateLog:
-    """Implements `StateChangeLog`."""
+class Publisher:
+    """Appends events to a journal (as an `EventSink`) and publishes the journal.
+
+    `client_id` identifies this broker to the leader of the topic, which accepts writes from brokers only.
+    """
 
     def __init__(
         self,
@@ -85,43 +87,43 @@ class StateLog:
         directory: str,
         metadata: MetadataCache,
         *,
-        broker_id: BrokerId,
+        client_id: str,
         listener: str,
         is_published: bool,
     ) -> None:
         self.world = world
         self.metadata = metadata
-        self.broker_id = broker_id
+        self.client_id = client_id
         self.listener = listener
         self.is_published = is_published
-        self.outbox = Outbox(world.disk, directory, world.clock)
+        self.journal = Journal(world.disk, directory, world.clock)
         self.wake = asyncio.Event()
         self.is_closed = False
-        self.complaint = Seldom(COMPLAINT_INTERVAL_S)
+        self.warnings = LogRateLimiter(WARNING_INTERVAL_S)
         self.connection: BrokerConnection | None = None
         self.connected_to: Broker | None = None
 
     def open(self) -> None:
-        """After the directory was locked: another process may be writing there until then."""
-        self.outbox.open()
+        """Call it after the directory is locked: until then another process may write there."""
+        self.journal.open()
         self.wake.set()
 
-    def record(self, changes: Sequence[StateChange]) -> None:
-        if changes and not self.is_closed:
-            self.outbox.append(changes)
+    def append(self, events: Sequence[EventLine]) -> None:
+        if events and not self.is_closed:
+            self.journal.append(events)
             self.wake.set()
 
     def close(self) -> None:
-        """What is not published yet is published by the next run. Nothing is recorded any more: who closes this before
-        the controller has ended wants it to die without a word."""
+        """The next run publishes the rest. Later events are ignored: a simulated crash closes this before the
+        controller has ended, and leaves no trace of its end."""
         self.is_closed = True
         self.disconnect()
-        self.outbox.close()
+        self.journal.close()
 
     # ---- publishing
 
     async def publish(self) -> None:
-        """For as long as the broker runs."""
+        """Runs until the broker stops."""
         if not self.is_published:
             return
         backoff = Backoff(*RETRY_S, random=self.world.random)
@@ -130,42 +132,42 @@ class StateLog:
             self.wake.clear()
             await asyncio.sleep(LINGER_S)
             try:
-                await self.publish_outbox()
+                await self.publish_journal()
                 backoff.reset()
             except StorageError as error:
-                self.complain("cannot read or mark the state changes", error)
+                self.warn("cannot read or mark the state changes", error)
                 self.wake.set()
                 await backoff.wait()
 
-    async def publish_outbox(self) -> None:
-        while (chunk := self.outbox.unpublished(BATCH_BYTES)) is not None:
+    async def publish_journal(self) -> None:
+        while (chunk := self.journal.unpublished(BATCH_BYTES)) is not None:
             lines = [line for line in chunk.lines if OWN_MARK not in line]
             if lines:
                 await self.deliver(lines)
-            self.outbox.advance(chunk.end)
+            self.journal.advance(chunk.end)
 
     async def deliver(self, lines: list[bytes]) -> None:
-        """Until it is done: there is nothing better to do with them."""
+        """Retry until all lines are published."""
         backoff = Backoff(*RETRY_S, random=self.world.random)
         while True:
-            if await self.is_there_a_topic():
+            if await self.has_topic():
                 try:
                     await self.produce(lines)
                     return
                 except ApiError as error:
-                    if error.code in REFUSED:
-                        await self.deliver_apart(lines, error)
+                    if error.code in REJECTED:
+                        await self.deliver_in_halves(lines, error)
                         return
-                    self.complain("cannot publish the state changes", error)
+                    self.warn("cannot publish the state changes", error)
                 except (OSError, TimeoutError, WireError) as error:
-                    self.complain("cannot publish the state changes", error)
+                    self.warn("cannot publish the state changes", error)
                     self.disconnect()
             await backoff.wait()
 
-    async def deliver_apart(self, lines: list[bytes], error: ApiError) -> None:
-        """Somebody has narrowed the topic's settings: what still fits is published."""
+    async def deliver_in_halves(self, lines: list[bytes], error: ApiError) -> None:
+        """Settings of the topic were restricted: publish the lines that it still accepts."""
         if len(lines) == 1:
-            self.complain("a state change is not published", error)
+            self.warn("a state change is not published", error)
             return
         middle = len(lines) // 2
         await self.deliver(lines[:middle])
@@ -176,7 +178,7 @@ class StateLog:
         if topic is None or 0 not in topic.partitions:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted just now")
         leader = topic.partitions[0].leader
-        batch = build_batch([record(line, offset) for offset, line in enumerate(lines)])
+        batch = build_batch([to_record(line, offset) for offset, line in enumerate(lines)])
         data = PartitionProduceData(0, batch)
         request = ProduceRequest(
             acks=-1,
@@ -184,31 +186,31 @@ class StateLog:
             topic_data=(TopicProduceData(STATE_CHANGES, (data,)),),
         )
         connection = await self.connect(leader)
-        # Longer than the leader may take, so that its own word on a timeout arrives.
+        # Longer than the timeout of the leader, so that its error arrives.
         response = await connection.exchange(request, ProduceResponse, timeout_s=TIMEOUT_S + 5)
         answer = response.responses[0].partition_responses[0]
         raise_if(answer.error_code, answer.error_message)
 
     # ---- the topic
 
-    async def is_there_a_topic(self) -> bool:
-        """One with a leader; asked for where there is none, but not before there is another topic to tell of."""
+    async def has_topic(self) -> bool:
+        """Whether the topic exists and has a leader. Create it if it is missing, once another topic exists."""
         if STATE_CHANGES not in self.metadata.topics:
-            while not await self.metadata.wait_until(self.is_there_news, TIMEOUT_S):
+            while not await self.metadata.wait_until(self.has_any_topic, TIMEOUT_S):
                 pass
             await asyncio.sleep(LINGER_S)
             try:
                 await self.create_topic()
             except ApiError as error:
-                self.complain("cannot create the topic of the state changes", error)
+                self.warn("cannot create the topic of the state changes", error)
                 return False
             except (OSError, TimeoutError, WireError) as error:
-                self.complain("cannot create the topic of the state changes", error)
+                self.warn("cannot create the topic of the state changes", error)
                 self.disconnect()
                 return False
         return await self.metadata.wait_until(self.has_leader, RETRY_S[1])
 
-    def is_there_news(self) -> bool:
+    def has_any_topic(self) -> bool:
         topics = self.metadata.topics
         return STATE_CHANGES in topics or any(name not in INTERNAL_TOPICS for name in topics)
 
@@ -253,7 +255,7 @@ class StateLog:
             self.world.network,
             endpoint.host,
             endpoint.port,
-            client_id=history_client_id(self.broker_id),
+            client_id=self.client_id,
             timeout_s=TIMEOUT_S,
         )
         self.connected_to = broker
@@ -264,19 +266,19 @@ class StateLog:
             self.connection.close()
             self.connection = None
 
-    def complain(self, what: str, error: Exception) -> None:
-        if self.complaint.due(asyncio.get_running_loop().time()):
+    def warn(self, what: str, error: Exception) -> None:
+        if self.warnings.due(asyncio.get_running_loop().time()):
             logger.warning("%s error=%s", what, reason(error))
 
 
-def record(line: bytes, offset: int) -> Record:
-    """Its time is that of the event, its key the event's name: 7-12 is the twelfth of epoch 7."""
-    found = NAME.match(line)
-    if found is None:  # written by somebody else; passed on as it is
+def to_record(line: bytes, offset: int) -> Record:
+    """The timestamp is the time of the event. The key is `<epoch>-<sequence>`: 7-12 is event 12 of epoch 7."""
+    found = KEY.match(line)
+    if found is None:  # written by another program; published unchanged
         return Record(offset, 0, None, line, ())
     at, epoch, sequence = found.groups()
     try:
         timestamp = round(datetime.fromisoformat(at.decode()).timestamp() * 1000)
-    except (ValueError, OverflowError):  # damaged on the disk; readers skip it
+    except (ValueError, OverflowError):  # corrupt on disk; readers skip it
         return Record(offset, 0, None, line, ())
     return Record(offset, timestamp, b"%s-%s" % (epoch, sequence), line, ())

@@ -12,10 +12,10 @@ from datetime import datetime
 from hashlib import sha256
 from importlib.resources import files
 
-from barnabas.lifecycle.page_tables import Cell, duration, instant, number, table
-from barnabas.lifecycle.report import Document, Row, is_failover
-from barnabas.lifecycle.timeline import timeline, topics_shown
-from barnabas.lifecycle.words import (
+from barnabas.history.page_tables import Cell, duration, instant, number, table
+from barnabas.history.report import Document, Row, is_failover
+from barnabas.history.timeline import timeline, topics_shown
+from barnabas.history.words import (
     as_html,
     cause_name,
     listed,
@@ -56,7 +56,7 @@ def page(document: Document) -> str:
 
 
 def asset(name: str) -> str:
-    return files("barnabas.lifecycle").joinpath(name).read_text("utf-8")
+    return files("barnabas.history").joinpath(name).read_text("utf-8")
 
 
 def parts(document: Document) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
-from barnabas.lifecycle.page import page
-from barnabas.lifecycle.timeline import LANES, LANES_AT_LEAST, together, topics_shown
+from barnabas.history.page import page
+from barnabas.history.timeline import LANES, LANES_AT_LEAST, together, topics_shown
 from tests.lifecycle_document import HOSTILE, at, outage, sample
 
 

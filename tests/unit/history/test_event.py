@@ -15,10 +15,10 @@ from barnabas.cli.history.timeline import Timeline
 from barnabas.cli.terminal.output import to_yaml
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.states import PartitionState
-from barnabas.lifecycle.event import (
+from barnabas.history.event import (
     PartitionStateName,
     fields_of,
-    normalised,
+    normalise,
     read_event,
     skipped,
 )
@@ -124,7 +124,7 @@ def test_a_timeline_is_told_whatever_the_history_holds(values: list[bytes | None
 
 @given(forged() | st.binary())
 def test_normalising_keeps_what_an_event_says(value: bytes) -> None:
-    event, text = read_event(value), normalised(value)
+    event, text = read_event(value), normalise(value)
     assert (event is None) == (text is None)
     if text is not None:
         assert read_event(text.encode()) == event
@@ -184,7 +184,7 @@ def test_a_malformed_event_is_counted_and_hides_no_other(
 ) -> None:
     wrong = json.dumps({**EVENTS[name], **changed}).encode()
     right = json.dumps(EVENTS["partition"]).encode()
-    assert normalised(wrong) is None
+    assert normalise(wrong) is None
     timeline = Timeline("orders")
     timeline.add(consumed([wrong, right]))
     assert timeline.malformed == 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyarrow import Table
 
-    from barnabas.lifecycle.analysis import Analysis
+    from barnabas.history.analysis import Analysis
 
 SLOWEST_STEPS = 50
 

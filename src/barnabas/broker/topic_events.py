@@ -1,0 +1,92 @@
+"""Topic events: record the client that requested a change of topics. The controller records the transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.topics import TopicOutcome
+from barnabas.controller.topic_checks import USE_DEFAULT, TopicWish
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.history.recorder import Facts
+from barnabas.history.requester import Requester, parse_requester
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.wire.headers import RequestHeader
+
+COUNTS = ("num.partitions", "default.replication.factor")
+COUNTS_OF = {
+    CONSUMER_OFFSETS: ("offsets.topic.num.partitions", "offsets.topic.replication.factor"),
+    TRANSACTION_STATE: (
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+    ),
+}
+"""The settings with the number of partitions and replicas of a topic that was requested without these numbers."""
+
+
+def requester_of(header: RequestHeader, connection: Connection) -> Requester:
+    return parse_requester(header.client_id, connection.stream.peer[0])
+
+
+def creation_facts(wish: TopicWish, outcome: TopicOutcome, requester: Requester) -> Facts:
+    """The size of the new topic, and the settings that it was taken from."""
+    of_partitions, of_replicas = COUNTS_OF.get(wish.name, COUNTS) if requester.via else COUNTS
+    defaults = []
+    if wish.assignments is None:
+        if requester.via or wish.partitions == USE_DEFAULT:
+            defaults.append(of_partitions)
+        if requester.via or wish.replication_factor == USE_DEFAULT:
+            defaults.append(of_replicas)
+    facts: dict[str, object] = {
+        "partitions": len(outcome.replicas),
+        "replication_factor": len(outcome.replicas[0]),
+    }
+    if defaults:
+        facts["defaults"] = defaults
+    if requester.via:
+        facts |= {"automatic": True, "via": requester.via}
+    return facts
+
+
+def record_topic_request(
+    parts: BrokerParts,
+    topics: Iterable[str],
+    requester: Requester,
+    *,
+    request: str,
+    after: str,
+    facts: Mapping[str, Facts] | None = None,
+) -> None:
+    """The controller knows the transitions; only the broker that got the request knows the client."""
+    execution = parts.controller.execution
+    if execution is not None:
+        execution.recorder.record_topic_request(
+            topics,
+            request=request,
+            after=after,
+            client=requester.client,
+            host=requester.host,
+            asked_at_ms=requester.at_ms,
+            facts=facts,
+        )
+
+
+def record_creations(
+    parts: BrokerParts,
+    wishes: Iterable[TopicWish],
+    outcomes: Iterable[TopicOutcome],
+    requester: Requester,
+) -> None:
+    facts = {
+        outcome.name: creation_facts(wish, outcome, requester)
+        for wish, outcome in zip(wishes, outcomes, strict=True)
+        if is_done(outcome.error)
+    }
+    request = "CreateTopics" if requester.via is None else "Metadata"
+    record_topic_request(parts, facts, requester, request=request, after="created", facts=facts)
+
+
+def is_done(error: ApiError | None) -> bool:
+    """Whether the change is in the registry, even if the client did not wait until all brokers knew of it."""
+    return error is None or error.code is ErrorCode.REQUEST_TIMED_OUT

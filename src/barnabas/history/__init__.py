@@ -1,0 +1,11 @@
+"""The history of state changes: recorded by controllers, published to the topic `__state_changes`, read by reports.
+
+event      one state change, election, request or response: a line of JSON          event.py
+recorder   writes the events of one controller in one epoch                         recorder.py
+journal    files on the broker that hold the events until they are published        journal.py
+publisher  copies the journal to the topic                                          publisher.py
+requester  the client that requested a topic, which the event of the topic names    requester.py
+reader     the records of the topic as DataFrames of events                         reader.py
+analysis   tables about topics and controllers                                      analysis.py
+report     the tables as one document, and as an HTML page                          report.py, page.py, timeline.py
+"""

@@ -1,0 +1,462 @@
+"""Recorder of one controller: writes each of its actions as an event, before any broker learns of it.
+
+An event is one line of JSON:
+
+    {"at":"2026-05-01T08:00:00.123Z","broker":1,"role":"controller","epoch":7,"sequence":12,"cause":"TopicsChanged#4",
+     "what":"partition","id":"orders-0","topic":"orders","partition":0,"before":"NewPartition",
+     "after":"OnlinePartition","leader":2,"leader_epoch":0,"isr":[2,3,1],"znode_version":0,"replicas":[2,3,1],
+     "result":"done"}
+
+`what` is a partition, a replica, a topic that a client requested, a request to a broker or the controller itself.
+`sequence` counts within one controller epoch, and an epoch has one controller. So (epoch, sequence) is the unique key
+of an event.
+
+A request is one event, but may be about ten thousand partitions. It names them as ranges, `{"orders":"0-5,9"}`. If its
+topics do not fit one line, it continues in further lines (`part` of `parts`), so that no line exceeds the maximum size
+of a record. A response names the event of its request, and only the partitions that failed.
+
+A new controller of 10,000 partitions writes tens of thousands of lines before it serves requests. For speed, lines are
+formatted by hand, and all transitions of a batch in one loop. `event.py` is the model that readers parse them with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from barnabas.errors import ErrorCode
+from barnabas.history.event import ONLINE
+from barnabas.metadata.topic_names import STATE_CHANGES
+from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, Replica, TopicPartition
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.world.ports import Clock
+
+OWN = ',"own":true'
+"""Marks an event about the topic of the history alone. It is not published: that would cause the next such event."""
+
+NAMES_LENGTH_MAX = 32_000
+ERRORS_NAMED_MAX = 100
+ALREADY_KNOWN = ErrorCode.STALE_CONTROLLER_EPOCH
+
+Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+ReplicasOf = Callable[[TopicPartition], Sequence[BrokerId]]
+Facts = Mapping[str, object]
+"""More fields of one event."""
+
+
+class Transition(Protocol):
+    """A state transition that was made, of a partition or a replica."""
+
+    @property
+    def item(self) -> TopicPartition | Replica: ...
+    @property
+    def before(self) -> str: ...
+    @property
+    def after(self) -> str: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def leadership(self) -> LeaderAndIsr | None: ...
+    @property
+    def is_unclean(self) -> bool: ...
+
+
+class FailedTransition(Protocol):
+    """A state transition that was not made: the state stays `before`."""
+
+    @property
+    def item(self) -> TopicPartition | Replica: ...
+    @property
+    def before(self) -> str: ...
+    @property
+    def after(self) -> str: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def why(self) -> str: ...
+
+
+class EventLine(NamedTuple):
+    """An event as it is written: its key, and its line without the newline."""
+
+    epoch: ControllerEpoch
+    sequence: int
+    line: str
+
+
+class EventSink(Protocol):
+    """Receives the events of a recorder."""
+
+    def append(self, events: Sequence[EventLine]) -> None:
+        """Write the events to disk before returning. Never raises: a write error must not stop the controller."""
+        ...
+
+
+class SentRequest(NamedTuple):
+    """A recorded request, which the event of its response refers to."""
+
+    events: list[EventLine]
+    broker: BrokerId
+    request: Request
+    cause: str
+    is_own: bool
+
+
+class Recorder:
+    """Records the events of one controller in one epoch, in order. Methods return the events that they recorded.
+
+    recorder.record_transitions(outcome.won.moves, outcome.failures, replicas_of=context.replicas)
+    """
+
+    def __init__(
+        self, controller_id: BrokerId, epoch: ControllerEpoch, clock: Clock, sink: EventSink
+    ) -> None:
+        self.controller_id = controller_id
+        self.epoch = epoch
+        self.clock = clock
+        self.sink = sink
+        self.sequence = 0
+        self.last_topics: tuple[object, TopicRanges] | None = None
+
+    def record(self, events: list[EventLine]) -> list[EventLine]:
+        self.sink.append(events)
+        return events
+
+    # ---- the controller itself
+
+    def record_election(self, *, cause: str, previous: BrokerId | None = None) -> list[EventLine]:
+        """`previous` is the controller of the epoch before, if known."""
+        before = "null" if previous is None else str(previous)
+        return self.record([self.controller_event(cause, before, str(self.controller_id))])
+
+    def record_resignation(self, *, cause: str) -> list[EventLine]:
+        return self.record([self.controller_event(cause, str(self.controller_id), "null")])
+
+    def controller_event(self, cause: str, before: str, after: str) -> EventLine:
+        rest = f'"what":"controller","id":"controller","before":{before},"after":{after},"result":"done"'
+        return self.event(cause, rest)
+
+    # ---- transitions
+
+    def record_transitions(
+        self,
+        transitions: Iterable[Transition],
+        failures: Iterable[FailedTransition] = (),
+        *,
+        replicas_of: ReplicasOf | None = None,
+    ) -> list[EventLine]:
+        """`replicas_of` adds the assigned replicas to the events of partitions."""
+        events = self.transition_events(transitions, replicas_of)
+        events += self.failure_events(failures)
+        return self.record(events)
+
+    def transition_events(
+        self, transitions: Iterable[Transition], replicas_of: ReplicasOf | None
+    ) -> list[EventLine]:
+        epoch, sequence, head = self.epoch, self.sequence, self.head()
+        events = []
+        cause = quoted_cause = ""
+        for each in transitions:
+            sequence += 1
+            if each.cause is not cause:
+                cause, quoted_cause = each.cause, quoted(each.cause)
+            known = each.leadership
+            leadership = "" if known is None else leadership_of(known)
+            if each.is_unclean:
+                leadership += ',"unclean":true'
+            assigned = ""
+            if replicas_of is not None and isinstance(each.item, TopicPartition):
+                assigned = f',"replicas":{numbers(tuple(replicas_of(each.item)))}'
+            line = (
+                f'{head}{sequence},"cause":{quoted_cause},{subject(each.item)},'
+                f'"before":"{each.before}","after":"{each.after}"{leadership}{assigned},'
+                '"result":"done"'
+            )
+            events.append(EventLine(epoch, sequence, f"{line}{own(each.item)}}}"))
+        self.sequence = sequence
+        return events
+
+    def failure_events(self, failures: Iterable[FailedTransition]) -> list[EventLine]:
+        return [
+            self.event(
+                failure.cause,
+                f'{subject(failure.item)},"before":"{failure.before}","after":"{failure.after}",'
+                f'"result":"failed","why":{json.dumps(f"{failure.reason}: {failure.why}")}'
+                f"{own(failure.item)}",
+            )
+            for failure in failures
+        ]
+
+    def record_isr_changes(
+        self, states: Iterable[tuple[TopicPartition, LeaderAndIsr]], *, cause: str
+    ) -> list[EventLine]:
+        """Changes of ISRs that leaders requested: no transition, but the next election depends on them."""
+        return self.record(
+            [
+                self.event(
+                    cause,
+                    f'{subject(partition)},"before":"{ONLINE}","after":"{ONLINE}"{leadership_of(state)},'
+                    f'"result":"done"{own(partition)}',
+                )
+                for partition, state in states
+            ]
+        )
+
+    def record_topic_request(
+        self,
+        topics: Iterable[str],
+        *,
+        request: str,
+        after: str,
+        client: str | None,
+        host: str,
+        asked_at_ms: int | None = None,
+        facts: Mapping[str, Facts] | None = None,
+    ) -> list[EventLine]:
+        """A client's request to create, grow or delete topics, after it was written to the registry.
+
+        `facts` are more fields, by topic. The transitions that follow from the request are events of their own.
+        """
+        by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
+        if asked_at_ms is not None:
+            by += f',"asked_at":"{instant(asked_at_ms)}"'
+        more = {
+            topic: f"{json.dumps(fields, separators=(',', ':'))[1:-1]},"
+            for topic, fields in (facts or {}).items()
+            if fields
+        }
+        return self.record(
+            [
+                self.event(
+                    request,
+                    f'"what":"topic","id":"{inside(topic)}","topic":"{inside(topic)}",'
+                    f'"after":"{after}",{by},{more.get(topic, "")}'
+                    f'"result":"done"{OWN if topic == STATE_CHANGES else ""}',
+                )
+                for topic in topics
+            ]
+        )
+
+    # ---- requests to brokers
+
+    def record_request(self, broker: BrokerId, request: Request, *, cause: str) -> SentRequest:
+        """To be called before the request is sent."""
+        ranges = self.topic_ranges(request)
+        about = f'"what":"request","id":"{name_of(request)} to {broker}","to":{broker}'
+        count = f',"partitions":{ranges.partitions}'
+        if isinstance(request, StopReplicaRequest):
+            count += f',"deletes":{count_deletes(request)}'
+        mark = OWN if ranges.is_own else ""
+        parts = len(ranges.topics)
+        events = [
+            self.event(
+                cause,
+                about
+                + (f',"part":{part},"parts":{parts}' if parts > 1 else "")
+                + f'{count},"topics":{{{topics}}},"result":"sent"{mark}',
+            )
+            for part, topics in enumerate(ranges.topics, 1)
+        ]
+        return SentRequest(self.record(events), broker, request, cause, ranges.is_own)
+
+    def topic_ranges(self, request: Request) -> TopicRanges:
+        """Cached, because every broker gets the same UpdateMetadata."""
+        states = request.topic_states
+        if self.last_topics is not None and self.last_topics[0] is states:
+            return self.last_topics[1]
+        found = format_topics(
+            (topic.topic_name, [state.partition_index for state in topic.partition_states])
+            for topic in states
+        )
+        self.last_topics = (states, found)
+        return found
+
+    def forget_topics(self) -> None:
+        """Free the cache after a batch of requests."""
+        self.last_topics = None
+
+    def record_response(self, sent: SentRequest, response: Response) -> list[EventLine]:
+        """STALE_CONTROLLER_EPOCH of a partition is no failure: the broker has this leader epoch or a later one."""
+        errors = list(errors_of(sent.request, response))
+        failed = [(item, code) for item, code in errors if code != ALREADY_KNOWN]
+        known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
+        if not response.error_code and not failed:
+            return self.record([self.response_event(sent, f'{known}"result":"done"')])
+        named = ",".join(
+            f'"{item}":"{code_name(code)}"' for item, code in failed[:ERRORS_NAMED_MAX]
+        )
+        why = code_name(response.error_code) if response.error_code else f"{len(failed)} failed"
+        rest = f'{known}"errors":{{{named}}},"error_count":{len(failed)},"result":"failed","why":"{why}"'
+        return self.record([self.response_event(sent, rest)])
+
+    def record_missing_response(self, sent: SentRequest, why: str) -> list[EventLine]:
+        """The broker left before it answered."""
+        rest = f'"result":"failed","why":{json.dumps(why)}'
+        return self.record([self.response_event(sent, rest)])
+
+    def response_event(self, sent: SentRequest, rest: str) -> EventLine:
+        about = (
+            f'"what":"request","id":"{name_of(sent.request)} to {sent.broker}","to":{sent.broker}'
+        )
+        mark = OWN if sent.is_own else ""
+        return self.event(sent.cause, f'{about},"answers":{sent.events[0].sequence},{rest}{mark}')
+
+    # ---- lines
+
+    def head(self) -> str:
+        at = instant(self.clock.now_ms())
+        return (
+            f'{{"at":"{at}","broker":{self.controller_id},"role":"controller","epoch":{self.epoch},'
+            '"sequence":'
+        )
+
+    def event(self, cause: str, rest: str) -> EventLine:
+        self.sequence += 1
+        line = f'{self.head()}{self.sequence},"cause":{quoted(cause)},{rest}}}'
+        return EventLine(self.epoch, self.sequence, line)
+
+
+# ---- pieces of a line -------------------------------------------------------------------------------------
+
+quoted = lru_cache(maxsize=1024)(json.dumps)
+
+
+@lru_cache(maxsize=16)
+def instant(at_ms: int) -> str:
+    """
+    >>> instant(1_777_622_400_123)
+    '2026-05-01T08:00:00.123Z'
+    """
+    at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def numbers(values: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+@lru_cache(maxsize=1024)
+def inside(topic: str) -> str:
+    """The name as it stands between quotes. Other programs may have written invalid names to the registry."""
+    return json.dumps(topic)[1:-1]
+
+
+def subject(item: TopicPartition | Replica) -> str:
+    if isinstance(item, Replica):
+        (topic, partition), broker = item
+        name = inside(topic)
+        return (
+            f'"what":"replica","id":"{name}-{partition} on {broker}","topic":"{name}",'
+            f'"partition":{partition},"replica":{broker}'
+        )
+    topic, partition = item
+    name = inside(topic)
+    return f'"what":"partition","id":"{name}-{partition}","topic":"{name}","partition":{partition}'
+
+
+def own(item: TopicPartition | Replica) -> str:
+    topic = item.partition.topic if isinstance(item, Replica) else item.topic
+    return OWN if topic == STATE_CHANGES else ""
+
+
+def leadership_of(known: LeaderAndIsr) -> str:
+    return (
+        f',"leader":{known.leader},"leader_epoch":{known.leader_epoch},'
+        f'"isr":{numbers(known.isr)},"znode_version":{known.partition_epoch}'
+    )
+
+
+# ---- requests ---------------------------------------------------------------------------------------------
+
+
+class TopicRanges(NamedTuple):
+    """Topics and partitions of a request: the insides of one or more JSON objects, topic → ranges of partitions."""
+
+    topics: list[str]
+    partitions: int
+    is_own: bool
+
+
+def format_topics(topics: Iterable[tuple[str, list[int]]]) -> TopicRanges:
+    lines: list[str] = []
+    names: list[str] = []
+    length = count = 0
+    is_own = True
+    for topic, partitions in topics:
+        is_own = is_own and topic == STATE_CHANGES
+        named = f'"{inside(topic)}":"{format_ranges(partitions)}"'
+        if names and length + len(named) > NAMES_LENGTH_MAX:
+            lines.append(",".join(names))
+            names, length = [], 0
+        names.append(named)
+        length += len(named) + 1
+        count += len(partitions)
+    lines.append(",".join(names))
+    return TopicRanges(lines, count, is_own and count > 0)
+
+
+def format_ranges(partitions: list[int]) -> str:
+    """
+    >>> format_ranges([0, 1, 2, 5, 7, 8])
+    '0-2,5,7-8'
+    """
+    ordered = sorted(partitions)
+    if ordered and ordered[-1] - ordered[0] == len(ordered) - 1:
+        return span(ordered[0], ordered[-1])
+    spans = []
+    first = last = -1
+    for partition in ordered:
+        if partition != last + 1 or first < 0:
+            if first >= 0:
+                spans.append(span(first, last))
+            first = partition
+        last = partition
+    return ",".join([*spans, span(first, last)] if first >= 0 else spans)
+
+
+def span(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else str(first)
+
+
+def name_of(request: Request) -> str:
+    return type(request).__name__.removesuffix("Request")
+
+
+def count_deletes(request: StopReplicaRequest) -> int:
+    return sum(
+        state.delete_partition for topic in request.topic_states for state in topic.partition_states
+    )
+
+
+def errors_of(request: Request, response: Response) -> Iterator[tuple[str, int]]:
+    """The partitions that failed. A LeaderAndIsr response names topics by their ids alone."""
+    if isinstance(response, LeaderAndIsrResponse):
+        names: dict[UUID, str] = {}
+        if isinstance(request, LeaderAndIsrRequest):
+            names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        for topic in response.topics:
+            name = inside(names.get(topic.topic_id, str(topic.topic_id)))
+            for entry in topic.partition_errors:
+                if entry.error_code:
+                    yield f"{name}-{entry.partition_index}", entry.error_code
+    elif isinstance(response, StopReplicaResponse):
+        for error in response.partition_errors:
+            if error.error_code:
+                yield f"{inside(error.topic_name)}-{error.partition_index}", error.error_code
+
+
+def code_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error code {code}"

@@ -1,0 +1,34 @@
+"""The event of a new topic names the settings that its size was taken from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.broker.topic_events import creation_facts
+from barnabas.broker.topics import TopicOutcome
+from barnabas.controller.topic_checks import TopicWish
+from barnabas.history.requester import Requester
+from barnabas.model import BrokerId
+
+OUTCOME = TopicOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
+
+
+def test_creation_facts_name_the_settings_behind_default_counts() -> None:
+    client, other = Requester("app", "::1"), Requester("app", "::1", 2)
+
+    def defaults(requester: Requester, **wish: Any) -> object:
+        facts = creation_facts(TopicWish(configs={}, **{"name": "t", **wish}), OUTCOME, requester)
+        assert (facts["partitions"], facts["replication_factor"]) == (3, 2)
+        return facts.get("defaults")
+
+    assert defaults(client, partitions=3, replication_factor=2) is None
+    assert defaults(client, replication_factor=2) == ["num.partitions"]
+    assert defaults(client, partitions=3) == ["default.replication.factor"]
+    assert defaults(client, assignments={0: (1, 2)}) is None
+    both = ["num.partitions", "default.replication.factor"]
+    assert defaults(client) == defaults(other, partitions=3, replication_factor=2) == both
+    assert defaults(client, name="__consumer_offsets") == both
+    assert defaults(other, name="__consumer_offsets") == [
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+    ]
