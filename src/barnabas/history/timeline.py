@@ -1,31 +1,23 @@
-"""The timeline of the page: a lane of inline SVG for the controllers and one for each topic that has something to show.
+"""Timeline of the report page: a lane for the controllers and one for each topic with something to show.
 
     controllers  ▕ 3 ████████████▏1 ███████████████▏
     orders       ━━━━━━╷━━▉▉━━━━━╷━━━━━━▨▨▨▨▨▨▨▨▨▨
                        leader moved   outage        deletion that waits
 
-Every mark stands at a percentage of the width and carries its time in milliseconds from the left edge (`data-a`,
-`data-b`): the page is as wide as its screen, and its script can show a part of the time by moving the marks. Without a
-script it shows all of it.
+A mark has its times in milliseconds from the left edge, and the template draws it at a percentage of the width. So the
+page is as wide as its screen, and its script zooms by moving the marks. Without the script it shows the whole time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Literal, NamedTuple
 
 from barnabas.history.report import Document, Row, is_failover
-from barnabas.history.words import (
-    as_html,
-    cause_name,
-    listed,
-    millis_of,
-    moment,
-    span,
-    topic_name,
-)
+from barnabas.history.words import cause_name, listed, millis_of, moment, span, topic_name
 
 LANES, LANES_AT_LEAST = 40, 12
 LANE_HEIGHT = 22
@@ -34,9 +26,14 @@ COLOURS = 6
 """Of controllers; two whose ids differ by this much look alike."""
 
 
+class AxisTick(NamedTuple):
+    offset_ms: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """From times to percent of the width."""
+    """Converts times to percentages of the width."""
 
     start: datetime
     end: datetime
@@ -51,33 +48,52 @@ class Scale:
     def percent(self, offset_ms: int) -> str:
         return f"{100 * offset_ms / self.length_ms:.3f}%"
 
+    def ticks(self) -> Iterator[AxisTick]:
+        """Of the whole time. The script rewrites them for the part that is shown."""
+        for index in range(TICKS + 1):
+            offset_ms = self.length_ms * index // TICKS
+            at = moment(self.start + timedelta(milliseconds=offset_ms))
+            yield AxisTick(offset_ms, at[5:19] if self.length_ms > 86_400_000 else at[11:])
+
 
 def scale_of(document: Document) -> Scale:
-    """All of the history, and up to now where something has not ended; with some room at both ends."""
+    """The whole history, and up to now if an outage or a deletion has not ended; with a margin at both ends."""
     start, end = document["history"]["from"], document["history"]["until"]
-    lasts = any(row["until"] is None for row in document["outages"])
-    if lasts or document["summary"]["stuck_deletions"]:
+    is_ongoing = any(row["until"] is None for row in document["outages"])
+    if is_ongoing or document["summary"]["stuck_deletions"]:
         end = document["made_at"]
     room = max((end - start) * 0.015, timedelta(milliseconds=5))
     return Scale(start=start - room, end=end + room)
 
 
-def timeline(document: Document) -> str:
-    scale = scale_of(document)
-    shown = topics_shown(document["topics"])
+class Mark(NamedTuple):
+    """`kind` is a CSS class, `text` the text of a label or the tooltip of others, `y` the distance from both edges."""
+
+    shape: Literal["bar", "tick", "label"]
+    kind: str
+    text: str
+    start_ms: int
+    end_ms: int
+    y: int
+
+
+class Lane(NamedTuple):
+    name: str
+    marks: list[Mark]
+    kind: str = ""
+
+
+def lanes_of(document: Document, scale: Scale) -> list[Lane]:
     lanes = [controllers_lane(document, scale)]
     if document["incidents"]:
         lanes.append(incidents_lane(document, scale))
-    lanes += [topic_lane(topic, document, scale) for topic in shown]
-    rows = "\n".join(lanes)
-    return (
-        f'<div class="chart" data-start="{millis_of(scale.start)}" data-length="{scale.length_ms}">\n'
-        f'{rows}\n<div class="lane axis"><span></span>{axis(scale)}</div>\n</div>'
-    )
+    return lanes + [
+        topic_lane(topic, document, scale) for topic in topics_shown(document["topics"])
+    ]
 
 
 def topics_shown(topics: list[Row]) -> list[Row]:
-    """Those to which something happened; where these are few, some others for company."""
+    """The eventful topics; if they are few, some others too."""
     eventful = [topic for topic in topics if is_eventful(topic)][:LANES]
     calm = [topic for topic in topics if not is_eventful(topic)]
     return eventful + calm[: max(0, LANES_AT_LEAST - len(eventful))]
@@ -90,15 +106,7 @@ def is_eventful(topic: Row) -> bool:
 # ---- lanes ----------------------------------------------------------------------------------------------------
 
 
-def lane(name: str, marks: Iterable[str], kind: str = "") -> str:
-    inside = "".join(marks)
-    return (
-        f'<div class="lane {kind}"><span class="name" title="{as_html(name)}">{as_html(name)}</span>'
-        f'<svg width="100%" height="{LANE_HEIGHT}" role="img" aria-label="{as_html(name)}">{inside}</svg></div>'
-    )
-
-
-def controllers_lane(document: Document, scale: Scale) -> str:
+def controllers_lane(document: Document, scale: Scale) -> Lane:
     elections = document["elections"]
     ends = [row["elected_at"] or row["first_at"] for row in elections[1:]] + [scale.end]
     marks = []
@@ -106,65 +114,43 @@ def controllers_lane(document: Document, scale: Scale) -> str:
         begin = row["elected_at"] or row["first_at"]
         title = f"controller {row['controller']}, epoch {row['epoch']}, from {moment(begin)}"
         kind = f"epoch c{row['controller'] % COLOURS}"
-        marks.append(bar(scale, begin, row["resigned_at"] or end, kind, title, y=3, height=16))
-        marks.append(text(scale, begin, str(row["controller"])))
-    return lane("controllers", [*marks, *failover_lines(document, scale)], "top")
+        marks.append(bar(scale, begin, row["resigned_at"] or end, kind, title, y=3))
+        marks.append(label(scale, begin, str(row["controller"])))
+    return Lane("controllers", [*marks, *failover_lines(document, scale)], "top")
 
 
-def incidents_lane(document: Document, scale: Scale) -> str:
-    """Those of all topics, of which only some have a lane."""
+def incidents_lane(document: Document, scale: Scale) -> Lane:
+    """The incidents of all topics, of which only some have a lane."""
     marks = [
-        bar(
-            scale,
-            row["from"],
-            row["until"] or scale.end,
-            "outage",
-            told_incident(row),
-            y=3,
-            height=16,
-        )
+        bar(scale, row["from"], row["until"] or scale.end, "outage", incident_title(row), y=3)
         for row in document["incidents"]
     ]
-    return lane("incidents", [*failover_lines(document, scale), *marks], "top")
+    return Lane("incidents", [*failover_lines(document, scale), *marks], "top")
 
 
-def told_incident(row: Row) -> str:
-    lasted = "not ended" if row["until"] is None else f"up to {span(row['longest_ms'])}"
-    return (
-        f"{cause_name(row['cause'])}, {moment(row['from'])}: {row['partitions']:,} partitions of "
-        f"{row['topics']:,} topics without a leader, {lasted}"
-    )
-
-
-def topic_lane(topic: Row, document: Document, scale: Scale) -> str:
+def topic_lane(topic: Row, document: Document, scale: Scale) -> Lane:
 
     def mine(table: str) -> list[Row]:
         return [row for row in document[table] if is_of(topic, row)]
 
     begin = topic["requested_at"] or scale.start
-    marks = [
-        bar(
-            scale, begin, topic["deleted_at"] or scale.end, "life", life_title(topic), y=9, height=4
-        )
-    ]
+    marks = [bar(scale, begin, topic["deleted_at"] or scale.end, "life", life_title(topic), y=9)]
     for row in mine("deletions"):
         end = row["finished_at"] or scale.end
-        marks.append(
-            bar(scale, row["requested_at"], end, row["state"], deletion_title(row), y=5, height=12)
-        )
+        marks.append(bar(scale, row["requested_at"], end, row["state"], deletion_title(row), y=5))
     for outage in together(mine("outages"), document["made_at"]):
         end = outage.until or scale.end
-        marks.append(bar(scale, outage.start, end, "outage", outage.title, y=3, height=16))
+        marks.append(bar(scale, outage.start, end, "outage", outage.title, y=3))
     marks += [tick(scale, at, "move", title) for at, title in moves_of(mine("leader_moves"))]
     kind = "bad" if topic["offline_now"] or topic["deletion"] == "stuck" else ""
-    return lane(topic_name(topic), [*failover_lines(document, scale), *marks], kind)
+    return Lane(topic_name(topic), [*failover_lines(document, scale), *marks], kind)
 
 
 def is_of(topic: Row, row: Row) -> bool:
     return bool(row["topic"] == topic["topic"] and row["life"] == topic["life"])
 
 
-def failover_lines(document: Document, scale: Scale) -> list[str]:
+def failover_lines(document: Document, scale: Scale) -> list[Mark]:
     return [
         tick(scale, row["elected_at"], "failover", f"controller {row['controller']} elected", y=0)
         for row in document["elections"]
@@ -172,27 +158,38 @@ def failover_lines(document: Document, scale: Scale) -> list[str]:
     ]
 
 
+# ---- titles ---------------------------------------------------------------------------------------------------
+
+
+def incident_title(row: Row) -> str:
+    lasted = "not ended" if row["until"] is None else f"up to {span(row['longest_ms'])}"
+    return (
+        f"{cause_name(row['cause'])}, {moment(row['from'])}: {row['partitions']:,} partitions of "
+        f"{row['topics']:,} topics without a leader, {lasted}"
+    )
+
+
 def life_title(topic: Row) -> str:
-    told = [topic_name(topic)]
+    parts = [topic_name(topic)]
     if topic["requested_at"] is not None:
-        told.append(f"created {moment(topic['requested_at'])}")
+        parts.append(f"created {moment(topic['requested_at'])}")
     if topic["online_after_ms"] is not None:
-        told.append(f"online after {span(topic['online_after_ms'])}")
+        parts.append(f"online after {span(topic['online_after_ms'])}")
     if topic["deleted_at"] is not None:
-        told.append(f"deleted {moment(topic['deleted_at'])}")
-    return ", ".join(told)
+        parts.append(f"deleted {moment(topic['deleted_at'])}")
+    return ", ".join(parts)
 
 
 def deletion_title(row: Row) -> str:
-    told = f"deletion {row['state']}, since {moment(row['requested_at'])}, {span(row['ms'])}"
+    title = f"deletion {row['state']}, since {moment(row['requested_at'])}, {span(row['ms'])}"
     if row["state"] != "done" and row["waits_for"]:
-        told += f"; waits for broker {listed(row['waits_for'])}"
-    return told
+        title += f"; waits for broker {listed(row['waits_for'])}"
+    return title
 
 
 @dataclass(slots=True, kw_only=True)
 class Outage:
-    """Of one or more partitions, as long as any of them has no leader."""
+    """Time in which one or more partitions of a topic had no leader."""
 
     start: datetime
     until: datetime | None
@@ -211,7 +208,7 @@ class Outage:
 
 
 def together(outages: Sequence[Row], now: datetime) -> list[Outage]:
-    """Outages that overlap are one mark: a broker takes many partitions with it."""
+    """Merge outages that overlap: a broker failure affects many partitions."""
     merged: list[Outage] = []
     for row in sorted(outages, key=lambda row: row["from"]):
         last = merged[-1] if merged else None
@@ -232,51 +229,27 @@ def together(outages: Sequence[Row], now: datetime) -> list[Outage]:
 
 
 def moves_of(moves: Sequence[Row]) -> Iterator[tuple[datetime, str]]:
-    """Moves of the same moment are one mark."""
+    """One mark for all moves of the same moment."""
     for at, group in groupby(sorted(moves, key=lambda row: row["at"]), key=lambda row: row["at"]):
         rows = list(group)
-        told = ", ".join(f"{row['partition']}: {row['before']}→{row['after']}" for row in rows[:6])
+        moved = ", ".join(f"{row['partition']}: {row['before']}→{row['after']}" for row in rows[:6])
         more = f" and {len(rows) - 6} more" if len(rows) > 6 else ""
-        yield at, f"leader moved, {moment(at)} ({cause_name(rows[0]['cause'])}); {told}{more}"
+        yield at, f"leader moved, {moment(at)} ({cause_name(rows[0]['cause'])}); {moved}{more}"
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------
 
 
-def bar(
-    scale: Scale, start: datetime, end: datetime, kind: str, title: str, *, y: int, height: int
-) -> str:
-    a, b = scale.offset_ms(start), scale.offset_ms(end)
-    return (
-        f'<rect class="{kind}" data-a="{a}" data-b="{max(a, b)}" x="{scale.percent(a)}" y="{y}" '
-        f'width="{scale.percent(max(0, b - a))}" height="{height}" rx="2">'
-        f"<title>{as_html(title)}</title></rect>"
-    )
+def bar(scale: Scale, start: datetime, end: datetime, kind: str, title: str, *, y: int) -> Mark:
+    start_ms, end_ms = scale.offset_ms(start), scale.offset_ms(end)
+    return Mark("bar", kind, title, start_ms, max(start_ms, end_ms), y)
 
 
-def tick(scale: Scale, at: datetime, kind: str, title: str, y: int = 2) -> str:
-    a = scale.offset_ms(at)
-    x = scale.percent(a)
-    return (
-        f'<line class="{kind}" data-a="{a}" x1="{x}" x2="{x}" y1="{y}" y2="{LANE_HEIGHT - y}">'
-        f"<title>{as_html(title)}</title></line>"
-    )
+def tick(scale: Scale, at: datetime, kind: str, title: str, y: int = 2) -> Mark:
+    at_ms = scale.offset_ms(at)
+    return Mark("tick", kind, title, at_ms, at_ms, y)
 
 
-def text(scale: Scale, at: datetime, words: str) -> str:
-    a = scale.offset_ms(at)
-    return f'<text class="id" data-a="{a}" x="{scale.percent(a)}" y="15" dx="5">{as_html(words)}</text>'
-
-
-def axis(scale: Scale) -> str:
-    """Written again by the script for the part that is shown."""
-    marks = []
-    for index in range(TICKS + 1):
-        a = scale.length_ms * index // TICKS
-        anchor = "start" if index == 0 else "end" if index == TICKS else "middle"
-        at = moment(scale.start + timedelta(milliseconds=a))
-        marks.append(
-            f'<text x="{scale.percent(a)}" y="14" text-anchor="{anchor}" data-tick="{index}">'
-            f"{at[5:19] if scale.length_ms > 86_400_000 else at[11:]}</text>"
-        )
-    return f'<svg width="100%" height="{LANE_HEIGHT}" aria-hidden="true">{"".join(marks)}</svg>'
+def label(scale: Scale, at: datetime, text: str) -> Mark:
+    at_ms = scale.offset_ms(at)
+    return Mark("label", "id", text, at_ms, at_ms, 0)

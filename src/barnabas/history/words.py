@@ -1,25 +1,13 @@
-"""Times and what was waited for, as people read them; the same in the terminal and on the page."""
+"""Words of the report: times, durations, topics, steps and causes as text, for the terminal and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from html import escape
 from typing import Any
-
-from barnabas.printable import LINE_MAX, printable
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 UNITS = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s"))
-
-
-def as_html(text: str) -> str:
-    r"""Text of the page, in an element or an attribute. Control characters and bidirectional controls are shown.
-
-    >>> as_html('<b "x"' + chr(0x202E))
-    '&lt;b &quot;x&quot;\\u202e'
-    """
-    return escape(printable(text, LINE_MAX))
 
 
 def span(ms: int | None) -> str:
@@ -77,7 +65,7 @@ def step_name(step: str, broker: int | None) -> str:
 
 
 def cause_name(cause: str | None) -> str:
-    """What happened, without its number in the controller's queue.
+    """The event that the controller handled, without its number in the queue.
 
     >>> cause_name("BrokersChanged#17")
     'BrokersChanged'

@@ -1,23 +1,24 @@
-"""The page as text; how a browser takes it is tested in tests/integration/test_lifecycle_page.py."""
+"""The report page as text; tests/integration/test_lifecycle_page.py opens it in a browser."""
 
 from __future__ import annotations
 
 import re
-from html import escape
+
+from markupsafe import escape
 
 from barnabas.history.page import page
 from barnabas.history.timeline import LANES, LANES_AT_LEAST, together, topics_shown
 from tests.lifecycle_document import HOSTILE, at, outage, sample
 
 
-def test_nothing_from_the_cluster_becomes_markup() -> None:
+def test_names_from_the_cluster_are_escaped() -> None:
     shown = page(sample())
     assert HOSTILE not in shown
-    assert escape(HOSTILE) in shown
+    assert str(escape(HOSTILE)) in shown
     assert shown.count("<script>") == 1
 
 
-def test_control_characters_from_the_cluster_are_shown() -> None:
+def test_control_characters_from_the_cluster_are_escaped() -> None:
     hostile = "\"'></script>\n\x1b[31m\x9b\u202e\u2028\ud800"
     document = sample()
     for table in ("topics", "creations", "deletions", "outages", "incidents", "slowest_steps"):
@@ -34,13 +35,13 @@ def test_control_characters_from_the_cluster_are_shown() -> None:
     assert f'title="{shown_name}"' in shown
 
 
-def test_the_page_refers_to_nothing_outside_of_itself() -> None:
+def test_page_loads_nothing() -> None:
     shown = page(sample())
     assert re.findall(r"https?:|//[a-z]|@import|url\(", re.sub(r"\s//.*", "", shown)) == []
     assert re.findall(r'(?:src|href)="([^"]*)"', shown) == ["data:,"]
 
 
-def test_what_needs_somebody_stands_before_everything_else() -> None:
+def test_alert_precedes_all_other_sections() -> None:
     shown = page(sample())
     alert = shown.index("Needs somebody now")
     assert alert < shown.index("<h2>Timeline")
@@ -48,7 +49,7 @@ def test_what_needs_somebody_stands_before_everything_else() -> None:
     assert "barnabas topics describe late" in shown[alert:]
 
 
-def test_without_trouble_there_is_no_alarm() -> None:
+def test_page_without_trouble_has_no_alert() -> None:
     document = sample()
     calm = {
         **document,
@@ -62,7 +63,7 @@ def test_without_trouble_there_is_no_alarm() -> None:
     assert "No partition was without a leader." in shown
 
 
-def test_the_timeline_shows_those_that_have_most_to_tell() -> None:
+def test_timeline_shows_the_most_eventful_topics() -> None:
     few = topics_shown(sample()["topics"])
     assert [row["topic"] for row in few[:4]] == ["doomed", "late", "orders", "reborn"]
     assert len(few) == LANES_AT_LEAST
@@ -73,7 +74,7 @@ def test_the_timeline_shows_those_that_have_most_to_tell() -> None:
     assert "the 12 topics with most to tell, of 66" in shown
 
 
-def test_outages_that_overlap_are_one_mark() -> None:
+def test_overlapping_outages_are_one_mark() -> None:
     rows = [outage("a", 0, 100, 200), outage("a", 1, 150, 300), outage("a", 2, 400, None)]
     first, second = together(rows, at(10_000))
     assert (first.start, first.until, first.partitions) == (at(100), at(300), {0, 1})
