@@ -69,10 +69,11 @@ def outage(name: str, partition: int, start: int, until: int | None, life: int =
         "cause": "BrokersChanged#9",
         "ended_by": "BrokersChanged#9",
         "why": "nobody is alive",
+        "lost_leader": 2,
     }
 
 
-def incident(start: int, until: int | None, cause: str) -> Row:
+def incident(start: int, until: int | None, cause: str, lost_leaders: list[int]) -> Row:
     return {
         "epoch": 1,
         "cause": cause,
@@ -83,6 +84,7 @@ def incident(start: int, until: int | None, cause: str) -> Row:
         "partitions": 3,
         "offline_now": 0,
         "why": None,
+        "lost_leaders": lost_leaders,
     }
 
 
@@ -158,8 +160,8 @@ def sample() -> Document:
             outage("late", 0, 8001, None),
         ],
         "incidents": [
-            incident(1000, 1040, "BrokersChanged#9"),
-            incident(8001, None, "TopicsChanged#5"),
+            incident(1000, 1040, "BrokersChanged#9", [2]),
+            incident(8001, None, "TopicsChanged#5", []),
         ],
         "leader_moves": [{"topic": "orders", "cause": "BrokersChanged#9", **move}],
         "steps": [{"topic": "doomed", "step": "the return of a broker", "broker": 2, **step}],

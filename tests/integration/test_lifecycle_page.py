@@ -103,7 +103,7 @@ def test_an_outage_is_shown_larger_and_the_whole_again(desk: Page) -> None:
     mark = "document.querySelector('.lane:nth-child(2) .outage:last-of-type')"
     width = f"parseFloat({mark}.getAttribute('width'))"
     before = desk.value(width)
-    assert "BrokersChanged" in desk.value(f"{mark}.textContent")
+    assert "broker 2 failed" in desk.value(f"{mark}.textContent")
     # Both tables and the lane begin with what lasts, and end with the 40 ms.
     desk.value("[...document.querySelectorAll('.zoom')].at(-1).click()")
     assert desk.value(width) > 10 * before

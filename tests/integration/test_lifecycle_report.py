@@ -95,6 +95,8 @@ def test_a_report_tells_of_a_creation_a_lost_leader_and_a_deletion(tmp_path: Pat
     (outage,) = document["outages"]
     assert (outage["topic"], outage["partition"], outage["until"] is None) == ("orders", 0, False)
     assert outage["cause"].startswith("BrokersChanged")
+    assert outage["lost_leader"] == leader
+    assert document["incidents"][0]["lost_leaders"] == [leader]
     assert 0 <= outage["ms"] < 60_000
     states = {row["topic"]: (row["state"], row["waits_for"]) for row in document["deletions"]}
     assert states == {"gone": ("done", []), "stuck": ("stuck", [leader])}
@@ -106,6 +108,7 @@ def test_a_report_tells_of_a_creation_a_lost_leader_and_a_deletion(tmp_path: Pat
     assert parquet.read_table(table / "topics.parquet").num_rows == len(document["topics"]) == 3
     assert parquet.read_table(table / "leader_moves.parquet").to_pylist()[0]["after"] == other
     assert f"start broker {leader} again" in page.read_text()
+    assert f"broker {leader} failed" in page.read_text()
     assert done.stderr == f"written to {table}\nwritten to {page}\n"
 
 

@@ -149,6 +149,7 @@ def test_outages_of_one_cause_are_one_incident(document: Document) -> None:
         (2, "ControllerGone#1", 5000, 6000, 1, 2, 1000, 0),
         (1, "BrokersChanged#9", 1000, 6000, 3, 3, 5000, 0),
     ]
+    assert document["incidents"][-1]["lost_leaders"] == [2]
 
 
 def test_to_be_deleted_is_no_outage(document: Document) -> None:

@@ -1,17 +1,17 @@
-"""What the history says of topics and controllers: each question is one DataFrame, made of small steps.
+"""Analysis of the events: tables about topics and controllers. Each table is a DataFrame, built in small steps.
 
-    elections      each controller: whom it followed, how long nobody was in charge, how long it took to take over
-    outages        from when to when a partition had no leader
-    incidents      outages that have one cause: a broker takes many partitions with it
-    leader_moves   each time another broker became leader
-    steps          what was waited for: the controller, an election, the answer of a broker, a broker that was away
-    creations      from a client's wish until every partition had a leader
-    deletions      from a client's wish until the last replica was gone, or what it waits for
-    topics         each life of each topic in one row
+    elections      controllers: predecessor, time without a controller, duration of the takeover
+    outages        times in which a partition had no leader
+    incidents      outages with the same cause: a broker failure affects many partitions
+    leader_moves   changes of the leader of a partition
+    steps          waiting times: for the controller, an election, the answer of a broker, the return of a broker
+    creations      from a client's request until every partition had a leader
+    deletions      from a client's request until the last replica was deleted, or the brokers it waits for
+    topics         one row per life of a topic
 
-Times are the controllers' own. A partition whose broker died is without a leader from the moment the controller
-noticed, and one that a new controller found without a leader from that controller's election: what was before is not in
-the history.
+Times are by the clocks of the controllers. If a broker fails, its partitions have no leader from the moment the
+controller noticed. If a new controller finds a partition without a leader, that starts with its election: the history
+holds nothing earlier.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 LIFE = ("topic", "life")
 PARTITION = (*LIFE, "partition")
 STUCK_MS = 30_000
-"""A deletion that takes longer waits for something."""
+"""A deletion that takes longer is stuck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Tables, by the names they are written under."""
+    """The tables. Field names are the names of the Parquet files."""
 
     elections: DataFrame
     topics: DataFrame
@@ -49,10 +49,10 @@ class Analysis:
 
 
 def analyse(events: DataFrame, now: datetime) -> Analysis:
-    """`events` are those of events.py, kept as rows. What has not ended lasts until `now`.
+    """`events` are the checkpointed events of reader.py. Whatever has not ended is measured until `now`.
 
-    What others are made of is kept as rows and forgets how it came about: else Spark would plan it anew for every table
-    that is made of it, which takes longer than the work itself.
+    Tables that others are computed from are checkpointed. Otherwise Spark would plan them again for each of these,
+    which takes longer than the work itself.
     """
     at_now = f.lit(now)
     lived = with_lives(about_topics(events)).localCheckpoint()
@@ -78,7 +78,7 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
 
 
 def elections(events: DataFrame) -> DataFrame:
-    """One row per controller epoch. Whoever dies leaves no word: how long nobody was in charge is known only after a
+    """One row per controller epoch. A controller that crashes records nothing, so `vacant_ms` is known only after a
     controller that resigned."""
     is_election = (f.col("what") == "controller") & f.col("after").isNotNull()
     is_resignation = (f.col("what") == "controller") & f.col("after").isNull()
@@ -112,7 +112,7 @@ def elections(events: DataFrame) -> DataFrame:
 
 
 def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
-    """One row per time without a leader; `until` is null while it lasts.
+    """One row per outage of a partition; `until` is null while it is ongoing. `lost_leader` led before.
 
     Offline 08:00:10.0, Online 08:00:10.4  →  from 08:00:10.0, until 08:00:10.4, 400 ms
     """
@@ -125,8 +125,8 @@ def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
         .withColumn("ended_by", f.lead("cause").over(one))
         .where("is_down")
     )
-    # The next controller looks at every partition without a leader. Where it says nothing of one, that had found a
-    # leader, and the word of it was lost with the controller that had the word.
+    # The next controller records an event for every partition without a leader. If there is none, the partition had got
+    # a leader, and that event was lost with the controller that elected it.
     next_epoch = f.lead("elected_at").over(Window.orderBy("epoch"))
     silence = (
         lived.where("what = 'partition'")
@@ -143,17 +143,13 @@ def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
             *PARTITION,
             f.col("at").alias("from"),
             "until",
-            "ms",
-            "epoch",
-            "cause",
-            "ended_by",
-            "why",
+            *("ms", "epoch", "cause", "ended_by", "why", "lost_leader"),
         )
     )
 
 
 def incidents(outages: DataFrame) -> DataFrame:
-    """One row per cause of outages; `until` is null while one of them lasts."""
+    """One row per cause of outages; `until` is null while one of them is ongoing."""
     return outages.groupBy("epoch", "cause").agg(
         f.min("from").alias("from"),
         f.when(f.count("until") == f.count("*"), f.max("until")).alias("until"),
@@ -162,16 +158,19 @@ def incidents(outages: DataFrame) -> DataFrame:
         f.count("*").alias("partitions"),
         f.sum(f.col("until").isNull().cast("int")).alias("offline_now"),
         f.max("why").alias("why"),
+        f.array_sort(f.collect_set("lost_leader")).alias("lost_leaders"),
     )
 
 
 def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
-    """What is known of each partition after each event: is it without a leader, though it should have one?
+    """One row per event of a partition: `is_down` if it has no leader, though it should have one.
 
-    A new controller that finds one so does not say so but for what it does about it: such a partition is down from the
-    controller's election on, in a row of its own.
+    A new controller records no event for finding a partition without a leader, only for its attempt to elect one. Such
+    a partition is down from the controller's election on, in an additional row.
     """
     one = in_order(*PARTITION)
+    earlier = one.rowsBetween(Window.unboundedPreceding, -1)
+    leader = f.when(f.col("leader") >= 0, f.col("leader"))
     state = f.when(f.col("result") == "failed", f.col("before")).otherwise(f.col("after"))
     states = (
         lived.where("what = 'partition'")
@@ -179,9 +178,10 @@ def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
         .withColumn("last_state", f.lag("state").over(one))
         .withColumn("last_epoch", f.lag("epoch").over(one))
         .withColumn("is_going", is_going())
+        .withColumn("lost_leader", f.last(leader, ignorenulls=True).over(earlier))
     )
     never_led = "state = 'NewPartition' and result = 'failed'"
-    told = states.withColumn(
+    recorded = states.withColumn(
         "is_down", f.expr(f"(state = 'OfflinePartition' and not is_going) or ({never_led})")
     )
     found = (
@@ -192,12 +192,12 @@ def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
         .withColumn("sequence", f.lit(0).cast("long"))
         .withColumn("is_down", f.lit(True))
     )
-    columns = (*PARTITION, "epoch", "sequence", "at", "cause", "why", "is_down")
-    return told.select(*columns).unionByName(found.select(*columns))
+    columns = (*PARTITION, "epoch", "sequence", "at", "cause", "why", "is_down", "lost_leader")
+    return recorded.select(*columns).unionByName(found.select(*columns))
 
 
 def is_going() -> Column:
-    """Offline for the same cause for which, next, it exists no more: on its way out, which is no outage."""
+    """Offline because the topic is being deleted, which is no outage: the next event, of the same cause, deletes it."""
     one = in_order(*PARTITION)
     return f.coalesce(
         (f.lead("after").over(one) == "NonExistentPartition")
@@ -208,7 +208,7 @@ def is_going() -> Column:
 
 
 def leader_moves(lived: DataFrame) -> DataFrame:
-    """One row each time a partition is led by another broker than before, however long it was led by none."""
+    """One row per change of the leader, however long there was none in between."""
     led = lived.where("what = 'partition' and result = 'done' and leader >= 0")
     return (
         led.withColumn("before", f.lag("leader").over(in_order(*PARTITION)))
@@ -217,23 +217,23 @@ def leader_moves(lived: DataFrame) -> DataFrame:
     )
 
 
-# ---- from wish to fulfilment ----------------------------------------------------------------------------------
+# ---- requests of clients --------------------------------------------------------------------------------------
 
 
 def creations(lived: DataFrame) -> DataFrame:
-    """One row per life whose beginning is in the history. `online_at` is null until every partition that was there at
-    the beginning has had a leader: those added later are none of the creation's business."""
-    is_wish = (f.col("what") == "topic") & (f.col("after") == "created")
+    """One row per life whose beginning is in the history. `online_at` is null until every initial partition has had a
+    leader. Partitions added later do not count."""
+    is_request = (f.col("what") == "topic") & (f.col("after") == "created")
     is_birth = f.expr("what = 'partition' and after = 'NewPartition' and result = 'done'")
     is_online = f.expr("what = 'partition' and after = 'OnlinePartition' and result = 'done'")
     birth = f.struct("epoch", "sequence", "at", "cause", f.size("replicas").alias("replicas"))
-    wish = f.struct(f.coalesce("asked_at", "at").alias("at"), "by", "host", "automatic")
-    # A wish is about no partition: it has a row of its own beside those of the partitions.
+    request = f.struct(f.coalesce("asked_at", "at").alias("at"), "by", "host", "automatic")
+    # A request has no partition, and so a row of its own.
     partitions = (
-        lived.where(is_wish | is_birth | is_online)
+        lived.where(is_request | is_birth | is_online)
         .groupBy(*PARTITION)
         .agg(
-            f.min(f.when(is_wish, wish)).alias("wish"),
+            f.min(f.when(is_request, request)).alias("request"),
             f.min(f.when(is_birth, birth)).alias("birth"),
             f.min(f.when(is_online, f.col("at"))).alias("online_at"),
         )
@@ -247,13 +247,13 @@ def creations(lived: DataFrame) -> DataFrame:
     return (
         partitions.groupBy(*LIFE)
         .agg(
-            f.max("wish").alias("wish"),
+            f.max("request").alias("request"),
             f.max("first").alias("first"),
             count.alias("partitions"),
             f.when(f.count(online) == count, f.max(online)).alias("online_at"),
         )
         .where("first is not null")
-        .withColumn("requested_at", f.least("wish.at", "first.at"))
+        .withColumn("requested_at", f.least("request.at", "first.at"))
         .withColumn("ms", millis(f.col("requested_at"), f.col("online_at")))
         .select(
             *LIFE,
@@ -261,7 +261,7 @@ def creations(lived: DataFrame) -> DataFrame:
             f.col("first.at").alias("assigned_at"),
             *("online_at", "ms", "partitions"),
             f.col("first.replicas").alias("replication_factor"),
-            *("wish.by", "wish.host", "wish.automatic", "first.cause"),
+            *("request.by", "request.host", "request.automatic", "first.cause"),
         )
     )
 
@@ -269,8 +269,8 @@ def creations(lived: DataFrame) -> DataFrame:
 def deletions(lived: DataFrame, now: Column) -> DataFrame:
     """One row per life that was marked for deletion.
 
-    `state` is done, running or stuck. `waits_for` are the brokers whose replicas are not gone yet, `waited_for` those
-    that were away when they were to delete theirs.
+    `state` is done, running or stuck. `waits_for` are the brokers with replicas that are not deleted yet, `waited_for`
+    those that were down when they should have deleted theirs.
     """
     marked = lived.where(
         "(what = 'topic' and after = 'marked for deletion')"
@@ -284,7 +284,7 @@ def deletions(lived: DataFrame, now: Column) -> DataFrame:
             for name in ("by", "host")
         ),
     )
-    # A replica may have gone before, while the topic lived on with others.
+    # A replica may have been removed earlier, while the topic continued with others.
     order = f.struct("epoch", "sequence")
     start = f.min(f.when(f.col("after") == "NonExistentPartition", order)).over(
         Window.partitionBy(*LIFE)
@@ -329,12 +329,12 @@ def brokers(where: Column) -> Column:
 
 
 def steps(lived: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column) -> DataFrame:
-    """One row per thing that was waited for. `ended_at` is null for what has not come yet.
+    """One row per waiting time. `ended_at` is null if it has not ended.
 
-    the controller          from the wish until the controller took it up
-    an election             from the assignment until the last partition had its leader
+    the controller          from the request until the controller started
+    an election             from the assignment until the last partition had a leader
     LeaderAndIsr …          from the request until the broker's answer
-    the return of a broker  from the moment it could not delete its replica until that was gone
+    the return of a broker  from its failure to delete a replica until the replica was deleted
     """
     taken_up = creations.select(
         *LIFE,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.history.report import Document, Row, is_failover
 from barnabas.history.timeline import LANE_HEIGHT, lanes_of, scale_of, topics_shown
 from barnabas.history.words import (
-    cause_name,
+    describe_cause,
     listed,
     millis_of,
     moment,
@@ -79,7 +79,7 @@ def environment() -> Environment:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = (cause_name, creation_steps, listed, millis_of, moment, requester_name, span)
+    filters = (creation_steps, describe_cause, listed, millis_of, moment, requester_name, span)
     filters += (step_name, topic_name, topic_state)
     made.filters |= {each.__name__: each for each in filters}
     made.tests["failover"] = is_failover

@@ -1,6 +1,6 @@
-"""The report as one plain document: what is printed as JSON, told in the terminal and drawn on the page.
+"""Report: the tables of the analysis as one document, which is printed as JSON or text and shown on the page.
 
-Rows stand with the worst first. Times are UTC, durations milliseconds.
+Rows are sorted with the worst first. Times are UTC, durations milliseconds.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Document = dict[str, Any]
 
 
 def collect(analysis: Analysis) -> dict[str, Table]:
-    """All of it, here, as Arrow has it."""
+    """Compute all tables, as Arrow tables of this process."""
     return {each.name: getattr(analysis, each.name).toArrow() for each in fields(analysis)}
 
 
 def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
-    """Of the steps, of which there are many, the slowest."""
+    """The rows of all tables; of the steps, which are many, only the slowest."""
     slowest = tables["steps"].sort_by([("ms", "descending")]).slice(0, SLOWEST_STEPS)
     return {name: table.to_pylist() for name, table in {**tables, "steps": slowest}.items()}
 
 
 def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
-    """What `barnabas lifecycle report` knows."""
+    """The document that `barnabas lifecycle report` shows."""
     ordered = {name: sorted(rows, key=ORDERS[name]) for name, rows in tables.items()}
     epochs = ordered["elections"]
     return {
@@ -82,7 +82,7 @@ def summary(tables: Tables) -> Row:
 
 
 def is_failover(election: Row) -> bool:
-    """The first controller that the history knows of took nothing over, as far as it can tell."""
+    """Whether the controller took over from another. For the first controller in the history that is not known."""
     return election["previous"] is not None and election["elected_at"] is not None
 
 
@@ -113,7 +113,7 @@ ORDERS: dict[str, Callable[[Row], Any]] = {
 
 
 def plain(value: Any) -> Any:
-    """For JSON and YAML: times as the history writes them."""
+    """Convert to JSON types; times are formatted as in events."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, dict):

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from barnabas.history.report import Document, Row, is_failover
-from barnabas.history.words import cause_name, listed, millis_of, moment, span, topic_name
+from barnabas.history.words import describe_cause, listed, millis_of, moment, span, topic_name
 
 LANES, LANES_AT_LEAST = 40, 12
 LANE_HEIGHT = 22
@@ -164,7 +164,8 @@ def failover_lines(document: Document, scale: Scale) -> list[Mark]:
 def incident_title(row: Row) -> str:
     lasted = "not ended" if row["until"] is None else f"up to {span(row['longest_ms'])}"
     return (
-        f"{cause_name(row['cause'])}, {moment(row['from'])}: {row['partitions']:,} partitions of "
+        f"{describe_cause(row['cause'], row['lost_leaders'])}, {moment(row['from'])}: "
+        f"{row['partitions']:,} partitions of "
         f"{row['topics']:,} topics without a leader, {lasted}"
     )
 
@@ -218,7 +219,7 @@ def together(outages: Sequence[Row], now: datetime) -> list[Outage]:
                     start=row["from"],
                     until=row["until"],
                     partitions={row["partition"]},
-                    cause=cause_name(row["cause"]),
+                    cause=describe_cause(row["cause"], [row["lost_leader"]]),
                 )
             )
             continue
@@ -234,7 +235,7 @@ def moves_of(moves: Sequence[Row]) -> Iterator[tuple[datetime, str]]:
         rows = list(group)
         moved = ", ".join(f"{row['partition']}: {row['before']}→{row['after']}" for row in rows[:6])
         more = f" and {len(rows) - 6} more" if len(rows) > 6 else ""
-        yield at, f"leader moved, {moment(at)} ({cause_name(rows[0]['cause'])}); {moved}{more}"
+        yield at, f"leader moved, {moment(at)} ({describe_cause(rows[0]['cause'])}); {moved}{more}"
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------

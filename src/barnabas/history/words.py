@@ -64,6 +64,23 @@ def step_name(step: str, broker: int | None) -> str:
     return f"broker {broker}: {step}"
 
 
+def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -> str:
+    """The cause of outages: the brokers that failed, if that is the cause and the leaders before are known.
+
+    >>> describe_cause("BrokersChanged#17", [3]), describe_cause("BrokersChanged#17", [2, 3])
+    ('broker 3 failed', 'brokers 2, 3 failed')
+    >>> describe_cause("BrokersChanged#17"), describe_cause("TopicsChanged#5", [3])
+    ('brokers changed', 'TopicsChanged')
+    """
+    name = cause_name(cause)
+    if name != "BrokersChanged":
+        return name
+    failed = [broker for broker in lost_leaders if broker is not None]
+    if not failed:
+        return "brokers changed"
+    return f"broker{'s' if len(failed) > 1 else ''} {listed(failed)} failed"
+
+
 def cause_name(cause: str | None) -> str:
     """The event that the controller handled, without its number in the queue.
 

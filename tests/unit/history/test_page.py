@@ -43,7 +43,7 @@ def test_page_loads_nothing() -> None:
 
 def test_alert_precedes_all_other_sections() -> None:
     shown = page(sample())
-    alert = shown.index("Needs somebody now")
+    alert = shown.index("Needs attention")
     assert alert < shown.index("<h2>Timeline")
     assert "start broker 2 again" in shown[alert:]
     assert "barnabas topics describe late" in shown[alert:]
@@ -59,7 +59,7 @@ def test_page_without_trouble_has_no_alert() -> None:
         "outages": [],
     }
     shown = page(calm)
-    assert "Needs somebody now" not in shown
+    assert "Needs attention" not in shown
     assert "No partition was without a leader." in shown
 
 
@@ -81,3 +81,12 @@ def test_overlapping_outages_are_one_mark() -> None:
     assert (second.start, second.until, second.partitions) == (at(400), None, {2})
     assert "partitions 0, 1" in first.title
     assert "not ended" in second.title
+
+
+def test_causes_and_ongoing_outages_are_in_plain_words() -> None:
+    shown = page(sample())
+    for text in ("broker 2 failed", "ongoing since 05-01 08:00:08", "request to leaders"):
+        assert text in shown
+    assert '<th class="n wide">requested</th>' in shown
+    for text in ("BrokersChanged", ">lasts<", "wish"):
+        assert text not in shown

@@ -4,7 +4,7 @@ import json
 
 from barnabas.cli.history.report_text import report_text
 from barnabas.history.report import plain
-from barnabas.history.words import cause_name, moment, span, step_name, topic_name
+from barnabas.history.words import cause_name, describe_cause, moment, span, step_name, topic_name
 from tests.lifecycle_document import at, sample
 
 
@@ -52,3 +52,11 @@ def test_names_are_told_as_people_say_them() -> None:
     assert step_name("an election", None) == "an election"
     assert cause_name("BrokersChanged#17") == "BrokersChanged"
     assert cause_name(None) == ""
+
+
+def test_cause_of_an_outage_names_the_failed_brokers() -> None:
+    assert describe_cause("BrokersChanged#17", [3]) == "broker 3 failed"
+    assert describe_cause("BrokersChanged#17", [2, 3]) == "brokers 2, 3 failed"
+    assert describe_cause("BrokersChanged#17", [None]) == "brokers changed"
+    assert describe_cause("TopicsChanged#5", [3]) == "TopicsChanged"
+    assert describe_cause(None) == ""
