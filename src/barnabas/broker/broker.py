@@ -126,7 +126,7 @@ class Broker:
             metadata,
             client_id=history_client_id(self.broker_id),
             listener=config.inter_broker_listener,
-            is_published=config.barnabas_history_topic_enable,
+            is_enabled=config.barnabas_history_topic_enable,
         )
         publisher.open()
         if config.barnabas_adopt_logs:

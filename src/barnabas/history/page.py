@@ -10,6 +10,7 @@ anything, so it can be mailed around.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
@@ -29,7 +30,7 @@ from barnabas.history.words import (
 from barnabas.printable import LINE_MAX, printable
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
 LIMITS = {"CREATIONS": 12, "OUTAGES": 20, "STEPS": 12, "ROWS": 2000, "ALERTS": 10, "NAMED": 5}
 """Numbers of rows of each table, and of lines and names in the alert. The Parquet files have all rows."""
@@ -39,30 +40,27 @@ def page(document: Document) -> str:
     script = asset("page.js")
     waits = [row["ms"] for row in document["creations"] if row["ms"] is not None]
     scale = scale_of(document)
-    return (
-        environment()
-        .from_string(asset("page.html.jinja"))
-        .render(
-            **document,
-            **LIMITS,
-            style=asset("page.css"),
-            script=script,
-            script_digest=b64encode(sha256(script.encode()).digest()).decode(),
-            alerts=alerts_of(document),
-            scale=scale,
-            lanes=lanes_of(document, scale),
-            lane_height=LANE_HEIGHT,
-            topic_lanes=len(topics_shown(document["topics"])),
-            slowest_creation_ms=max([*waits[:1], 1]),
-        )
+    html: str = template().render(
+        **document,
+        **LIMITS,
+        style=asset("page.css"),
+        script=script,
+        script_digest=b64encode(sha256(script.encode()).digest()).decode(),
+        alerts=alerts_of(document),
+        scale=scale,
+        lanes=lanes_of(document, scale),
+        lane_height=LANE_HEIGHT,
+        topic_lanes=len(topics_shown(document["topics"])),
+        slowest_creation_ms=max([*waits[:1], 1]),
     )
+    return html
 
 
 def asset(name: str) -> str:
     return files("barnabas.history").joinpath(name).read_text("utf-8")
 
 
-def environment() -> Environment:
+def template() -> Template:
     # Imported here because Jinja2 comes with the `spark` extra, and other commands run without that.
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -72,18 +70,20 @@ def environment() -> Environment:
             return printable(value, LINE_MAX)
         return value
 
-    made = Environment(
+    environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         finalize=to_printable,
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = (creation_steps, describe_cause, listed, millis_of, moment, requester_name, span)
-    filters += (step_name, topic_name, topic_state)
-    made.filters |= {each.__name__: each for each in filters}
-    made.tests["failover"] = is_failover
-    return made
+    filters: tuple[Callable[..., Any], ...] = (
+        *(creation_steps, describe_cause, listed, millis_of, moment, requester_name, span),
+        *(step_name, topic_name, topic_state),
+    )
+    environment.filters |= {each.__name__: each for each in filters}
+    environment.tests["failover"] = is_failover
+    return environment.from_string(asset("page.html.jinja"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,13 +89,13 @@ class Publisher:
         *,
         client_id: str,
         listener: str,
-        is_published: bool,
+        is_enabled: bool,
     ) -> None:
         self.world = world
         self.metadata = metadata
         self.client_id = client_id
         self.listener = listener
-        self.is_published = is_published
+        self.is_enabled = is_enabled
         self.journal = Journal(world.disk, directory, world.clock)
         self.wake = asyncio.Event()
         self.is_closed = False
@@ -124,7 +124,7 @@ class Publisher:
 
     async def publish(self) -> None:
         """Runs until the broker stops."""
-        if not self.is_published:
+        if not self.is_enabled:
             return
         backoff = Backoff(*RETRY_S, random=self.world.random)
         while True:
@@ -150,7 +150,7 @@ class Publisher:
         """Retry until all lines are published."""
         backoff = Backoff(*RETRY_S, random=self.world.random)
         while True:
-            if await self.has_topic():
+            if await self.ensure_topic():
                 try:
                     await self.produce(lines)
                     return
@@ -193,8 +193,8 @@ class Publisher:
 
     # ---- the topic
 
-    async def has_topic(self) -> bool:
-        """Whether the topic exists and has a leader. Create it if it is missing, once another topic exists."""
+    async def ensure_topic(self) -> bool:
+        """Create the topic if it is missing, once another topic exists. Return whether it has a leader."""
         if STATE_CHANGES not in self.metadata.topics:
             while not await self.metadata.wait_until(self.has_any_topic, TIMEOUT_S):
                 pass

@@ -1,4 +1,4 @@
-"""Any bytes may stand in the history: readers skip what is no event, and work with what is one."""
+"""Records of the history may hold any bytes: readers skip malformed events."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def consumed(values: list[bytes | None]) -> list[ConsumedRecord]:
 
 
 @given(st.lists(forged() | st.binary(max_size=20) | st.none(), max_size=12))
-def test_a_timeline_is_told_whatever_the_history_holds(values: list[bytes | None]) -> None:
+def test_timeline_accepts_any_bytes(values: list[bytes | None]) -> None:
     timeline = Timeline("orders")
     timeline.add(consumed(values))
     events = timeline.in_order()
@@ -123,7 +123,7 @@ def test_a_timeline_is_told_whatever_the_history_holds(values: list[bytes | None
 
 
 @given(forged() | st.binary())
-def test_normalising_keeps_what_an_event_says(value: bytes) -> None:
+def test_normalise_keeps_the_known_fields(value: bytes) -> None:
     event, text = read_event(value), normalise(value)
     assert (event is None) == (text is None)
     if text is not None:
@@ -139,7 +139,7 @@ def test_each_kind_of_event_is_read(name: str) -> None:
     assert fields_of(value) == json.loads(value)
 
 
-def test_the_states_are_those_of_the_controller() -> None:
+def test_partition_states_are_those_of_the_controller() -> None:
     assert set(get_args(PartitionStateName)) == set(PartitionState)
 
 
@@ -148,7 +148,7 @@ LARGE = b'{"later":' + b"9" * 5000 + b","
 
 
 @pytest.mark.parametrize("start", [DEEP, LARGE], ids=["deep", "large"])
-def test_a_field_that_cannot_be_printed_makes_an_event_malformed(start: bytes) -> None:
+def test_event_with_an_unprintable_field_is_malformed(start: bytes) -> None:
     value = start + json.dumps(EVENTS["partition"]).encode()[1:]
     timeline = Timeline("orders")
     assert timeline.add(consumed([value])) == []
@@ -179,9 +179,7 @@ def test_a_field_that_cannot_be_printed_makes_an_event_malformed(start: bytes) -
         ("controller", {"what": "weather"}),
     ],
 )
-def test_a_malformed_event_is_counted_and_hides_no_other(
-    name: str, changed: dict[str, Any]
-) -> None:
+def test_malformed_event_is_counted_and_skipped(name: str, changed: dict[str, Any]) -> None:
     wrong = json.dumps({**EVENTS[name], **changed}).encode()
     right = json.dumps(EVENTS["partition"]).encode()
     assert normalise(wrong) is None
@@ -194,5 +192,5 @@ def test_a_malformed_event_is_counted_and_hides_no_other(
 @pytest.mark.parametrize(
     ("count", "told"), [(1, "skipped 1 malformed event"), (2, "skipped 2 malformed events")]
 )
-def test_how_many_were_skipped_is_told(count: int, told: str) -> None:
+def test_number_of_skipped_events_is_reported(count: int, told: str) -> None:
     assert skipped(count) == told

@@ -70,7 +70,7 @@ def test_a_line_is_in_the_file_when_append_returns(disk: ForgetfulDisk, clock: C
     assert files(disk) == [name]
 
 
-def test_what_is_unpublished_comes_in_order_and_once(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_unpublished_lines_are_read_in_order_and_once(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, number) for number in range(1, 100)])
     journal.append([change(8, 1)])
@@ -81,7 +81,7 @@ def test_what_is_unpublished_comes_in_order_and_once(disk: ForgetfulDisk, clock:
     assert drained(journal) == [change(8, 2).line]
 
 
-def test_the_next_run_goes_on_where_this_one_stood(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_next_run_resumes_at_the_published_position(disk: ForgetfulDisk, clock: Clock) -> None:
     first = opened(disk, clock)
     first.append([change(7, 1)])
     drained(first)
@@ -93,7 +93,7 @@ def test_the_next_run_goes_on_where_this_one_stood(disk: ForgetfulDisk, clock: C
     assert drained(opened(disk, clock)) == []
 
 
-def test_without_the_mark_all_is_published_again(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_without_a_saved_position_all_is_published_again(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, 1)])
     drained(journal)
@@ -101,7 +101,7 @@ def test_without_the_mark_all_is_published_again(disk: ForgetfulDisk, clock: Clo
     assert drained(opened(disk, clock)) == [change(7, 1).line]
 
 
-def test_a_torn_line_is_not_published(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_incomplete_line_is_not_published(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, 1), change(7, 2)])
     (name,) = files(disk)
@@ -112,13 +112,13 @@ def test_a_torn_line_is_not_published(disk: ForgetfulDisk, clock: Clock) -> None
     assert drained(later) == [change(7, 1).line, change(8, 1).line]
 
 
-def test_a_line_longer_than_a_chunk_comes_whole(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_line_longer_than_a_chunk_is_read_completely(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, 1, size=1_000), change(7, 2)])
     assert drained(journal, chunk_bytes=100) == [change(7, 1, size=1_000).line, change(7, 2).line]
 
 
-def test_a_file_is_followed_by_another_when_it_is_full_or_a_day_old(
+def test_new_file_begins_when_the_last_is_full_or_a_day_old(
     disk: ForgetfulDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
@@ -132,7 +132,7 @@ def test_a_file_is_followed_by_another_when_it_is_full_or_a_day_old(
     assert len(drained(journal)) == 3
 
 
-def test_files_go_after_a_week(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_files_are_deleted_after_a_week(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, 1)])
     clock.ms += KEPT_MS - 1
@@ -147,7 +147,7 @@ def test_files_go_after_a_week(disk: ForgetfulDisk, clock: Clock) -> None:
     assert drained(journal) == [change(7, 2).line, change(7, 3).line]
 
 
-def test_the_oldest_go_when_there_is_too_much(
+def test_oldest_files_are_deleted_beyond_the_limit(
     disk: ForgetfulDisk, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journals, "FILE_BYTES", 1_000)
@@ -159,7 +159,7 @@ def test_the_oldest_go_when_there_is_too_much(
     assert drained(journal)[-1] == change(7, 49, size=1_000).line
 
 
-def test_a_full_disk_is_one_line_in_the_log_and_no_error(
+def test_full_disk_is_logged_once_and_raises_nothing(
     disk: ForgetfulDisk, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = opened(disk, clock)
@@ -175,7 +175,7 @@ def test_a_full_disk_is_one_line_in_the_log_and_no_error(
     assert drained(journal) == [change(7, 1).line, change(7, 50).line]
 
 
-def test_a_directory_that_cannot_be_read_stops_nobody(
+def test_unreadable_directory_raises_nothing(
     disk: ForgetfulDisk, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk.fails = "/data"
@@ -187,7 +187,7 @@ def test_a_directory_that_cannot_be_read_stops_nobody(
     assert drained(journal) == [change(7, 2).line]
 
 
-def test_a_file_that_somebody_removed_is_passed_over(disk: ForgetfulDisk, clock: Clock) -> None:
+def test_removed_file_is_skipped(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, 1)])
     journal.close()
@@ -197,9 +197,7 @@ def test_a_file_that_somebody_removed_is_passed_over(disk: ForgetfulDisk, clock:
     assert drained(later) == [change(8, 1).line]
 
 
-def test_a_mark_that_cannot_be_written_is_the_publishers_to_know(
-    disk: ForgetfulDisk, clock: Clock
-) -> None:
+def test_advance_raises_if_the_position_cannot_be_saved(disk: ForgetfulDisk, clock: Clock) -> None:
     journal = opened(disk, clock)
     journal.append([change(7, 1)])
     chunk = journal.unpublished(CHUNK)

@@ -94,7 +94,7 @@ class Published:
     def ids(self) -> list[object]:
         return [json.loads(record.value or b"")["id"] for record in self.records]
 
-    def publisher(self, *, is_published: bool = True) -> Publisher:
+    def publisher(self, *, is_enabled: bool = True) -> Publisher:
         world = World(
             clock=SystemClock(),
             network=SocketNetwork(),
@@ -108,7 +108,7 @@ class Published:
             self.cache,
             client_id="broker-1-history",
             listener="PLAINTEXT",
-            is_published=is_published,
+            is_enabled=is_enabled,
         )
         publisher.open()
         return publisher
@@ -273,7 +273,7 @@ async def test_next_run_publishes_what_is_left(published: Published) -> None:
 
 async def test_disabled_publisher_writes_the_journal_only(published: Published) -> None:
     published.show(topic("orders"))
-    publisher = published.publisher(is_published=False)
+    publisher = published.publisher(is_enabled=False)
     record_transitions(recorder_to(publisher), 2)
     await publisher.publish()
     assert not published.created
@@ -282,6 +282,6 @@ async def test_disabled_publisher_writes_the_journal_only(published: Published) 
 
 
 @pytest.mark.parametrize("at", [b"then", b"2026-99-01", b"\xff"])
-def test_corrupt_line_is_published_without_its_time(at: bytes) -> None:
+def test_corrupt_line_is_enabled_without_its_time(at: bytes) -> None:
     line = b'{"at":"%s","epoch":1,"sequence":2}' % at
     assert publishers.to_record(line, 3) == Record(3, 0, None, line, ())

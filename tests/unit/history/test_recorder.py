@@ -104,7 +104,7 @@ def leader_and_isr(*topics: tuple[str, list[int]]) -> LeaderAndIsrRequest:
     )
 
 
-def test_a_transition_is_one_line_with_all_there_is_to_know() -> None:
+def test_transition_is_one_line_with_all_fields() -> None:
     (event,) = read(
         new_recorder().record_transitions([online()], replicas_of=lambda _: ids(2, 3, 1))
     )
@@ -130,7 +130,7 @@ def test_a_transition_is_one_line_with_all_there_is_to_know() -> None:
     }
 
 
-def test_an_unclean_election_says_so() -> None:
+def test_unclean_election_is_marked() -> None:
     clean, unclean = read(
         new_recorder().record_transitions([online(), online()._replace(is_unclean=True)])
     )
@@ -138,7 +138,7 @@ def test_an_unclean_election_says_so() -> None:
     assert unclean["unclean"] is True
 
 
-def test_a_replica_is_named_with_its_broker() -> None:
+def test_replica_is_named_with_its_broker() -> None:
     move = Move(
         item=Replica(ORDERS, BrokerId(3)),
         before=ReplicaState.NEW,
@@ -152,7 +152,7 @@ def test_a_replica_is_named_with_its_broker() -> None:
     assert "replicas" not in event
 
 
-def test_what_was_not_done_says_why() -> None:
+def test_failed_transition_has_a_reason() -> None:
     failure = Failure(
         item=ORDERS,
         before=PartitionState.OFFLINE,
@@ -167,7 +167,7 @@ def test_what_was_not_done_says_why() -> None:
     assert (event["before"], event["after"]) == ("OfflinePartition", "OnlinePartition")
 
 
-def test_events_of_all_kinds_are_counted_together() -> None:
+def test_all_events_share_one_sequence_and_reach_the_sink() -> None:
     sink = Sink()
     recorder = Recorder(BrokerId(1), ControllerEpoch(7), Clock(), sink)
     recorder.record_election(cause="Startup#1", previous=BrokerId(2))
@@ -186,7 +186,7 @@ def test_events_of_all_kinds_are_counted_together() -> None:
     assert events[4]["isr"] == [2]
 
 
-def test_who_asked_for_a_topic_is_told_whatever_their_name() -> None:
+def test_topic_request_names_the_client() -> None:
     recorder = new_recorder()
     (event,) = read(
         recorder.record_topic_request(
@@ -203,7 +203,7 @@ def test_who_asked_for_a_topic_is_told_whatever_their_name() -> None:
     assert (own["by"], own["own"]) == (None, True)
 
 
-def test_when_a_topic_was_asked_for_is_told_beside_when_it_was_there() -> None:
+def test_topic_request_has_the_time_of_the_request() -> None:
     (event,) = read(
         new_recorder().record_topic_request(
             ["orders"],
@@ -217,7 +217,7 @@ def test_when_a_topic_was_asked_for_is_told_beside_when_it_was_there() -> None:
     assert event["asked_at"] == "2026-05-01T08:00:00.120Z"
 
 
-def test_a_request_names_its_partitions_as_ranges_and_its_answer_names_the_request() -> None:
+def test_request_names_partitions_as_ranges_and_response_names_the_request() -> None:
     recorder = new_recorder()
     request = leader_and_isr(("orders", [0, 1, 2, 9]), ("clicks", [4]))
     sent = recorder.record_request(BrokerId(3), request, cause=CAUSE)
@@ -233,7 +233,7 @@ def test_a_request_names_its_partitions_as_ranges_and_its_answer_names_the_reque
     assert (lost["result"], lost["why"]) == ("failed", "broker 3 is gone")
 
 
-def test_an_answer_names_the_partitions_that_failed() -> None:
+def test_response_names_the_partitions_that_failed() -> None:
     recorder = new_recorder()
     sent = recorder.record_request(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
     errors = (
@@ -249,7 +249,7 @@ def test_an_answer_names_the_partitions_that_failed() -> None:
     assert answer["why"] == "STALE_CONTROLLER_EPOCH"
 
 
-def test_that_a_broker_knows_a_leader_already_is_no_failure() -> None:
+def test_partition_that_is_known_already_is_no_failure() -> None:
     recorder = new_recorder()
     sent = recorder.record_request(BrokerId(3), leader_and_isr(("orders", [0, 1])), cause=CAUSE)
     stale, broken = ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR
@@ -266,7 +266,7 @@ def test_that_a_broker_knows_a_leader_already_is_no_failure() -> None:
     assert answer["errors"] == {"orders-1": "KAFKA_STORAGE_ERROR"}
 
 
-def test_a_stop_says_how_many_are_deleted() -> None:
+def test_stop_replica_counts_deletions() -> None:
     recorder = new_recorder()
     states = (
         StopReplicaPartitionState(0, delete_partition=True),
@@ -283,7 +283,7 @@ def test_a_stop_says_how_many_are_deleted() -> None:
     assert answer["errors"] == {"orders-0": "KAFKA_STORAGE_ERROR"}
 
 
-def test_a_large_request_goes_on_in_further_lines_and_no_topic_is_left_out() -> None:
+def test_large_request_is_split_into_several_lines() -> None:
     names = [f"topic-{number:05d}" for number in range(5_000)]
     recorder = new_recorder()
     sent = recorder.record_request(
@@ -307,7 +307,7 @@ def test_ten_thousand_partitions_of_one_topic_fit_a_short_line() -> None:
     assert len(sent.events[0].line) < 300
 
 
-def test_metadata_for_all_brokers_is_told_per_broker() -> None:
+def test_update_metadata_is_recorded_once_per_broker() -> None:
     topics = (UpdateMetadataTopicState("orders", ORDERS_ID, (UpdateMetadataPartitionState(),)),)
     recorder = new_recorder()
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=7, topic_states=topics)
@@ -322,7 +322,7 @@ def test_metadata_for_all_brokers_is_told_per_broker() -> None:
     assert "own" not in event
 
 
-def test_what_is_about_the_history_alone_is_marked_as_its_own() -> None:
+def test_events_about_the_history_topic_alone_are_marked_own() -> None:
     recorder = new_recorder()
     own, other = TopicPartition(STATE_CHANGES, 0), ORDERS
     events = read(recorder.record_transitions([online(own), online(other)]))
@@ -335,7 +335,7 @@ def test_what_is_about_the_history_alone_is_marked_as_its_own() -> None:
     assert STATE_CHANGES in INTERNAL_TOPICS
 
 
-def test_a_name_nobody_should_have_still_makes_a_line() -> None:
+def test_invalid_topic_name_is_escaped() -> None:
     odd = TopicPartition('a"b\\c\n', 0)
     (event,) = read(new_recorder().record_transitions([online(odd)]))
     assert (event["topic"], event["id"]) == (odd.topic, f"{odd.topic}-0")

@@ -8,7 +8,7 @@ from barnabas.history.words import cause_name, describe_cause, moment, span, ste
 from tests.lifecycle_document import at, sample
 
 
-def test_the_worst_stands_first() -> None:
+def test_worst_rows_come_first() -> None:
     document = sample()
     assert [row["topic"] for row in document["topics"]][:3] == ["doomed", "late", "orders"]
     assert [row["state"] for row in document["deletions"]] == ["stuck", "done"]
@@ -16,7 +16,7 @@ def test_the_worst_stands_first() -> None:
     assert [row["ms"] for row in document["creations"]] == [None, 60, 30]  # one is not there yet
 
 
-def test_the_document_is_json_with_times_as_the_history_has_them() -> None:
+def test_document_is_json_with_times_as_in_events() -> None:
     document = json.loads(json.dumps(plain(sample())))
     assert document["history"] == {
         "from": "2026-05-01T08:00:00.000Z",
@@ -26,7 +26,7 @@ def test_the_document_is_json_with_times_as_the_history_has_them() -> None:
     assert document["summary"]["failovers"] == 2
 
 
-def test_the_terminal_is_told_what_is_wrong_and_keeps_to_its_width() -> None:
+def test_text_names_the_problems_within_100_columns() -> None:
     text = report_text(sample())
     assert "1 partition without a leader NOW" in text
     assert "1 deletion STUCK" in text
@@ -35,13 +35,13 @@ def test_the_terminal_is_told_what_is_wrong_and_keeps_to_its_width() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_durations_are_told_in_two_units_at_most() -> None:
+def test_durations_have_at_most_two_units() -> None:
     told = [span(ms) for ms in (0, 999, 1000, 59_900, 60_000, 3_599_999, 3_600_000, 90_000_000)]
     assert told == ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min", "59 min 59 s", "1 h", "1 d 1 h"]
     assert span(None) == ""
 
 
-def test_names_are_told_as_people_say_them() -> None:
+def test_names_are_readable() -> None:
     assert moment(at(123)) == "2026-05-01 08:00:00.123"
     assert topic_name({"topic": "a", "life": 1}) == "a"
     assert [topic_name({"topic": "a", "life": life}) for life in (2, 3, 11, 12, 22, 101)] == [
