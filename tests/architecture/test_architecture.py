@@ -104,7 +104,7 @@ LAYERS: dict[str, set[str]] = {
     "storage": {"wire", "config"},
     "metadata": {"wire", "config"},
     "history": set(),
-    "history.recorder": {"history.event", "metadata", "wire"},
+    "history.recorder": {"metadata", "wire"},
     "history.journal": {"history.recorder", "storage", "log_rate_limiter"},
     "history.publisher": {
         *("history.journal", "history.recorder", "metadata", "wire", "client"),

@@ -20,7 +20,6 @@ Time = Annotated[datetime, Meta(tz=True)]
 PartitionStateName = Literal[
     "NonExistentPartition", "NewPartition", "OnlinePartition", "OfflinePartition"
 ]
-ONLINE: PartitionStateName = "OnlinePartition"
 DEPTH_MAX = 10
 FIRST_YEAR, LAST_YEAR = 2000, 2199
 """Some readers cannot represent times outside of these years."""
@@ -70,7 +69,7 @@ class PartitionEvent(LeadershipEvent, kw_only=True, tag="partition"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.after == ONLINE and self.result != "failed" and self.leader is UNSET:
+        if self.after == "OnlinePartition" and self.result != "failed" and self.leader is UNSET:
             raise ValueError("an online partition has a leader")
 
 

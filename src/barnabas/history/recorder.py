@@ -29,7 +29,6 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from barnabas.errors import ErrorCode
-from barnabas.history.event import ONLINE
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, Replica, TopicPartition
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -42,6 +41,7 @@ OWN = ',"own":true'
 
 NAMES_LENGTH_MAX = 32_000
 ERRORS_NAMED_MAX = 100
+ONLINE = "OnlinePartition"
 ALREADY_KNOWN = ErrorCode.STALE_CONTROLLER_EPOCH
 
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

@@ -184,6 +184,7 @@ def test_all_events_share_one_sequence_and_reach_the_sink() -> None:
     assert (events[0]["before"], events[0]["after"]) == (2, 1)
     assert (events[-1]["before"], events[-1]["after"]) == (1, None)
     assert events[4]["isr"] == [2]
+    assert events[4]["before"] == events[4]["after"] == PartitionState.ONLINE
 
 
 def test_topic_request_names_the_client() -> None:
