@@ -119,7 +119,7 @@ class PartitionReader:
             slices, size = found.slices, found.size
             is_held_back = limit <= 0 and entry.fetch_offset < bound
             # The rest of a closed segment is all that one read gives: waiting would not add to it.
-            is_older = size > 0 and slices[0].file is not log.active.log
+            is_older = size > 0 and slices[0].file is not log.segments.active.log
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
                 # Part of a batch is of no use to a client that is promised a whole one in some later answer.
                 slices, size, is_held_back = (), 0, True

@@ -25,7 +25,8 @@ from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.retry import Backoff
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, facts_of, put_in_place
 from barnabas.storage.compaction import Cleanable, cleanable
-from barnabas.storage.log import Log, parent
+from barnabas.storage.log import Log
+from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_thread
 from barnabas.world.ports import Clock
 

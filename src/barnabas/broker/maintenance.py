@@ -13,8 +13,8 @@ from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.checkpoints import encode_offsets
-from barnabas.storage.log import parent
 from barnabas.storage.log_manager import Gathered, LogManager
+from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_thread, in_turns
 from barnabas.world.ports import Clock
 

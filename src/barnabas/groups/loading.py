@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from random import Random
@@ -35,7 +34,7 @@ from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
 from barnabas.replication.partition import Partition
 from barnabas.retry import Backoff
-from barnabas.storage.log import Log, LogRead
+from barnabas.storage.segment_list import LogRead
 from barnabas.tasks import Turns, in_thread
 from barnabas.wire.records import BatchHeader, Record, batch_headers, crc_is_valid, records
 from barnabas.world.ports import Disk
@@ -248,7 +247,7 @@ class GroupLoader:
                     raise
                 self.replicas.fail(partition, error)
                 logger.error("damaged batch, its commits are lost partition=%s", partition)
-            offset = reached if reached > offset else next_segment(log, offset)
+            offset = reached if reached > offset else log.next_segment_offset(offset)
         return contents
 
     async def take_all(
@@ -333,8 +332,3 @@ def opened(batch: memoryview, header: BatchHeader) -> Iterable[Record]:
         yield from records(batch)
     except RemoteWireError as error:
         logger.error("cannot open a batch of groups offset=%d error=%s", header.base_offset, error)
-
-
-def next_segment(log: Log, offset: int) -> int:
-    at = bisect_right(log.bases, offset)
-    return log.bases[at] if at < len(log.bases) else log.log_end_offset

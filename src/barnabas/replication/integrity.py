@@ -155,7 +155,7 @@ class Integrity:
         """Again and again, until it is done or the segment is gone."""
         backoff = Backoff(*RETRY_SECONDS, random=Random(partition.broker_id))
         while self.holds(partition, segment):
-            if segment is partition.log.active:
+            if segment is partition.log.segments.active:
                 partition.log.roll(self.replicas.clock.now_ms())
             for broker in self.sources(partition):
                 try:
@@ -258,10 +258,10 @@ async def fetch_all(connection: BrokerConnection, partition: Partition, repair: 
 
 
 def end_of(log: Log, segment: Segment) -> int:
-    """Where the next segment begins; the end of the log, for the active one and for one that is gone."""
-    if segment is log.active or segment not in log.segments:
+    """Offset after the last record of `segment`; the log end offset if it is no longer in the log."""
+    if segment not in log.segments:
         return log.log_end_offset
-    return log.bases[log.segments.index(segment) + 1]
+    return log.next_segment_offset(segment.base_offset)
 
 
 def forget_what_was_checked(log: Log) -> None:

@@ -398,7 +398,7 @@ class Partition:
         log = self.log
         if not log.keeps_codec:
             batch, header = topic_codec.recompressed(batch, header, log.config)
-        log.validate(batch, header, now_ms)
+        log.validator.validate(batch, header, now_ms)
         return batch, header
 
     def append(
@@ -439,7 +439,7 @@ class Partition:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
         if not info.duplicate:
-            if log.log_end_offset - log.recovery_point >= log.flush_messages:
+            if log.log_end_offset - log.flush_state.recovery_point >= log.flush_messages:
                 self.is_held = True
             if self.followers:
                 self.tell_followers(info.first_offset)

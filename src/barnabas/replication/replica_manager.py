@@ -39,8 +39,9 @@ from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.replication.quota import ReplicationQuota, quota_of
 from barnabas.storage.checkpoints import is_damaged_copy
-from barnabas.storage.log import Log, parent
+from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns
 from barnabas.wire.messages.control import EPOCH_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import (

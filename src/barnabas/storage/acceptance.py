@@ -55,6 +55,9 @@ SMALL_RECORDS, SMALL_WALK = 12_000, 4_000
 2 µs in `walk`."""
 
 
+LONG_MAX = 2**63 - 1
+
+
 class LargeBatch(Exception):
     """Validating this batch would hold the event loop for too long."""
 
@@ -67,6 +70,31 @@ class Validation(Enum):
     """Raise LargeBatch for one that takes long."""
     DONE = auto()
     """The caller has called `validate`, in a thread."""
+
+
+class BatchValidator:
+    """Validation of the records of a batch, by the settings of one topic."""
+
+    __slots__ = ("config", "needs_fields", "timestamp_after_max_ms")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.config = config
+        self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        if config.message_timestamp_type == "LogAppendTime":
+            self.timestamp_after_max_ms = LONG_MAX
+        self.needs_fields = (
+            "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < LONG_MAX
+        )
+        """These settings require to look at the key or the timestamp of each record."""
+
+    def validate(
+        self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool = False
+    ) -> None:
+        """ApiError if a leader must reject the batch. May be called in a thread."""
+        if self.needs_fields or header[8] - now_ms > self.timestamp_after_max_ms:
+            check_records(batch, header, self.config, now_ms, if_small=if_small)
+        else:
+            check_contents(batch, header, if_small=if_small)
 
 
 def require_small(batch: memoryview, header: BatchHeader) -> None:

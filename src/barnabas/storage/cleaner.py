@@ -33,7 +33,8 @@ from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, Output, remove
 from barnabas.storage.compaction import Cleanable, LogFacts, SegmentFacts
 from barnabas.storage.compaction_batches import Survival, cleaned, keys
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from barnabas.storage.segment import Segment, segment_path
+from barnabas.storage.paths import segment_path
+from barnabas.storage.segment import Segment
 from barnabas.wire.records import BatchHeader, read_header
 from barnabas.world.ports import Disk
 
@@ -80,7 +81,7 @@ Step = int | Replacement
 
 def facts_of(log: Log) -> LogFacts:
     with_times = compaction.needs_timestamps(log.config)
-    closed, active = log.segments[:-1], log.active
+    closed, active = log.segments[:-1], log.segments.active
     if closed and active.size == 0:
         # The last record of a log stays, whatever it is: readers go on until they have seen one before the end.
         active = closed.pop()
@@ -262,9 +263,8 @@ class Cleaning:
 
 def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
     """Let the `.cleaned` files stand for the old segments; False if those are not all in the log any more."""
-    old = list(replacement.old)
-    first = log.segments.index(old[0]) if old[0] in log.segments else -1
-    if first < 0 or log.segments[first : first + len(old)] != old or old[-1] is log.active:
+    old = replacement.old
+    if not log.segments.holds_run(old):
         return False
     disk, path = log.disk, segment_path(log.directory, replacement.base_offset)
     rename_all(disk, path, CLEANED, SWAP)
@@ -284,13 +284,7 @@ def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
         index_interval=log.config.index_interval_bytes,
         now_ms=now_ms,
     )
-    log.segments[first : first + len(old)] = [fresh]
-    log.bases[first : first + len(old)] = [fresh.base_offset]
-    log.closed_bytes += fresh.size - sum(segment.size for segment in old)
-    log.bound_offset = -1
-    log.directory_changes += 1
-    due = now_ms + log.config.file_delete_delay_ms
-    log.deleted += [(due, segment) for segment in old]
+    log.replace_segments(old, fresh, now_ms)
     return True
 
 

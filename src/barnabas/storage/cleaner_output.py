@@ -7,7 +7,8 @@ have the same names (`Log.is_rewritten`). Written in a thread, through a disk of
 from __future__ import annotations
 
 from barnabas.config.topic import TopicConfig
-from barnabas.storage.segment import Segment, segment_path
+from barnabas.storage.paths import segment_path
+from barnabas.storage.segment import Segment
 from barnabas.wire.records import BatchHeader
 from barnabas.world.ports import Buffer, Disk
 

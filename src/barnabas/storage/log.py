@@ -1,73 +1,63 @@
-"""The log of one partition: batches in order, spread over segments, each record numbered once and for ever.
+"""The log of one partition: record batches in offset order, stored in segments.
 
-    log start ≤ … ≤ high watermark ≤ … ≤ log end            recovery point: up to here fsync is known
+    log start offset ≤ … ≤ high watermark ≤ … ≤ log end offset         recovery point: everything before it is on disk
 
     <directory>/00000000000000000000.log .index .timeindex     closed segments
-                00000000000000004711.log                       the active one; its indexes are in memory
-                00000000000000004711.snapshot                  producers.py, as of offset 4711
-                leader-epoch-checkpoint  partition.metadata    epochs.py; the topic's id
+                00000000000000004711.log                       active segment; its indexes are in memory
+                00000000000000004711.snapshot                  producer state as of offset 4711 (producers.py)
+                leader-epoch-checkpoint                        epochs.py
+                partition.metadata                             topic id
 
-Order of effects in an append: check, write the batch with one call, then memory. A write that fails leaves the log as
-it was, so it goes on when the disk does. Nothing here waits for the disk: `begin_flush` says what is to be fsynced, the
-caller does it off the loop, and `end_flush` moves the recovery point. Batches are written as they came, but for their
-offset and leader epoch; they are not opened, unless a topic's settings ask for something the header does not tell.
+`Log` coordinates appends, reads and truncations. The segments (segment_list.py), the flush state (flush_state.py), the
+leader epochs and the producers each own their fields.
 
-Time comes in as `now_ms`. recovery.py opens a log that exists, retention.py says which segments may go.
+Order of effects in an append: validate, write the batch with one call, change memory. A write that fails leaves the log
+unchanged, so appends succeed again when the disk recovers. A leader validates every record of a batch (acceptance.py)
+and then writes the batch as it was received, except for the fields that it stamps into the header: base offset, leader
+epoch and, if the topic says so, the log append time.
+
+Order of effects in a truncation: segment files, all of memory, then the files that describe the log. Only the last step
+needs room on the disk. If it fails, memory and segments agree and the log remains usable. In particular the producer
+state never contains a removed batch: a retry of that batch would be acknowledged as a duplicate.
+
+No method waits for an fsync, except a truncation, `purge` and a clean `close`. recovery.py opens an existing log.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
-from zlib import crc32
 
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ApiError, ErrorCode, OutOfSpace, StorageError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.storage import (
-    acceptance,
-    checking,
-    flushing,
-    follower,
-    retention,
-    snapshots,
-    timestamps,
-    truncation,
-)
+from barnabas.storage import acceptance, append_sets, retention, snapshots, timestamps
 from barnabas.storage import epochs as leader_epochs
-from barnabas.storage.acceptance import Validation
+from barnabas.storage.acceptance import BatchValidator, Validation
+from barnabas.storage.append_sets import FollowerAppend
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from barnabas.storage.compaction import NEVER_CLEANED
 from barnabas.storage.epochs import LeaderEpochs
-from barnabas.storage.flushing import Flush
-from barnabas.storage.follower import FollowerAppend
-from barnabas.storage.index import MAX_RELATIVE_OFFSET
+from barnabas.storage.flush_state import Flush, FlushState
 from barnabas.storage.producers import EXPIRATION_MS, Producers
+from barnabas.storage.roll_policy import RollPolicy
 from barnabas.storage.segment import Segment
-from barnabas.storage.tail import Tail
+from barnabas.storage.segment_list import NOTHING, LogRead, SegmentList
 from barnabas.storage.timestamps import TimestampOffset
-from barnabas.wire.records import (
-    LOG_APPEND_TIME,
-    BatchHeader,
-    stamp,
-    stamp_log_append_time,
-)
-from barnabas.world.ports import Disk, FileSlice
+from barnabas.wire.records import LOG_APPEND_TIME, BatchHeader, stamp, stamp_log_append_time
+from barnabas.world.ports import Disk
 
 logger = logging.getLogger(__name__)
-
-LONG_MAX = 2**63 - 1
 
 new_tuple: Callable[..., Any] = tuple.__new__
 
 
 class AppendInfo(NamedTuple):
-    """Where a produced batch went. `log_append_time` is −1 where the topic keeps the producer's time, but for a
-    duplicate, of which Kafka tells the timestamp either way."""
+    """The result of a leader's append. `log_append_time` is -1 if the topic uses create time, except for a duplicate:
+    then it is the timestamp of the first copy, as in Kafka."""
 
     first_offset: int
     last_offset: int
@@ -76,59 +66,32 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class LogRead(NamedTuple):
-    """Bytes to be sent. `first_incomplete`: not even the first batch fits the limit, so nothing can be decoded."""
-
-    slices: tuple[FileSlice, ...]
-    size: int
-    first_incomplete: bool = False
-    unchecked: Segment | None = None
-    """Nobody has verified these bytes since the start: not to be sent before `checking.check` was here."""
-
-
-NOTHING = LogRead((), 0)
-
-
 class Log:
+    """Invariant: log start offset ≤ high watermark ≤ log end offset."""
+
     __slots__ = (
-        "active",
-        "bases",
-        "bound_at",
-        "bound_offset",
         "cleaned_to",
-        "closed_bytes",
         "config",
         "cuts",
-        "deleted",
         "directory",
-        "directory_changes",
-        "directory_synced",
         "disk",
         "epochs",
         "flush_messages",
+        "flush_state",
         "is_rewritten",
         "keeps_codec",
         "log_append_time",
         "log_end_offset",
         "log_start_offset",
-        "looks_into_records",
         "max_batch_bytes",
-        "max_entries",
         "on_truncated",
-        "parent_synced",
-        "paths_synced",
         "producer_expiration_ms",
         "producers",
-        "recovery_point",
-        "roll_ms",
+        "roll_policy",
         "saved_end",
-        "segment_bytes",
         "segments",
-        "tail",
-        "timestamp_after_max_ms",
         "topic_id",
-        "unflushed_since_ms",
-        "unsynced_paths",
+        "validator",
         "watermark",
     )
 
@@ -149,40 +112,26 @@ class Log:
     ) -> None:
         self.disk = disk
         self.directory = directory
-        self.segments = segments
-        self.bases = [segment.base_offset for segment in segments]
-        self.active = segments[-1]
-        self.closed_bytes = sum(segment.size for segment in segments[:-1])
+        self.segments = SegmentList(segments)
+        self.flush_state = FlushState(disk, directory, recovery_point)
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
         self.watermark = log_start_offset
+        """The high watermark. Code that may pass an offset outside the log sets `high_watermark` instead."""
         self.epochs = epochs
         self.producers = producers
         self.producer_expiration_ms = producer_expiration_ms
         self.topic_id = topic_id
         self.on_truncated: Callable[[], None] | None = None
-        """Called when the recovery point went back, so that no stale checkpoint outlives it."""
-        self.tail = Tail()
-        self.bound_offset = -1
-        self.bound_at = 0
-        self.unflushed_since_ms = -1
-        # Flushes may overlap, so each counts how far it went and nothing is struck off before one has ended.
-        self.unsynced_paths: list[str] = []
-        self.paths_synced = 0
-        self.directory_changes = 0
-        self.directory_synced = 0
-        self.parent_synced = True
+        """Called when the recovery point was lowered: the checkpoint on disk is too high then."""
         self.saved_end = -1
-        """The log end for which the active segment's indexes and the producers stand in their files."""
-        self.deleted: list[tuple[int, Segment]] = []
-        """By the time their files may go."""
+        """The log end offset for which the active segment's indexes and the producer state are in files."""
         self.cleaned_to = NEVER_CLEANED
-        """Up to here compaction has been; a checkpoint."""
+        """Offset up to which the log has been compacted. Checkpointed."""
         self.is_rewritten = False
-        """Somebody is writing what is to replace segments of it."""
+        """A compaction or a repair is writing a replacement for segments of this log."""
         self.cuts = 0
-        """How often records were taken off the end or made anew: who works on a segment elsewhere compares."""
+        """Number of truncations and repairs. Work on a segment in a thread is void if it changed meanwhile."""
         self.use_config(config)
 
     @classmethod
@@ -197,7 +146,7 @@ class Log:
         start_offset: int = 0,
         producer_expiration_ms: int = EXPIRATION_MS,
     ) -> Log:
-        """A new, empty log. It is on the disk for good after the first flush."""
+        """Create an empty log. A power loss may remove it until the first flush."""
         disk.make_directory(directory)
         interval = config.index_interval_bytes
         first = Segment.create(
@@ -216,37 +165,20 @@ class Log:
             topic_id=None,
             producer_expiration_ms=producer_expiration_ms,
         )
-        log.parent_synced = False
-        log.directory_changes = 1
+        log.flush_state.add_directory()
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
 
     def use_config(self, config: TopicConfig) -> None:
-        """Settings may change while the log is open; what an append needs of them is worked out here, once."""
+        """Apply settings, also while the log is open. Precomputes the values that every append needs."""
         self.config = config
         self.flush_messages = config.flush_messages
         self.keeps_codec = config.compression_type == "producer"
-        self.max_batch_bytes = config.max_message_bytes
-        self.segment_bytes = config.segment_bytes
-        self.max_entries = min(
-            config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1
-        )
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        if jitter:
-            jitter = crc32(self.directory.encode()) % jitter
-        self.roll_ms = config.segment_ms - jitter
-        if config.compacts:
-            # What is in the active segment cannot be compacted, however long it has been there.
-            self.roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) - jitter
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
-        self.timestamp_after_max_ms = (
-            LONG_MAX if self.log_append_time else config.message_timestamp_after_max_ms
-        )
-        # Only these two need the records themselves.
-        self.looks_into_records = (
-            "compact" in config.cleanup_policy or config.message_timestamp_before_max_ms < LONG_MAX
-        )
+        self.max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
+        self.validator = BatchValidator(config)
+        self.roll_policy = RollPolicy(config, self.directory)
         for segment in self.segments:
             segment.index_interval = config.index_interval_bytes
 
@@ -254,10 +186,9 @@ class Log:
         path = f"{self.directory}/{PARTITION_METADATA}"
         self.disk.replace_bytes(path, encode_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id
-        self.unsynced_paths.append(path)
-        self.directory_changes += 1
+        self.flush_state.add_files(path)
 
-    # ---- where we stand -----------------------------------------------------------------------------------------
+    # ---- offsets and sizes ------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -265,33 +196,33 @@ class Log:
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
-        """Kept between log start and log end."""
+        """Clamped to the range from log start offset to log end offset."""
         self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
 
     @property
     def earliest(self) -> TimestampOffset:
-        """Where a reader may begin. No timestamp belongs to it."""
+        """The log start offset, without a timestamp."""
         start = self.log_start_offset
         return TimestampOffset(NO_TIMESTAMP, start, self.epochs.epoch_at(start))
 
     @property
     def size_bytes(self) -> int:
-        return self.closed_bytes + self.active.size
+        return self.segments.size_bytes
+
+    @property
+    def recovery_point(self) -> int:
+        return self.flush_state.recovery_point
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
+        return self.log_end_offset - self.flush_state.recovery_point
 
-    # ---- append -------------------------------------------------------------------------------------------------
+    def next_segment_offset(self, offset: int) -> int:
+        """Base offset of the first segment that begins after `offset`; the log end offset if there is none."""
+        base = self.segments.base_after(offset)
+        return self.log_end_offset if base is None else base
 
-    def validate(
-        self, batch: memoryview, header: BatchHeader, now_ms: int, *, if_small: bool = False
-    ) -> None:
-        """Check the records of a batch; ApiError if a leader must not append it. Safe to call in a thread."""
-        if self.looks_into_records or header[8] - now_ms > self.timestamp_after_max_ms:
-            acceptance.check_records(batch, header, self.config, now_ms, if_small=if_small)
-        else:
-            acceptance.check_contents(batch, header, if_small=if_small)
+    # ---- append -----------------------------------------------------------------------------------------------
 
     def append_as_leader(
         self,
@@ -302,29 +233,25 @@ class Log:
         now_ms: int,
         validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Assign offsets to one batch whose header is valid, and write it. `batch` is stamped in place.
+        """Assign offsets to a batch whose header and checksum are valid, and write it. `batch` is stamped in place.
 
-        A batch that this producer sent before is not written again: the answer carries the offsets it has.
+        A duplicate is not written again; the result carries the offsets of the first copy.
         """
         size = header[1] + 12
-        if size > self.max_batch_bytes or size > self.segment_bytes:
+        if size > self.max_batch_bytes:
             raise acceptance.too_large(size, self.config)
         if header[5] & LOG_APPEND_TIME:
             header = acceptance.in_producers_time(batch, header, self.config)
         timestamp = header[8]
         if validation is not Validation.DONE:
-            self.validate(batch, header, now_ms, if_small=validation is Validation.IF_SMALL)
+            is_limited = validation is Validation.IF_SMALL
+            self.validator.validate(batch, header, now_ms, if_small=is_limited)
         producer_id = header[9]
         if producer_id >= 0:
             written = self.producers.check(header)
             if written is not None:
-                return AppendInfo(
-                    written.first_offset,
-                    written.last_offset,
-                    written.timestamp,
-                    self.log_start_offset,
-                    True,
-                )
+                offsets = written.first_offset, written.last_offset, written.timestamp
+                return AppendInfo(*offsets, self.log_start_offset, duplicate=True)
         first = self.log_end_offset
         last = first + header[6]
         appended_at = NO_TIMESTAMP
@@ -336,15 +263,16 @@ class Log:
             self.assign_epoch(leader_epoch, first)
         elif self.epochs.unsaved:
             self.save_epochs()
-        segment = self.active
-        if self.must_roll(segment, size, timestamp, last, now_ms):
+        segment = self.segments.active
+        if self.roll_policy.is_due(segment, size, timestamp, last, now_ms):
             segment = self.roll(now_ms)
         position = segment.size
         segment.append(batch, size, last, timestamp, last)
         self.log_end_offset = last + 1
-        if self.unflushed_since_ms < 0:
-            self.unflushed_since_ms = now_ms
-        self.tail.append(first, position)
+        flush_state = self.flush_state
+        if flush_state.unflushed_since_ms < 0:
+            flush_state.unflushed_since_ms = now_ms
+        self.segments.tail.append(first, position)
         if producer_id >= 0:
             self.producers.record(header, first, timestamp)
         info: AppendInfo = new_tuple(
@@ -353,17 +281,67 @@ class Log:
         return info
 
     def append_as_follower(self, data: memoryview, now_ms: int = 0) -> FollowerAppend:
-        """Take over whole batches as the leader numbered them; one that is cut short at the end is left out."""
-        return follower.append(self, data, now_ms)
+        """Append complete batches with the offsets that the leader assigned. An incomplete last batch is ignored."""
+        headers = append_sets.verified_headers(data)
+        if not headers:
+            return append_sets.NOTHING_APPENDED
+        first, at = headers[0], 0
+        if first.base_offset < self.log_end_offset:
+            self.begin_inside_batch(first, now_ms)
+        while headers:
+            room = self.roll_policy.room_in(self.segments.active)
+            count, size = append_sets.first_set(headers, room)
+            self.append_set(data[at : at + size], headers[:count], now_ms)
+            at, headers = at + size, headers[count:]
+        return FollowerAppend(first.base_offset, self.log_end_offset - 1, at)
 
-    # ---- read ---------------------------------------------------------------------------------------------------
+    def begin_inside_batch(self, first: BatchHeader, now_ms: int) -> None:
+        """Start an empty log before its log start offset: the leader's log starts inside a batch after DeleteRecords,
+        and a follower that fetches from that offset gets the whole batch."""
+        end = self.log_end_offset
+        if self.size_bytes or first.last_offset < end:
+            why = f"the log ends at {end}, the batch begins at {first.base_offset}"
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        self.truncate_fully_and_start_at(first.base_offset, log_start_offset=end, now_ms=now_ms)
+
+    def append_set(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """Write consecutive batches, all of `data`, into one segment with one call."""
+        size, last_offset = len(data), headers[-1].last_offset
+        largest = max(headers, key=lambda header: header.max_timestamp)
+        for header in headers:
+            if header.partition_leader_epoch > self.epochs.latest:
+                # In a log that starts inside a batch, the first epoch starts with the log (validation.py).
+                epoch_start = max(header.base_offset, self.log_start_offset)
+                self.assign_epoch(header.partition_leader_epoch, epoch_start)
+        self.save_epochs()  # a truncation may have found no room for the file
+        segment, timestamp = self.segments.active, largest.max_timestamp
+        if self.roll_policy.is_due(segment, size, timestamp, last_offset, now_ms):
+            segment = self.roll(now_ms, base_offset=headers[0].base_offset)
+        position = segment.size
+        segment.append(data, size, last_offset, timestamp, largest.last_offset)
+        tail, expected = self.segments.tail, self.log_end_offset
+        self.log_end_offset = last_offset + 1
+        if self.flush_state.unflushed_since_ms < 0:
+            self.flush_state.unflushed_since_ms = now_ms
+        at = 0
+        for header in headers:
+            if header.base_offset != expected:
+                tail.clear()
+            tail.append(header.base_offset, position + at)
+            expected = header.next_offset
+            end = at + header.size
+            if header.producer_id >= 0:
+                snapshots.record(self.producers, header, data[at:end])
+            at = end
+
+    # ---- read -------------------------------------------------------------------------------------------------
 
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, at_least_one: bool = True
     ) -> LogRead:
-        """Batches from the one that holds `offset` on, none that reaches beyond `upper_bound`, all of one segment.
+        """Read the batch that holds `offset` and following ones, up to `upper_bound`, from one segment.
 
-        `at_least_one`: the first batch comes whole even if it is larger than `max_bytes`. The last one may be cut.
+        `max_bytes` may cut the last batch. `at_least_one`: the first batch is complete even if it is larger.
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
@@ -371,53 +349,11 @@ class Log:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
         if offset >= upper_bound or offset == end:
             return NOTHING
-        if self.tail.holds(offset):
-            segment = self.active
-            position, batch_end = self.tail.batch_of(offset, segment.size)
-        else:
-            at = bisect_right(self.bases, offset) - 1
-            segment = self.segments[at]
-            found = segment.find(offset)
-            while found is None:
-                at += 1
-                if at >= len(self.segments):
-                    return NOTHING
-                segment = self.segments[at]
-                found = segment.find(offset)
-            position = found.position
-            batch_end = position + found.header.size
-        limit = self.position_of_bound(segment, upper_bound)
-        wanted = max_bytes
-        if wanted < batch_end - position and at_least_one:
-            wanted = batch_end - position
-        size = min(wanted, limit - position)
-        if size <= 0:
-            return NOTHING
-        unchecked = None
-        if position < segment.unchecked_to:
-            size, unchecked = checking.sendable(segment, position, size)
-        part = FileSlice(segment.log, position, size)
-        return LogRead((part,), size, position + size < batch_end, unchecked)
-
-    def position_of_bound(self, segment: Segment, bound: int) -> int:
-        """Where reading in this segment must stop so that nothing at or beyond `bound` is read."""
-        if bound >= self.log_end_offset:
-            return segment.size
-        if bound <= segment.base_offset:
-            return 0
-        if segment is self.active:
-            if self.tail.holds(bound):
-                return self.tail.batch_of(bound, segment.size)[0]
-        elif bound >= self.bases[bisect_right(self.bases, segment.base_offset)]:
-            return segment.size
-        if bound != self.bound_offset:
-            found = segment.find(bound)
-            self.bound_at = found.position if found else segment.size
-            self.bound_offset = bound
-        return self.bound_at
+        bound = upper_bound if upper_bound < end else None
+        return self.segments.read(offset, max_bytes, bound, at_least_one)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or behind `timestamp`."""
+        """The first record with this timestamp or a later one."""
         return timestamps.first_at_or_after(self.segments, timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
@@ -426,8 +362,10 @@ class Log:
     def segment_base_offsets_newest_first(
         self, timestamp: int, max_count: int, now_ms: int
     ) -> list[int]:
-        """What ListOffsets v0 is answered with: where segments begin that were last written at or before `timestamp`
-        (-1: up to the log end, -2: the log start alone)."""
+        """Offsets for ListOffsets v0: the base offsets of segments last modified at or before `timestamp`.
+
+        -1: all of them and the log end offset. -2: the log start offset alone.
+        """
         return timestamps.offsets_before(
             self.segments,
             timestamp,
@@ -437,28 +375,11 @@ class Log:
             now_ms=now_ms,
         )
 
-    # ---- roll ---------------------------------------------------------------------------------------------------
-
-    def must_roll(
-        self, segment: Segment, size: int, timestamp: int, last_offset: int, now_ms: int
-    ) -> bool:
-        if segment.size == 0:
-            segment.created_ms = segment.created_ms or now_ms
-            return last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-        first = segment.first_timestamp
-        if first < -1:
-            first = segment.first_batch_timestamp()
-        return (
-            segment.size + size > self.segment_bytes
-            or (timestamp - first if first >= 0 else now_ms - segment.created_ms) > self.roll_ms
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            or (segment.offsets is not None and len(segment.offsets) >= self.max_entries)
-        )
+    # ---- roll -------------------------------------------------------------------------------------------------
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Close the active segment and begin a new one. Memory changes last: if the disk refuses, the active segment
-        stays the active one."""
-        active = self.active
+        """Close the active segment and begin a new one. If the disk fails, the active segment stays active."""
+        active = self.segments.active
         base = self.log_end_offset if base_offset is None else base_offset
         if active.size == 0 and active.base_offset == base:
             return active
@@ -472,18 +393,9 @@ class Log:
             self.disk.remove(fresh.log.path)
             raise
         active.forget_entries()
-        self.unsynced_paths += written
-        self.directory_changes += 1
-        self.closed_bytes += active.size
-        self.segments.append(fresh)
-        self.bases.append(base)
-        self.active = fresh
-        self.tail.clear()
-        self.bound_offset = -1
+        self.flush_state.add_files(*written)
+        self.segments.add(fresh)
         return fresh
-
-    def take_snapshot(self) -> str:
-        return snapshots.take(self.disk, self.directory, self.log_end_offset, self.producers)
 
     def new_segment(self, base_offset: int, now_ms: int) -> Segment:
         interval = self.config.index_interval_bytes
@@ -491,59 +403,112 @@ class Log:
             self.disk, self.directory, base_offset, index_interval=interval, now_ms=now_ms
         )
 
+    def take_snapshot(self) -> str:
+        """Write the producer state as of the log end offset; the path of the file."""
+        return snapshots.take(self.disk, self.directory, self.log_end_offset, self.producers)
+
+    # ---- leader epochs ----------------------------------------------------------------------------------------
+
     def begin_epoch(self, epoch: int) -> None:
-        """On becoming leader. The file may wait until there is time for it or a record comes: an epoch without records
-        is nothing a start would miss."""
+        """Start an epoch as the leader, in memory. `save_epochs` must follow, at the latest with the first record:
+        an epoch without records need not survive a restart."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`, with the first batch that carries it."""
+        """Start an epoch with the first batch that carries it."""
         self.epochs.assign(epoch, start_offset)
         self.save_epochs()
 
     def save_epochs(self) -> None:
+        """Write the leader epochs to their file if they have changed."""
         if self.epochs.unsaved:
             path = f"{self.directory}/{leader_epochs.FILE_NAME}"
             self.disk.replace_bytes(path, self.epochs.encode(), sync=False)
             self.epochs.unsaved = False
-            self.unsynced_paths.append(path)
-            self.directory_changes += 1
+            self.flush_state.add_files(path)
 
-    # ---- flush --------------------------------------------------------------------------------------------------
+    # ---- flush ------------------------------------------------------------------------------------------------
 
     def flush_due(self, now_ms: int) -> bool:
-        """The topic's flush policy asks for it, or a segment was closed since the last time."""
-        if self.unflushed_messages <= 0:
-            return False
-        return (
-            self.recovery_point < self.active.base_offset
-            or self.unflushed_messages >= self.flush_messages
-            or now_ms - self.unflushed_since_ms >= self.config.flush_ms
+        """Whether flush.messages or flush.ms requires a flush, or a closed segment is not on disk."""
+        unflushed = self.unflushed_messages
+        return unflushed > 0 and (
+            self.recovery_point < self.segments.active.base_offset
+            or unflushed >= self.flush_messages
+            or now_ms - self.flush_state.unflushed_since_ms >= self.config.flush_ms
         )
 
     def begin_flush(self) -> Flush:
-        """What to fsync now. Appends may go on meanwhile; they belong to the next flush."""
-        return flushing.begin(self)
+        """The files and directories to fsync now. Appends continue meanwhile and belong to the next flush."""
+        return self.flush_state.begin(self.segments.active.log, self.log_end_offset)
 
     def end_flush(self, flush: Flush) -> None:
-        """The flush was done. A truncation that happened meanwhile is respected."""
-        flushing.end(self, flush)
+        """Advance the recovery point after the fsync, but not past the end of a log truncated meanwhile."""
+        self.flush_state.end(flush, self.log_end_offset)
 
-    # ---- cutting ------------------------------------------------------------------------------------------------
+    # ---- truncate ---------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> bool:
-        """Drop everything from `offset` on; True if there was anything. A batch that spans it goes as a whole."""
-        return truncation.truncate_to(self, offset, now_ms)
+        """Remove all records from `offset` on, and a batch that spans it; False if there were none.
+
+        Durable on return: if a removed file reappeared after a crash, its old records would follow the new ones.
+        """
+        if offset >= self.log_end_offset:
+            # This broker may have started an epoch as leader without writing anything in it.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self.save_epochs()
+            return False
+        logger.info("truncating log=%s from=%d to=%d", self.directory, self.log_end_offset, offset)
+        if offset < self.segments.bases[0]:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        self.cuts += 1
+        self.segments.truncate(offset, now_ms)
+        end = self.log_end_offset = self.segments.active.next_offset()
+        start = self.log_start_offset = min(self.log_start_offset, end)
+        self.watermark = min(self.watermark, end)
+        snapshots.drop(self.disk, self.directory, lambda snapshot: snapshot > end)
+        if self.producers.by_id:
+            self.producers = snapshots.rebuild(
+                self.disk, self.directory, self.segments, log_start_offset=start, end=end
+            )
+        self.finish_truncation()
+        return True
 
     def truncate_fully_and_start_at(
         self, offset: int, *, log_start_offset: int | None = None, now_ms: int = 0
     ) -> None:
-        """Nothing that is here is of use: begin anew at `offset`."""
-        start = offset if log_start_offset is None else log_start_offset
-        truncation.truncate_fully_and_start_at(self, offset, start, now_ms)
+        """Remove all records; the next one gets `offset`."""
+        self.cuts += 1
+        self.epochs.clear()
+        self.producers.clear()
+        self.segments.remove_files()
+        self.segments.start_over(self.new_segment(offset, now_ms))
+        self.log_end_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.watermark = offset
+        snapshots.drop(self.disk, self.directory, lambda _: True)
+        self.finish_truncation()
+
+    def finish_truncation(self) -> None:
+        """Adapt the rest of memory to the new log end offset, then sync, then write files."""
+        end = self.log_end_offset
+        self.saved_end = -1
+        self.epochs.truncate_from_end(end)
+        self.cleaned_to = min(self.cleaned_to, end)
+        is_lower = self.flush_state.truncate(end)
+        self.disk.sync_now([self.segments.active.log], [self.directory])
+        if is_lower and self.on_truncated is not None:
+            self.on_truncated()
+        self.save_epochs()
+
+    # ---- delete -----------------------------------------------------------------------------------------------
 
     def advance_log_start(self, offset: int) -> bool:
-        """DeleteRecords, or the leader's log start on a follower. Segments wholly below go with the next retention."""
+        """Delete records before `offset`: DeleteRecords, retention, or the leader's log start offset on a follower.
+
+        Retention later deletes the segments before it. False if the log starts at or after `offset` already.
+        """
         if offset > self.watermark:
             why = f"{offset} is beyond the high watermark {self.watermark}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
@@ -551,27 +516,66 @@ class Log:
             return False
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        # Retention must go on when the disk is full, and an old file says too much, not too little.
+        # Retention must work on a full disk, and an old file has too many epochs, not too few.
         with suppress(OutOfSpace):
             self.save_epochs()
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Retention; the number of segments that went. Their files follow after file.delete.delay.ms (`purge`)."""
-        return retention.delete_old_segments(self, now_ms)
+        """Apply retention; the number of deleted segments. `purge` removes their files later."""
+        segments = self.segments
+        reasons = retention.reasons_to_delete(
+            segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.watermark,
+            log_end_offset=self.log_end_offset,
+            now_ms=now_ms,
+        )
+        if len(reasons) == len(segments):
+            try:
+                self.roll(now_ms)
+            except OutOfSpace:
+                reasons.pop()  # deleting the others makes room
+        if not reasons:
+            return 0
+        count = len(reasons)
+        self.advance_log_start(segments[count].base_offset)
+        for segment, reason in zip(segments[:count], reasons, strict=True):
+            logger.info(
+                "deleting segment log=%s base_offset=%d bytes=%d reason=%s",
+                *(self.directory, segment.base_offset, segment.size, reason),
+            )
+        segments.delete_first(count, now_ms + self.config.file_delete_delay_ms)
+        return count
+
+    def replace_segments(self, old: Sequence[Segment], fresh: Segment, now_ms: int) -> None:
+        """Put a rewritten segment in the place of closed ones, whose files have been renamed."""
+        self.segments.replace_run(old, fresh, now_ms + self.config.file_delete_delay_ms)
+        self.flush_state.add_directory_change()
 
     def purge(self, now_ms: int) -> None:
-        """Remove the files of deleted segments whose delay is over."""
-        retention.purge(self, now_ms)
+        """Remove the files of deleted segments whose delay is over.
+
+        Oldest first, and each removal is on disk before the next one. A crash that restored the first file and not
+        the second would leave a hole, and recovery truncates the log at a hole.
+        """
+        deleted = self.segments.deleted
+        while deleted and deleted[0][0] <= now_ms:
+            self.flush_state.sync_directory()
+            segment = deleted.pop(0)[1]
+            segment.remove_files()
+            if not segment.suffix:  # a `.deleted` file that reappears is ignored by the next start
+                self.flush_state.add_directory_change()
 
     def expire_producers(self, monotonic_ms: int) -> None:
         """Called periodically, with the time of a monotonic clock (`Producers.expire`)."""
         self.producers.expire(monotonic_ms, self.producer_expiration_ms)
 
-    # ---- close --------------------------------------------------------------------------------------------------
+    # ---- close ------------------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool) -> None:
-        """`clean`: everything is on the disk when this returns, and the next start need not check it."""
+        """Close all files. `clean`: write and fsync everything first, so that the next start need not recover."""
         if clean:
             self.save_epochs()
             if self.saved_end != self.log_end_offset:
@@ -580,20 +584,14 @@ class Log:
             if len(flush.files) > 1 or flush.directories or self.unflushed_messages:
                 self.disk.sync_now(flush.files, flush.directories)
             self.end_flush(flush)
-        for segment in (*self.segments, *(deleted for _, deleted in self.deleted)):
-            segment.close()
+        self.segments.close()
 
     def save_active(self) -> None:
-        """Put into files what the next start would otherwise have to read the active segment for."""
-        if self.active.size:
-            self.unsynced_paths += self.active.write_indexes()
-            self.unsynced_paths.append(self.take_snapshot())
-            self.directory_changes += 1
+        """Write the indexes of the active segment and the producer state, which a start would have to rebuild."""
+        if self.segments.active.size:
+            self.flush_state.add_files(*self.segments.active.write_indexes())
+            self.flush_state.add_files(self.take_snapshot())
         end = self.log_end_offset
-        needed = {*self.bases, end}
+        needed = {*self.segments.bases, end}
         snapshots.drop(self.disk, self.directory, lambda offset: offset not in needed)
         self.saved_end = end
-
-
-def parent(directory: str) -> str:
-    return directory.rpartition("/")[0]

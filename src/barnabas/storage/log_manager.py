@@ -29,7 +29,8 @@ from barnabas.errors import OutOfSpace, StorageError
 from barnabas.model import TopicPartition
 from barnabas.storage import checkpoints
 from barnabas.storage.compaction import NEVER_CLEANED
-from barnabas.storage.log import Log, parent
+from barnabas.storage.log import Log
+from barnabas.storage.paths import parent
 from barnabas.storage.producers import EXPIRATION_MS
 from barnabas.storage.recovery import open_log
 from barnabas.storage.validation import PERHAPS_CLEANED
@@ -323,7 +324,7 @@ class LogManager:
 
     def purge(self, now_ms: int) -> Iterator[None]:
         """Remove from the disk the segments deleted long enough ago. A pause may be made after each log."""
-        for tp, log in [(tp, log) for tp, log in self.logs.items() if log.deleted]:
+        for tp, log in [(tp, log) for tp, log in self.logs.items() if log.segments.deleted]:
             if self.logs.get(tp) is log:
                 with self.guarding(parent(log.directory)):
                     log.purge(now_ms)

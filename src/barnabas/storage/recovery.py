@@ -168,10 +168,9 @@ def open_log(
     log.cleaned_to = validation.usable_cleaned_to(directory, cleaned_to, end)
     log.save_epochs()
     if written:
-        log.unsynced_paths += written
-        log.directory_changes += 1
-        log.parent_synced = False
-        log.unflushed_since_ms = now_ms
+        log.flush_state.add_files(*written)
+        log.flush_state.add_directory()
+        log.flush_state.unflushed_since_ms = now_ms
     elif clean:
         log.saved_end = end
     return log

@@ -23,7 +23,7 @@ class Repair:
         self.segment = segment
         self.cuts = log.cuts
         self.next_offset = segment.base_offset
-        self.end_offset = log.bases[log.segments.index(segment) + 1]
+        self.end_offset = log.next_segment_offset(segment.base_offset)
         self.disk = log.disk.aside()
         self.output = Output(self.disk, log.directory, segment.base_offset, log.config, now_ms)
 

@@ -1,107 +1,70 @@
-"""What a log may forget: segments by age, by size and below the log start.
+"""Which segments of a log retention deletes: by age, by size, and before the log start offset.
 
-Oldest first, and the first segment that must stay ends the walk. Never one that reaches beyond the high watermark. The
-active segment may go as well if it holds records: an empty one takes its place first.
-
-A deleted segment is out of the log at once and on the disk a while longer (file.delete.delay.ms), for readers that are
-still sending from it.
+Segments are deleted oldest first, up to the first one that must stay. No segment with a record at or after the high
+watermark is deleted. The active segment may be deleted too, unless it is empty.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from barnabas.errors import OutOfSpace
-
-if TYPE_CHECKING:
-    from barnabas.storage.log import Log
-    from barnabas.storage.segment import Segment
-
-logger = logging.getLogger(__name__)
-
-Breach = Callable[["Segment", int], bool]
-"""Whether a segment may go, given the offset at which the next one begins."""
+from barnabas.config.topic import TopicConfig
+from barnabas.storage.segment import Segment
+from barnabas.storage.segment_list import SegmentList
 
 
-def delete_old_segments(log: Log, now_ms: int) -> int:
-    removed = delete_while(log, below_log_start(log), "log start", now_ms)
-    if "delete" in log.config.cleanup_policy:
-        removed += delete_while(log, beyond_size(log), "retention.bytes", now_ms)
-        removed += delete_while(log, beyond_age(log, now_ms), "retention.ms", now_ms)
-    return removed
+class Candidate(NamedTuple):
+    """A segment that may be deleted if its records are replicated and a limit applies."""
+
+    segment: Segment
+    end_offset: int
+    """The offset after its last record."""
+    bytes_after: int
+    """Size of the log without this segment and the earlier ones."""
 
 
-def below_log_start(log: Log) -> Breach:
-    return lambda segment, next_base: (
-        segment is not log.active and next_base <= log.log_start_offset
+def reasons_to_delete(
+    segments: SegmentList,
+    config: TopicConfig,
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> list[str]:
+    """One reason for each of the first segments, in order. The segments after them stay."""
+    candidates = find_candidates(segments, high_watermark, log_end_offset)
+    reasons: list[str] = []
+
+    def extend(reason: str, applies: Callable[[Candidate], bool]) -> None:
+        for candidate in candidates[len(reasons) :]:
+            if not applies(candidate):
+                return
+            reasons.append(reason)
+
+    extend(
+        "log start",
+        lambda each: each.end_offset <= log_start_offset and each.segment is not segments.active,
     )
+    if "delete" in config.cleanup_policy:
+        if config.retention_bytes >= 0:
+            extend("retention.bytes", lambda each: each.bytes_after >= config.retention_bytes)
+        if config.retention_ms >= 0:
+            oldest_ms = now_ms - config.retention_ms
+            extend("retention.ms", lambda each: each.segment.age_stamp_ms() < oldest_ms)
+    return reasons
 
 
-def beyond_size(log: Log) -> Breach:
-    limit = log.config.retention_bytes
-    excess = log.size_bytes - limit
-
-    def breach(segment: Segment, next_base: int) -> bool:
-        nonlocal excess
-        if limit < 0 or excess < segment.size:
-            return False
-        excess -= segment.size
-        return True
-
-    return breach
-
-
-def beyond_age(log: Log, now_ms: int) -> Breach:
-    limit = log.config.retention_ms
-    return lambda segment, next_base: limit >= 0 and now_ms - segment.age_stamp_ms() > limit
-
-
-def delete_while(log: Log, breach: Breach, reason: str, now_ms: int) -> int:
-    count = 0
-    for segment, next_base in zip(log.segments, [*log.bases[1:], log.log_end_offset], strict=True):
-        if segment is log.active and segment.size == 0:
+def find_candidates(
+    segments: SegmentList, high_watermark: int, log_end_offset: int
+) -> list[Candidate]:
+    candidates: list[Candidate] = []
+    bytes_left = segments.size_bytes
+    for segment, end_offset in zip(segments, [*segments.bases[1:], log_end_offset], strict=True):
+        is_empty = segment is segments.active and segment.size == 0
+        if is_empty or end_offset > high_watermark:
             break
-        if next_base > log.high_watermark or not breach(segment, next_base):
-            break
-        count += 1
-    if count == 0:
-        return 0
-    if count == len(log.segments):
-        try:
-            log.roll(now_ms)
-        except OutOfSpace:
-            count -= 1  # The others make room.
-    gone = log.segments[:count]
-    if not gone:
-        return 0
-    log.advance_log_start(log.segments[count].base_offset)
-    del log.segments[:count]
-    del log.bases[:count]
-    due = now_ms + log.config.file_delete_delay_ms
-    for segment in gone:
-        logger.info(
-            "deleting segment log=%s base_offset=%d bytes=%d reason=%s",
-            log.directory,
-            segment.base_offset,
-            segment.size,
-            reason,
-        )
-        log.closed_bytes -= segment.size
-        log.deleted.append((due, segment))
-    log.bound_offset = -1
-    return count
-
-
-def purge(log: Log, now_ms: int) -> None:
-    """Remove the files of deleted segments whose delay is over, oldest first, each when the one before is gone for
-    good: a crash that brought back the first and not the second would leave a hole, and recovery cuts at holes."""
-    while log.deleted and log.deleted[0][0] <= now_ms:
-        if log.directory_changes > log.directory_synced:
-            log.disk.sync_now([], [log.directory])
-            log.directory_synced = log.directory_changes
-        segment = log.deleted.pop(0)[1]
-        segment.remove_files()
-        if not segment.suffix:  # for the next start, a `.deleted` file that came back is none
-            log.directory_changes += 1
+        bytes_left -= segment.size
+        candidates.append(Candidate(segment, end_offset, bytes_left))
+    return candidates

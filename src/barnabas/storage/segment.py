@@ -30,6 +30,7 @@ from barnabas.storage.index import (
     time_entries_are_sound,
     without_zero_tail,
 )
+from barnabas.storage.paths import segment_path
 from barnabas.wire.records import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -491,6 +492,12 @@ class Segment:
                 file.close()
         self.index_file = self.time_file = None
 
+    def remove_index_files(self) -> None:
+        """The entries in memory are newer."""
+        self.close_index_files()
+        for suffix in (".index", ".timeindex"):
+            self.disk.remove(self.path + suffix)
+
     def close(self) -> None:
         self.close_index_files()
         self.log.close()
@@ -523,7 +530,3 @@ def is_plausible(header: BatchHeader, floor: int) -> bool:
         and header.base_offset >= floor
         and header.last_offset_delta >= 0
     )
-
-
-def segment_path(directory: str, base_offset: int) -> str:
-    return f"{directory}/{base_offset:020d}"

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from barnabas.errors import CorruptBatch, StorageError, reason
 from barnabas.storage import producers as producer_state
 from barnabas.storage.auxiliary import SNAPSHOT_MAX, read_head
+from barnabas.storage.paths import segment_path
 from barnabas.storage.producers import Producers
-from barnabas.storage.segment import Segment, segment_path
+from barnabas.storage.segment import Segment
 from barnabas.wire.records import BatchHeader, records
 from barnabas.world.ports import Disk
 

@@ -113,7 +113,8 @@ async def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_tells(nodes:
     assert node.partition(0).log.size_bytes > 4000
     text = Path(node.directory, checkpoints.CLEANED_TO).read_bytes()
     assert (
-        checkpoints.decode_offsets(text).offsets[TopicPartition(TOPIC, 1)] == log.active.base_offset
+        checkpoints.decode_offsets(text).offsets[TopicPartition(TOPIC, 1)]
+        == log.segments.active.base_offset
     )
     assert_sound(log)
     assert await cleaner.clean_dirtiest(), "then the other one"
@@ -128,8 +129,8 @@ async def test_segments_that_have_become_small_become_one(nodes: Nodes) -> None:
         fill(node)
         assert await cleaner.clean_dirtiest()
     assert len(log.segments) < 15, "those of the first round have little left in them"
-    assert log.bases == [segment.base_offset for segment in log.segments]
-    assert log.closed_bytes == sum(segment.size for segment in log.segments[:-1])
+    assert log.segments.bases == [segment.base_offset for segment in log.segments]
+    assert log.segments.closed_bytes == sum(segment.size for segment in log.segments[:-1])
     assert_sound(log)
 
 

@@ -168,10 +168,10 @@ async def test_what_cannot_be_understood_is_passed_over(loading: Loading) -> Non
 
 async def test_a_damaged_batch_costs_what_stood_in_it_and_no_more(loading: Loading) -> None:
     loading.append(commit(1))
-    damaged_at = loading.node.partition().log.active.size
+    damaged_at = loading.node.partition().log.segments.active.size
     loading.append(commit(2))
     loading.append(commit(3, partition=1))
-    path = loading.node.partition().log.active.log.path
+    path = loading.node.partition().log.segments.active.log.path
     with open(path, "r+b") as file:  # noqa: PTH123
         file.seek(damaged_at + 70)
         file.write(b"\xff")
@@ -188,11 +188,11 @@ async def test_what_another_replica_has_is_waited_for(monkeypatch: pytest.Monkey
     await nodes.tell_brokers(partitions=1)
     loading = Loading(nodes)
     loading.append(commit(1))
-    damaged_at = loading.node.partition().log.active.size
+    damaged_at = loading.node.partition().log.segments.active.size
     loading.append(commit(2))
     log = loading.node.partition().log
     await eventually(lambda: log.high_watermark == 2)
-    with open(log.active.log.path, "r+b") as file:  # noqa: PTH123
+    with open(log.segments.active.log.path, "r+b") as file:  # noqa: PTH123
         file.seek(damaged_at + 70)
         file.write(b"\xff")
     try:

@@ -14,7 +14,7 @@ from barnabas.errors import OutOfSpace
 from barnabas.replication import fetcher as fetcher_module
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.fetcher_manager import FetcherManager
-from barnabas.storage.follower import FollowerAppend
+from barnabas.storage.append_sets import FollowerAppend
 from barnabas.storage.log import Log
 from barnabas.wire.messages.fetch import (
     FetchPartition,

@@ -75,7 +75,7 @@ def build(directory: Path) -> None:
         assert log.log_end_offset == RECORDS
         assert len(log.segments) > 4
         log.high_watermark = RECORDS
-        log.cleaned_to = log.bases[1]
+        log.cleaned_to = log.segments.bases[1]
         flush(log)
     manager.logs[MOVED].advance_log_start(13)
     manager.shutdown()

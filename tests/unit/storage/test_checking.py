@@ -46,7 +46,9 @@ def read_checked(log: Log, offset: int) -> bytes:
             return b"".join(part.file.read(part.position, part.size) for part in read.slices)
         segment = read.unchecked
         at = log.segments.index(segment)
-        end_offset = log.bases[at + 1] if segment is not log.active else log.log_end_offset
+        end_offset = (
+            log.segments.bases[at + 1] if segment is not log.segments.active else log.log_end_offset
+        )
         found = checking.check(
             log.disk, segment, read.slices[0].position, end_offset=end_offset, size=500
         )
@@ -92,7 +94,7 @@ def test_what_was_written_or_recovered_by_this_process_needs_no_look() -> None:
     later = started(stopped_log(forgetful_disk()))
     append(later, b"new")
     assert later.read(RECORDS, 700, RECORDS + 1).unchecked is None
-    assert later.read(RECORDS - 1, 700, RECORDS + 1).unchecked is later.active
+    assert later.read(RECORDS - 1, 700, RECORDS + 1).unchecked is later.segments.active
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -122,8 +124,8 @@ def test_a_flipped_bit_is_never_sent(seed: int) -> None:
 
 
 def in_segment(log: Log, segment: object, offset: int) -> bool:
-    at = log.segments.index(segment)  # type: ignore[arg-type]
-    return log.bases[at] <= offset < log.bases[at + 1]
+    at = log.segments.index(segment)
+    return log.segments.bases[at] <= offset < log.segments.bases[at + 1]
 
 
 def original(before: dict[int, bytes], log: Log, segment: object) -> bytes:
@@ -157,7 +159,7 @@ def test_a_cut_takes_what_is_known_of_the_bytes_with_it() -> None:
     read_everything(log)
     assert log.segments[1].faults == (position,)
     log.truncate_to(header.base_offset)
-    assert log.active.faults == ()
+    assert log.segments.active.faults == ()
     append(log, b"better")
     assert contents(log)[header.base_offset] == b"better"
     assert len(read_everything(log)) == header.base_offset + 1

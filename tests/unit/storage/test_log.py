@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
@@ -132,7 +134,7 @@ def test_a_read_ends_at_the_bound_and_at_the_size_but_brings_one_whole_batch(
         append(log, value)
     size = log.size_bytes // 3
     assert log.read(0, 10_000, 2).size == 2 * size
-    assert log.read(1, 10_000, 2).slices == (FileSlice(log.active.log, size, size),)
+    assert log.read(1, 10_000, 2).slices == (FileSlice(log.segments.active.log, size, size),)
     assert log.read(0, 1, 3, at_least_one=True).size == size
     cut = log.read(0, 1, 3, at_least_one=False)
     assert (cut.size, cut.first_incomplete) == (1, True)
@@ -161,7 +163,7 @@ def test_every_offset_is_found_with_and_without_the_tail_in_memory(disk: Forgetf
     assert len(log.segments) > 5
     for start in range(0, log.log_end_offset, 7):
         assert contents(log, start) == {o: v for o, v in expected.items() if o >= start}
-    log.tail.clear()
+    log.segments.tail.clear()
     for bound in range(1, log.log_end_offset, 11):
         found = contents(log, 0, bound)
         assert set(found) <= set(range(bound))
@@ -194,12 +196,12 @@ def test_a_segment_is_rolled_by_size_age_and_full_index(disk: ForgetfulDisk) -> 
     append(log, b"b", timestamps=[6000])
     assert len(log.segments) == 1
     append(log, b"c", timestamps=[6001])
-    assert log.bases == [0, 2]
+    assert log.segments.bases == [0, 2]
 
     log = new_log(disk, settings(segment_ms=1000), "/data/by-clock-0")
     append(log, b"a", timestamps=[-1])
     append(log, b"b", timestamps=[-1], now_ms=NOW_MS + 1001)
-    assert log.bases == [0, 1]
+    assert log.segments.bases == [0, 1]
 
     tiny = settings(segment_index_bytes=48, index_interval_bytes=0)
     log = new_log(disk, tiny, "/data/by-index-0")
@@ -213,7 +215,7 @@ def test_offsets_too_far_from_the_base_begin_a_new_segment(disk: ForgetfulDisk) 
     log.append_as_follower(batch([b"a"], base_offset=0))
     far = 2**31 + 5
     log.append_as_follower(memoryview(bytes(far.to_bytes(8, "big")) + bytes(batch([b"b"])[8:])))
-    assert log.bases == [0, far]
+    assert log.segments.bases == [0, far]
     assert contents(log) == {0: b"a", far: b"b"}, "the gap is jumped"
 
 
@@ -228,7 +230,7 @@ def test_a_bound_in_a_gap_hides_what_is_behind_it(disk: ForgetfulDisk) -> None:
     assert log.read(1, 1000, 61).size == 0, "the bound lies inside the batch"
     assert contents(log, 0, 55) == {0: b"a"}
     assert contents(log, 1) == {60: b"b", 61: b"c"}
-    log.tail.clear()
+    log.segments.tail.clear()
     assert log.read(1, 1000, 30).size == 0
     assert log.read(0, 1000, 30).size == log.segments[0].size
     assert log.read(1, 1000, 55).size == 0
@@ -268,7 +270,7 @@ def test_a_follower_becomes_byte_for_byte_its_leader(disk: ForgetfulDisk) -> Non
     assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (4, 31)]
 
 
-def all_bytes(segments: list[Segment]) -> bytes:
+def all_bytes(segments: Sequence[Segment]) -> bytes:
     return b"".join(segment.log.read(0, segment.size) for segment in segments)
 
 
@@ -420,7 +422,7 @@ def test_delete_records_moves_the_start_and_never_beyond_the_high_watermark(
     assert log.advance_log_start(9)
     assert not log.advance_log_start(3)
     log.use_config(settings(segment_bytes=400, retention_ms=-1))
-    whole = sum(1 for next_base in log.bases[1:] if next_base <= 9)
+    whole = sum(1 for next_base in log.segments.bases[1:] if next_base <= 9)
     assert whole > 1
     assert log.delete_old_segments(NOW_MS) == whole
     assert min(contents(log)) == 9
@@ -438,7 +440,7 @@ def test_retention_by_size_keeps_at_least_what_was_asked_for(disk: ForgetfulDisk
     assert removed > 0
     assert 1000 <= log.size_bytes < 1000 + 400
     assert log.size_bytes == before - removed * (before // 10)
-    assert log.log_start_offset == log.bases[0]
+    assert log.log_start_offset == log.segments.bases[0]
 
 
 def test_retention_by_time_may_take_everything_and_leaves_an_empty_segment(
@@ -535,7 +537,7 @@ def test_segments_are_listed_newest_first_for_old_clients() -> None:
     for at in range(7):
         now = 1000 * at
         append(log, b"x" * 100)
-    assert log.bases == [0, 2, 4, 6]
+    assert log.segments.bases == [0, 2, 4, 6]
     assert log.segment_base_offsets_newest_first(-1, 3, now) == [7, 6, 4]
     assert log.segment_base_offsets_newest_first(-2, 3, now) == [0]
     assert log.segment_base_offsets_newest_first(3500, 9, now) == [2, 0]
@@ -615,8 +617,8 @@ def test_a_broken_disk_is_a_storage_error(disk: ForgetfulDisk) -> None:
         append(log, b"a")
     disk.fails = None
     append(log, b"a")
-    log.active.log.truncate(10)
-    log.active.size = 10
-    log.tail.clear()
+    log.segments.active.log.truncate(10)
+    log.segments.active.size = 10
+    log.segments.tail.clear()
     with pytest.raises(CorruptBatch):
         log.read(0, 100, 1)

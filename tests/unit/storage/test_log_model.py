@@ -159,7 +159,7 @@ class LogModel(RuleBasedStateMachine):
         assert log.high_watermark == max(self.start, min(self.watermark, self.end))
         assert contents(log) == self.records
         assert log.size_bytes == sum(segment.size for segment in log.segments)
-        assert log.bases == sorted(log.bases)
+        assert log.segments.bases == sorted(log.segments.bases)
         epochs = log.epochs.entries
         assert epochs == sorted(epochs)
 

@@ -48,7 +48,7 @@ def everything(log: Log) -> tuple[object, ...]:
         contents(log),
         log.log_start_offset,
         log.log_end_offset,
-        log.bases,
+        log.segments.bases,
         log.epochs.entries,
         log.producers.encode(),
         [log.offset_for_timestamp(NOW_MS + at) for at in range(-1, 62, 5)],
@@ -89,7 +89,7 @@ def test_the_last_batch_cut_at_any_byte_is_cut_off_and_nothing_else(garbage: byt
     for at in range(3):
         append(log, b"kept %d" % at)
     kept = contents(log)
-    kept_bytes = log.active.size
+    kept_bytes = log.segments.active.size
     append(log, b"the last one", b"with two records")
     data = whole.read_bytes(f"{DIRECTORY}/{0:020d}.log")
     for cut in range(kept_bytes, len(data)):
@@ -97,7 +97,7 @@ def test_the_last_batch_cut_at_any_byte_is_cut_off_and_nothing_else(garbage: byt
             continue  # the garbage is what was cut off
         disk = forgetful_disk()
         broken = new_log(disk)
-        broken.active.log.append([data[:cut] + garbage])
+        broken.segments.active.log.append([data[:cut] + garbage])
         again = reopened(broken)
         assert contents(again) == kept, f"cut at {cut}"
         assert again.log_end_offset == 3
@@ -112,7 +112,7 @@ def test_a_flipped_bit_cuts_the_log_before_its_batch() -> None:
     ends = [0]
     for at in range(4):
         append(log, b"value %d" % at)
-        ends.append(log.active.size)
+        ends.append(log.segments.active.size)
     data = original.read_bytes(f"{DIRECTORY}/{0:020d}.log")
     for position in range(len(data)):
         hit = sum(1 for end in ends if end <= position) - 1
@@ -124,7 +124,7 @@ def test_a_flipped_bit_cuts_the_log_before_its_batch() -> None:
         broken = new_log(disk)
         flipped = bytearray(data)
         flipped[position] ^= 1 << position % 8
-        broken.active.log.append([flipped])
+        broken.segments.active.log.append([flipped])
         assert reopened(broken).log_end_offset == hit, f"bit in byte {position}"
 
 
@@ -134,9 +134,9 @@ def test_what_stands_behind_a_broken_segment_is_removed(disk: ForgetfulDisk) -> 
     victim = log.segments[2]
     victim.log.truncate(victim.size - 1)
     again = reopened(log)
-    assert again.bases == log.bases[:3]
+    assert again.segments.bases == log.segments.bases[:3]
     assert contents(again) == {o: v for o, v in before.items() if o < again.log_end_offset}
-    assert again.log_end_offset == log.bases[3] - 1
+    assert again.log_end_offset == log.segments.bases[3] - 1
     assert append(again, b"more", epoch=9).first_offset == again.log_end_offset - 1
 
 
@@ -144,11 +144,11 @@ def test_a_hole_between_unflushed_segments_ends_the_log(disk: ForgetfulDisk) -> 
     """A power cut may take the last batches of one segment and leave the next one."""
     log = several_segments(disk)
     victim = log.segments[2]
-    found = victim.find(log.bases[3] - 1)
+    found = victim.find(log.segments.bases[3] - 1)
     assert found is not None
     victim.log.truncate(found.position)
     again = reopened(log)
-    assert again.log_end_offset == log.bases[3] - 1
+    assert again.log_end_offset == log.segments.bases[3] - 1
     compacted = new_log(disk, settings(cleanup_policy=("compact",)), "/data/compacted-0")
     compacted.append_as_follower(batch([b"a"]))
     compacted.roll(NOW_MS, base_offset=50)
@@ -165,9 +165,9 @@ def test_only_what_is_not_flushed_is_read(disk: ForgetfulDisk) -> None:
     before = everything(log)
     closed = log.segments[0]
     closed.log.append([b"garbage that no start looks at"])
-    again = reopened(log, recovery_point=log.bases[2])
+    again = reopened(log, recovery_point=log.segments.bases[2])
     assert again.log_end_offset == log.log_end_offset
-    assert again.recovery_point == log.bases[2]
+    assert again.recovery_point == log.segments.bases[2]
     assert again.log_start_offset == before[1]
 
 
@@ -181,7 +181,7 @@ def test_recovery_point_beyond_the_log_end_flushes_everything_and_removes_no_seg
     assert contents(again) == before
     assert again.recovery_point == 0
     log.segments[1].log.truncate(log.segments[1].size - 1)
-    assert reopened(log, recovery_point=10**9).bases == log.bases
+    assert reopened(log, recovery_point=10**9).segments.bases == log.segments.bases
 
 
 # ---- files beside the log -----------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_what_is_derived_is_built_anew_with_the_same_reads(
                     "preallocated": data + bytes(24 * 50),
                 }[damage]
                 disk.replace_bytes(path, replacement)
-    again = reopened(log, clean=clean, recovery_point=log.bases[-1])
+    again = reopened(log, clean=clean, recovery_point=log.segments.bases[-1])
     assert everything(again) == before
     append(again, b"x", timestamps=[NOW_MS + 999])
     again.close(clean=True)
@@ -226,7 +226,7 @@ def test_an_index_that_points_into_a_batch_is_built_anew_when_it_is_used(
     log = several_segments(disk)
     before = everything(log)
     log.close(clean=True)
-    for base in log.bases:
+    for base in log.segments.bases:
         path = f"{DIRECTORY}/{base:020d}.index"
         data = bytearray(disk.read_bytes(path))
         for at in range(7, len(data), 8):
@@ -247,7 +247,7 @@ def test_leftovers_are_cleared_and_swaps_are_finished(disk: ForgetfulDisk) -> No
     log = several_segments(disk)
     before = contents(log)
     log.close(clean=True)
-    first, second = log.bases[0], log.bases[1]
+    first, second = log.segments.bases[0], log.segments.bases[1]
     files = {
         f"{99:020d}.log.deleted": b"old",
         f"{99:020d}.index": b"orphan",
@@ -261,7 +261,7 @@ def test_leftovers_are_cleared_and_swaps_are_finished(disk: ForgetfulDisk) -> No
     disk.replace_bytes(f"{DIRECTORY}/{first:020d}.log.swap", merged)
     again = reopened(log, clean=True)
     assert contents(again) == before
-    assert again.bases == [first, *log.bases[2:]]
+    assert again.segments.bases == [first, *log.segments.bases[2:]]
     assert not [
         name for name in disk.list(DIRECTORY) if name.endswith((".deleted", ".swap", ".tmp"))
     ]
@@ -297,13 +297,13 @@ def test_log_start_within_the_log_is_checked_against_the_leader_epochs(
     log = several_segments(disk)
     before = contents(log)
     log.high_watermark = log.log_end_offset
-    again = reopened(log, log_start_offset=log.bases[3])
-    assert (again.bases, contents(again)) == (log.bases, before)
+    again = reopened(log, log_start_offset=log.segments.bases[3])
+    assert (again.segments.bases, contents(again)) == (log.segments.bases, before)
     again.high_watermark = again.log_end_offset
-    again.advance_log_start(log.bases[2] + 1)
+    again.advance_log_start(log.segments.bases[2] + 1)
     moved = reopened(again)
-    assert moved.log_start_offset == log.bases[2] + 1
-    assert moved.bases == log.bases[2:]
+    assert moved.log_start_offset == log.segments.bases[2] + 1
+    assert moved.segments.bases == log.segments.bases[2:]
 
 
 def test_empty_log_starts_at_its_checkpoint_if_the_high_watermark_allows(
@@ -369,10 +369,10 @@ def test_messages_of_an_old_format_are_refused_and_not_cut(disk: ForgetfulDisk) 
     message = b"\1\0" + NOW_MS.to_bytes(8, "big") + b"\xff\xff\xff\xff\0\0\0\5hello"
     old = bytes(8) + (4 + len(message)).to_bytes(4, "big") + crc32(message).to_bytes(4, "big")
     old += message
-    log.active.log.append([old])
+    log.segments.active.log.append([old])
     with pytest.raises(StorageError, match="format 1"):
         reopened(log)
-    assert disk.size(log.active.log.path) == len(old)
+    assert disk.size(log.segments.active.log.path) == len(old)
 
 
 # ---- producers ----------------------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def test_a_producer_that_lost_its_batch_to_a_torn_write_may_send_it_again(
     log = new_log(disk)
     produce(log, 0, b"a")
     produce(log, 1, b"b")
-    log.active.log.truncate(log.active.size - 1)
+    log.segments.active.log.truncate(log.segments.active.size - 1)
     again = reopened(log)
     info = produce(again, 1, b"b")
     assert (info.duplicate, info.first_offset) == (False, 1)
@@ -446,6 +446,6 @@ def test_a_flush_makes_the_snapshots_durable_with_the_log(disk: ForgetfulDisk) -
     log = several_segments(disk)
     flush(log)
     after = disk.crash()
-    assert set(snapshots.offsets(after, DIRECTORY)) == set(log.bases[1:])
+    assert set(snapshots.offsets(after, DIRECTORY)) == set(log.segments.bases[1:])
     again = reopened(log, disk=after, recovery_point=log.recovery_point)
     assert everything(again) == everything(log)

@@ -1,0 +1,54 @@
+"""The batches in a fetch response, as a follower appends them: verified, and grouped into append sets.
+
+An append set is a run of batches that go into the same segment with one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.errors import ApiError, ErrorCode, RemoteWireError
+from barnabas.wire.records import BatchHeader, batch_headers, crc_is_valid
+
+
+class FollowerAppend(NamedTuple):
+    """The result of a follower's append. `size` excludes an incomplete batch at the end of the data."""
+
+    first_offset: int
+    last_offset: int
+    size: int
+
+
+NOTHING_APPENDED = FollowerAppend(-1, -1, 0)
+
+
+def verified_headers(data: memoryview) -> list[BatchHeader]:
+    """Headers of the complete batches in `data`. ApiError if a checksum is wrong or the offsets do not ascend.
+
+    The checksums are verified so that damage on the wire or on the leader's disk is not copied.
+    """
+    headers: list[BatchHeader] = []
+    previous = -1
+    try:
+        for position, header in batch_headers(data):
+            if not crc_is_valid(data, position, header):
+                why = f"checksum of batch {header.base_offset}"
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, why)
+            if header.base_offset <= previous or header.last_offset_delta < 0:
+                why = f"offset {header.base_offset} after {previous}"
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+            previous = header.last_offset
+            headers.append(header)
+    except RemoteWireError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    return headers
+
+
+def first_set(headers: Sequence[BatchHeader], room: int) -> tuple[int, int]:
+    """Number and total bytes of the batches in the first append set: all that fit into `room`, and at least one."""
+    count, size = 1, headers[0].size
+    while count < len(headers) and size + headers[count].size <= room:
+        size += headers[count].size
+        count += 1
+    return count, size
