@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 from uuid import UUID
 
 from barnabas.client.connection import BrokerConnection, ExchangeInterrupted
@@ -35,11 +35,14 @@ from barnabas.errors import (
     StorageError,
     reason,
 )
+from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import following
+from barnabas.replication.alter_partition import RegisteredBroker
+from barnabas.replication.fetcher_settings import FetcherSettings
 from barnabas.replication.following import Reaction
 from barnabas.replication.partition import Partition
-from barnabas.replication.quota import is_throttled
+from barnabas.replication.quota import ReplicationQuota, is_throttled
 from barnabas.retry import Backoff
 from barnabas.wire.messages.fetch import (
     NO_DIVERGENCE,
@@ -59,9 +62,7 @@ from barnabas.wire.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-if TYPE_CHECKING:
-    from barnabas.replication.fetcher_manager import FetcherManager
+from barnabas.world.ports import Clock, Network
 
 logger = logging.getLogger("barnabas.fetcher")
 
@@ -102,13 +103,38 @@ class Followed:
         """Set while it rests."""
 
 
-class Fetcher:
-    """Copies from one broker."""
+class Replicas(Protocol):
+    """The part of the replica manager that a fetcher uses."""
 
-    def __init__(self, manager: FetcherManager, source: BrokerId, number: int) -> None:
-        self.manager = manager
-        self.replicas = manager.replicas
-        self.settings = manager.settings
+    broker_id: BrokerId
+    metadata: MetadataCache
+    clock: Clock
+    follower_quota: ReplicationQuota | None
+
+    def fail(self, partition: Partition, error: StorageError) -> None: ...
+
+    def flush(self, partition: Partition) -> asyncio.Future[None]: ...
+
+
+class Fetcher:
+    """Copies from one broker. Passes a partition that only a LeaderAndIsr can bring back to `on_given_up`."""
+
+    def __init__(
+        self,
+        source: BrokerId,
+        number: int,
+        *,
+        replicas: Replicas,
+        network: Network,
+        control: RegisteredBroker,
+        settings: FetcherSettings,
+        on_given_up: Callable[[Iterable[TopicPartition]], None],
+    ) -> None:
+        self.replicas = replicas
+        self.network = network
+        self.control = control
+        self.settings = settings
+        self.on_given_up = on_given_up
         self.source = source
         self.client_id = f"broker-{self.replicas.broker_id}-fetcher-{number}"
         self.followed: dict[TopicPartition, Followed] = {}
@@ -176,7 +202,7 @@ class Fetcher:
         tp = TopicPartition(followed.partition.topic, followed.partition.index)
         if self.followed.get(tp) is followed:
             logger.info("gave up partition=%s source=%d", tp, self.source)
-            self.manager.remove((tp,))
+            self.on_given_up((tp,))
 
     def stop(self) -> None:
         """Ends at its next step, at the latest when the connection it waits on is closed."""
@@ -284,7 +310,7 @@ class Fetcher:
         if endpoint is None:
             raise ConnectionError(f"broker {self.source} has no known address")
         self.connection = await BrokerConnection.open(
-            self.manager.network,
+            self.network,
             endpoint.host,
             endpoint.port,
             client_id=self.client_id,
@@ -342,7 +368,7 @@ class Fetcher:
         # What opens a session does not wait: it could not be continued if it had to be interrupted.
         is_opening = self.session_epoch == FIRST_EPOCH and self.has_room_for_session
         return FetchRequest(
-            replica_state=ReplicaState(self.replicas.broker_id, self.manager.control.broker_epoch),
+            replica_state=ReplicaState(self.replicas.broker_id, self.control.broker_epoch),
             max_wait_ms=0 if is_opening else self.settings.wait_max_ms,
             min_bytes=self.settings.min_bytes,
             max_bytes=self.settings.response_bytes,

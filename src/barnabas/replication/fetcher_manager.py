@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from barnabas.config import BrokerConfig
 from barnabas.errors import StorageError
-from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication import following
 from barnabas.replication.alter_partition import RegisteredBroker
+from barnabas.replication.fetcher_settings import FetcherSettings
 from barnabas.replication.partition import Partition
-from barnabas.replication.quota import ReplicationQuota
 from barnabas.tasks import Tasks
-from barnabas.world.ports import Clock, Network
+from barnabas.world.ports import Network
 
 if TYPE_CHECKING:
-    from barnabas.replication.fetcher import Fetcher
-
-
-class FetcherSettings(Struct, frozen=True, kw_only=True):
-    listener: str
-    fetchers: int = 1
-    wait_max_ms: int = 500
-    min_bytes: int = 1
-    partition_bytes: int = 1 << 20
-    response_bytes: int = 10 << 20
-    backoff_s: float = 1.0
-    timeout_s: float = 30.0
-
-
-def settings_of(config: BrokerConfig) -> FetcherSettings:
-    return FetcherSettings(
-        listener=config.inter_broker_listener,
-        fetchers=max(config.num_replica_fetchers, 1),
-        wait_max_ms=config.replica_fetch_wait_max_ms,
-        min_bytes=config.replica_fetch_min_bytes,
-        partition_bytes=config.replica_fetch_max_bytes,
-        response_bytes=config.replica_fetch_response_max_bytes,
-        backoff_s=config.replica_fetch_backoff_ms / 1000,
-        timeout_s=config.replica_socket_timeout_ms / 1000,
-    )
-
-
-class Replicas(Protocol):
-    """What a fetcher needs of the replica manager."""
-
-    broker_id: BrokerId
-    metadata: MetadataCache
-    clock: Clock
-    follower_quota: ReplicationQuota | None
-
-    def fail(self, partition: Partition, error: StorageError) -> None: ...
-
-    def flush(self, partition: Partition) -> asyncio.Future[None]: ...
+    from barnabas.replication.fetcher import Fetcher, Replicas
 
 
 class FetcherManager:
@@ -99,7 +57,15 @@ class FetcherManager:
         # A broker without followers starts without this code and the messages it speaks.
         from barnabas.replication.fetcher import Fetcher
 
-        return Fetcher(self, source, number)
+        return Fetcher(
+            source,
+            number,
+            replicas=self.replicas,
+            network=self.network,
+            control=self.control,
+            settings=self.settings,
+            on_given_up=self.remove,
+        )
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """From here on nothing more is appended to them."""

@@ -14,10 +14,12 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from barnabas.client.connection import BrokerConnection
+from barnabas.config import BrokerConfig
 from barnabas.errors import CorruptBatch, ErrorCode, RemoteWireError, StorageError, reason
+from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.retry import Backoff
@@ -33,10 +35,7 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from barnabas.world.ports import Network
-
-if TYPE_CHECKING:
-    from barnabas.replication.replica_manager import ReplicaManager
+from barnabas.world.ports import Clock, Network
 
 logger = logging.getLogger("barnabas.integrity")
 
@@ -49,8 +48,21 @@ EMPTY_ANSWERS_MAX = 10
 TIMEOUT_SECONDS = 30.0
 
 
+class Replicas(Protocol):
+    """The part of the replica manager that `Integrity` uses."""
+
+    partitions: dict[tuple[str, int], Partition]
+    metadata: MetadataCache
+    config: BrokerConfig
+    clock: Clock
+
+    def holds(self, partition: Partition) -> bool: ...
+
+    def fail(self, partition: Partition, error: StorageError) -> None: ...
+
+
 class Integrity:
-    def __init__(self, replicas: ReplicaManager, network: Network | None, tasks: Tasks) -> None:
+    def __init__(self, replicas: Replicas, network: Network | None, tasks: Tasks) -> None:
         self.replicas = replicas
         self.network = network
         self.tasks = tasks

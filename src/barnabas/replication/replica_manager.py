@@ -32,7 +32,8 @@ from barnabas.model import (
     ZnodeVersion,
 )
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
-from barnabas.replication.fetcher_manager import FetcherManager, settings_of
+from barnabas.replication.fetcher_manager import FetcherManager
+from barnabas.replication.fetcher_settings import settings_of
 from barnabas.replication.integrity import Integrity
 from barnabas.replication.isr import IsrChange
 from barnabas.replication.lost_replicas import LostReplicas
