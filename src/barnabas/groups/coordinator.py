@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
@@ -22,7 +22,6 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups import group_events
 from barnabas.groups.commits import CommitsUnderWay
 from barnabas.groups.coordinator_timers import Timers
-from barnabas.groups.expiry import forget_group
 from barnabas.groups.group import Group, GroupState, Ticket
 from barnabas.groups.group_events import Join, Sync
 from barnabas.groups.group_turn import (
@@ -36,8 +35,9 @@ from barnabas.groups.group_turn import (
     refused_join,
 )
 from barnabas.groups.loading import LoadedGroup
-from barnabas.groups.records import group_metadata_record
-from barnabas.groups.store import GroupStore
+from barnabas.groups.records import group_metadata_record, group_tombstone, offset_tombstone
+from barnabas.groups.store import LEADER_ALONE, OF_GROUPS, GroupStore, translated
+from barnabas.model import TopicPartition
 from barnabas.tasks import Tasks
 from barnabas.wire.messages.group_membership import (
     JoinGroupResponse,
@@ -49,6 +49,8 @@ from barnabas.world.ports import Clock
 logger = logging.getLogger("barnabas.groups")
 
 R = TypeVar("R")
+
+TOMBSTONES_PER_BATCH = 1000
 
 
 class GroupCoordinator:
@@ -226,7 +228,32 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
         if group.state is not GroupState.EMPTY:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
-        forget_group(self, self.store, group)
+        offsets = group.offsets
+        self.forget(group, list(offsets.committed.keys() | offsets.pending.keys()))
+
+    def forget(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
+        """Delete these offsets, and the group if it is empty and has no others. Appends their tombstones.
+
+        ApiError if a tombstone cannot be written: then nothing has changed. Waits for no follower: another coordinator
+        would delete the same.
+        """
+        offsets = group.offsets
+        left = (offsets.committed.keys() | offsets.pending.keys()) - set(partitions)
+        is_over = group.state is GroupState.EMPTY and not left
+        records = [offset_tombstone(group.group_id, *partition) for partition in partitions]
+        if is_over and group.generation > 0:
+            records.append(group_tombstone(group.group_id))
+        written_at = 0
+        try:
+            for start in range(0, len(records), TOMBSTONES_PER_BATCH):
+                some = records[start : start + TOMBSTONES_PER_BATCH]
+                appended = self.store.begin_append(group.group_id, some, acks=LEADER_ALONE)
+                written_at = appended.first_offset
+        except ApiError as error:
+            raise translated(error, OF_GROUPS) from error
+        offsets.remove(partitions, written_at)
+        if is_over:
+            self.remove(group)
 
     # ---- turns
 

@@ -15,24 +15,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 from barnabas.errors import ApiError
+from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.group import Group, GroupState
-from barnabas.groups.records import group_tombstone, offset_tombstone
-from barnabas.groups.store import LEADER_ALONE, OF_GROUPS, GroupStore, translated
+from barnabas.groups.store import GroupStore
 from barnabas.model import TopicPartition
 from barnabas.tasks import Turns
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
-
-if TYPE_CHECKING:
-    from barnabas.groups.coordinator import GroupCoordinator
 
 logger = logging.getLogger("barnabas.groups")
 
 MINUTE_MS = 60_000
 DAY_SECONDS = 86_400.0  # a loop timer takes no longer periods than this
-RECORDS_AT_ONCE = 1000
 
 
 def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
@@ -68,7 +63,7 @@ async def expire_once(coordinator: GroupCoordinator, store: GroupStore) -> None:
         # One who was given an id is about to come: the group is empty, and not over.
         if is_ours(coordinator, store, group) and not group.pending:
             expired = expired_offsets(group, now_ms, retention_ms)
-            gone += forget_if_possible(coordinator, store, group, expired)
+            gone += forget_if_possible(coordinator, group, expired)
     if gone:
         logger.info("expired offsets=%d", gone)
 
@@ -82,7 +77,7 @@ async def forget_deleted(
     for group in list(coordinator.groups.values()):
         await turns.leave()
         if is_ours(coordinator, store, group) and (found := group.offsets.among(partitions)):
-            gone += forget_if_possible(coordinator, store, group, found)
+            gone += forget_if_possible(coordinator, group, found)
     if gone:
         logger.info("removed offsets=%d of deleted partitions=%d", gone, len(partitions))
 
@@ -93,47 +88,12 @@ def is_ours(coordinator: GroupCoordinator, store: GroupStore, group: Group) -> b
 
 
 def forget_if_possible(
-    coordinator: GroupCoordinator,
-    store: GroupStore,
-    group: Group,
-    partitions: Sequence[TopicPartition],
+    coordinator: GroupCoordinator, group: Group, partitions: Sequence[TopicPartition]
 ) -> int:
-    """How many offsets are forgotten: none if it cannot be written down, and then it is left for the next time."""
+    """Delete offsets; their number, or 0 if the tombstones cannot be written. The next run tries again."""
     try:
-        forget(coordinator, store, group, partitions)
+        coordinator.forget(group, partitions)
     except ApiError as error:
         logger.warning("cannot forget offsets group=%s error=%s", group.group_id, error)
         return 0
     return len(partitions)
-
-
-def forget_group(coordinator: GroupCoordinator, store: GroupStore, group: Group) -> None:
-    """An empty group with all it has. ApiError if it cannot be written down."""
-    offsets = group.offsets
-    forget(coordinator, store, group, list(offsets.committed.keys() | offsets.pending.keys()))
-
-
-def forget(
-    coordinator: GroupCoordinator,
-    store: GroupStore,
-    group: Group,
-    partitions: Sequence[TopicPartition],
-) -> None:
-    """Write tombstones and let go of these offsets, and of the group if it is empty and has nothing any more. ApiError
-    if that cannot be written down: then everything is as it was."""
-    offsets = group.offsets
-    left = (offsets.committed.keys() | offsets.pending.keys()) - set(partitions)
-    is_over = group.state is GroupState.EMPTY and not left
-    records = [offset_tombstone(group.group_id, *partition) for partition in partitions]
-    if is_over and group.generation > 0:
-        records.append(group_tombstone(group.group_id))
-    written_at = 0
-    try:
-        for start in range(0, len(records), RECORDS_AT_ONCE):
-            some = records[start : start + RECORDS_AT_ONCE]
-            written_at = store.begin_append(group.group_id, some, acks=LEADER_ALONE).first_offset
-    except ApiError as error:
-        raise translated(error, OF_GROUPS) from error
-    offsets.remove(partitions, written_at)
-    if is_over:
-        coordinator.remove(group)

@@ -17,7 +17,6 @@ from barnabas.broker.connection import Connection
 from barnabas.broker.handlers import registry_offsets
 from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, LocalWireError
-from barnabas.groups.expiry import forget
 from barnabas.groups.group import Group, GroupState
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import NEVER, CommittedOffset, KeyValue, offset_record
@@ -388,7 +387,7 @@ def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Cod
     allowed = [each for each in known if codes[each] is ErrorCode.NONE]
     if allowed:
         found = group.offsets.among(allowed)
-        forget(parts.groups, parts.group_store, group, found)
+        parts.groups.forget(group, found)
     return codes
 
 
