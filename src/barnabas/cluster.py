@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
 from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.errors import ConfigError, RegistryError
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
@@ -70,7 +71,7 @@ class Cluster:
         self.brokers: dict[int, ClusterBroker] = {}
         for number in range(brokers):
             broker_id = FIRST_BROKER_ID + number
-            config, warnings = BrokerConfig.load(
+            config, warnings = load_broker_config(
                 {
                     "broker.id": str(broker_id),
                     "listeners": f"PLAINTEXT://{bracketed(host)}:{port + number if port else 0}",

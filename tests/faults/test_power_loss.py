@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from barnabas.broker.broker import Broker
-from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
 from barnabas.wire.codec import decode
@@ -48,7 +48,7 @@ class Machine:
         self.broker: Broker
 
     async def start(self) -> None:
-        config, _ = BrokerConfig.load(
+        config, _ = load_broker_config(
             {
                 "broker.id": "1",
                 "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from barnabas.broker.broker import Broker
 from barnabas.cluster import real_world
 from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 from tests.lifecycle.trap import (
@@ -46,7 +47,7 @@ def main(properties: Path, trace: Path, log: Path, line: Connection) -> None:
     with log.open("ab") as last_words:
         os.dup2(last_words.fileno(), sys.stderr.fileno())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    config, _ = BrokerConfig.load(parse_properties(properties.read_text(), str(properties)))
+    config, _ = load_broker_config(parse_properties(properties.read_text(), str(properties)))
     asyncio.run(live(config, trace, line))
 
 

@@ -10,6 +10,7 @@ import pytest
 from barnabas.cli.brokers.processes import BrokerProcesses
 from barnabas.cluster import Cluster
 from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 
 ConfigOf = Callable[[Path, int, dict[str, str]], BrokerConfig]
 
@@ -20,7 +21,7 @@ def in_this_process(data: Path, brokers: int, settings: dict[str, str]) -> Broke
 
 def in_processes(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
     made = BrokerProcesses(data, "127.0.0.1:2181", brokers=brokers, settings=settings)
-    return BrokerConfig.load(made.properties(1, 9092))[0]
+    return load_broker_config(made.properties(1, 9092))[0]
 
 
 @pytest.mark.parametrize("config_of", [in_this_process, in_processes])
@@ -54,6 +55,6 @@ def test_what_somebody_has_said_counts(tmp_path: Path, config_of: ConfigOf) -> N
 
 
 def test_a_broker_of_its_own_has_the_defaults_of_kafka() -> None:
-    config, _ = BrokerConfig.load({})
+    config, _ = load_broker_config({})
     assert config.offsets_topic_replication_factor == 3
     assert config.group_initial_rebalance_delay_ms == 3000

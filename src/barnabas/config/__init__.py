@@ -1,6 +1,6 @@
 """Configuration: Kafka's property names in files, typed and frozen values in code.
 
-    config, warnings = BrokerConfig.load(parse_properties(text, "server.properties"))
+    config, warnings = load_broker_config(parse_properties(text, "server.properties"))  # load.py
     topic = config.topic_defaults().with_overrides({"retention.ms": "1000"})
 
 describe.py builds DescribeConfigs responses, page.py writes docs/configuration.md. Both use the same declarations.

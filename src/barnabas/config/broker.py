@@ -399,19 +399,6 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         """Leave out the properties: they may contain passwords."""
         return f"<BrokerConfig broker.id={self.broker_id}>"
 
-    @staticmethod
-    def load(
-        properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
-    ) -> tuple[BrokerConfig, list[str]]:
-        """Build the configuration from properties. Returns it with warnings for the operator.
-
-        `overrides` take precedence, as command line options do over the file. Raises ConfigError
-        if a name or a value is invalid.
-        """
-        from barnabas.config.load import load  # imports this module
-
-        return load({**properties, **(overrides or {})})
-
     @property
     def registry_dir(self) -> str:
         """Directory of the embedded registry.

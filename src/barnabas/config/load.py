@@ -26,7 +26,15 @@ CODEC_MAX = 4
 LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 
-def load(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+def load_broker_config(
+    properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
+) -> tuple[BrokerConfig, list[str]]:
+    """The configuration that these properties make, and warnings for the operator.
+
+    `overrides` win over `properties`, as command-line options win over a file. ConfigError if the broker must not start
+    with these settings.
+    """
+    properties = {**properties, **(overrides or {})}
     values: dict[str, Any] = {}
     ignored = []
     for name, text in properties.items():

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.broker.broker import Broker
 from barnabas.broker.connection import BUSY_BUFFER_BYTES
-from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.wire.apis import APIS
@@ -44,7 +44,7 @@ class StartingBroker:
             "barnabas.history.topic.enable": "false",
         }
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        self.config, _ = BrokerConfig.load(properties | named)
+        self.config, _ = load_broker_config(properties | named)
         self.registry = EmbeddedRegistry(None, SystemClock())
         self.disk = ForgetfulDisk()
         self.broker = self.new_broker()

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker import broker as starting
 from barnabas.broker.broker import Broker
-from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.errors import DirectoryLocked, SessionExpired
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
@@ -20,7 +20,7 @@ from barnabas.world.registry.embedded import EmbeddedRegistry
 from simulator.disk import ForgetfulDisk
 from tests.lifecycle.trap import CrashPoint, Kind, Trap, TrappedRegistry, When
 
-CONFIG, _ = BrokerConfig.load(
+CONFIG, _ = load_broker_config(
     {"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/data"}
 )
 ENTRY = znodes.broker_path(BrokerId(1))

@@ -9,11 +9,12 @@ from barnabas.config.describe import (
     describe_broker_defaults,
     describe_topic,
 )
+from barnabas.config.load import load_broker_config
 from barnabas.config.setting import Kind
 
 
 def broker(**properties: str) -> BrokerConfig:
-    config, _ = BrokerConfig.load({k.replace("_", "."): v for k, v in properties.items()})
+    config, _ = load_broker_config({k.replace("_", "."): v for k, v in properties.items()})
     return config
 
 
@@ -110,7 +111,7 @@ def test_an_internal_setting_is_described_once_it_is_set() -> None:
 
 
 def test_secrets_and_names_nobody_declared_are_never_shown() -> None:
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {
             "ssl.keystore.password": "hunter2",
             "listener.name.inside.ssl.key.password": "hunter2",
@@ -127,7 +128,7 @@ def test_secrets_and_names_nobody_declared_are_never_shown() -> None:
 
 
 def test_a_listeners_own_setting_stands_above_the_one_for_all() -> None:
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {"listener.name.inside.ssl.protocol": "TLSv1.2", "ssl.protocol": "TLSv1.3"}
     )
     entry = only(describe_broker(config, names=["listener.name.inside.ssl.protocol"]))

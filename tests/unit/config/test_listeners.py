@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
@@ -10,13 +11,13 @@ INSIDE_OUTSIDE = "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT"
 
 
 def load(properties: dict[str, str]) -> BrokerConfig:
-    config, _ = BrokerConfig.load(properties)
+    config, _ = load_broker_config(properties)
     return config
 
 
 def error_of(properties: dict[str, str]) -> str:
     with pytest.raises(ConfigError) as refused:
-        BrokerConfig.load(properties)
+        load_broker_config(properties)
     return str(refused.value)
 
 

@@ -9,24 +9,25 @@ import pytest
 
 import barnabas
 from barnabas.config import BROKER_SETTINGS, BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.config.without_effect import NOT_YET
 from barnabas.errors import ConfigError
 from barnabas.model import Endpoint
 
 
 def load(**properties: str) -> BrokerConfig:
-    config, _ = BrokerConfig.load({k.replace("_", "."): v for k, v in properties.items()})
+    config, _ = load_broker_config({k.replace("_", "."): v for k, v in properties.items()})
     return config
 
 
 def error_of(properties: dict[str, str]) -> str:
     with pytest.raises(ConfigError) as refused:
-        BrokerConfig.load(properties)
+        load_broker_config(properties)
     return str(refused.value)
 
 
 def test_without_properties_a_broker_has_kafkas_defaults_and_no_warning() -> None:
-    config, warnings = BrokerConfig.load({})
+    config, warnings = load_broker_config({})
     assert config == BrokerConfig()
     assert warnings == []
     assert config.listeners == (Endpoint(listener="PLAINTEXT", host="", port=9092),)
@@ -34,13 +35,13 @@ def test_without_properties_a_broker_has_kafkas_defaults_and_no_warning() -> Non
 
 
 def test_overrides_win_over_the_file() -> None:
-    config, _ = BrokerConfig.load({"num.partitions": "2", "broker.id": "1"}, {"broker.id": "7"})
+    config, _ = load_broker_config({"num.partitions": "2", "broker.id": "1"}, {"broker.id": "7"})
     assert (config.num_partitions, config.broker_id) == (2, 7)
     assert config.properties == {"num.partitions": "2", "broker.id": "7"}
 
 
 def test_settings_without_effect_are_named_in_one_warning() -> None:
-    _, warnings = BrokerConfig.load(
+    _, warnings = load_broker_config(
         {
             "num.network.threads": "3",
             "listener.name.inside.ssl.keystore.password": "secret",
@@ -58,7 +59,7 @@ def test_settings_without_effect_are_named_in_one_warning() -> None:
 
 def test_settings_of_what_is_not_there_yet_are_named_too_and_held() -> None:
     settings = {"socket.listen.backlog.size": "4", "num.partitions": "2"}
-    config, warnings = BrokerConfig.load(settings)
+    config, warnings = load_broker_config(settings)
     assert config.socket_listen_backlog_size == 4
     assert warnings == ["settings without effect: socket.listen.backlog.size"]
 
@@ -75,12 +76,12 @@ def test_what_is_said_to_have_no_effect_is_used_nowhere() -> None:
 
 
 def test_an_authorizer_that_will_not_be_asked_is_worth_a_warning_of_its_own() -> None:
-    _, warnings = BrokerConfig.load({"authorizer.class.name": "some.Authorizer"})
+    _, warnings = load_broker_config({"authorizer.class.name": "some.Authorizer"})
     assert warnings[1:] == ["authorizer.class.name is set, but every request is allowed"]
 
 
 def test_a_file_for_a_kraft_node_starts_a_broker_of_that_id() -> None:
-    config, warnings = BrokerConfig.load(
+    config, warnings = load_broker_config(
         {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -225,11 +226,11 @@ def test_importing_the_configuration_pulls_in_nothing_slow() -> None:
 
 def test_a_replica_selector_that_is_not_kafkas_own_is_refused_in_one_line() -> None:
     own = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    config, warnings = BrokerConfig.load({"replica.selector.class": own})
+    config, warnings = load_broker_config({"replica.selector.class": own})
     assert config.replica_selector_class == own
     assert not warnings
     with pytest.raises(ConfigError) as refused:
-        BrokerConfig.load({"replica.selector.class": "com.example.Nearest"})
+        load_broker_config({"replica.selector.class": "com.example.Nearest"})
     assert str(refused.value) == (
         f"replica.selector.class: com.example.Nearest cannot be loaded; leave it out, or set it to {own}"
     )

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.config import BrokerConfig, TopicConfig
+from barnabas.config import TopicConfig
+from barnabas.config.load import load_broker_config
 from barnabas.config.setting import LONG_MAX
 from barnabas.errors import ConfigError
 
 
 def defaults(**properties: str) -> TopicConfig:
-    config, _ = BrokerConfig.load({k.replace("_", "."): v for k, v in properties.items()})
+    config, _ = load_broker_config({k.replace("_", "."): v for k, v in properties.items()})
     return config.topic_defaults()
 
 

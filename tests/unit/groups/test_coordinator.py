@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.coordinator_timers import Timers
@@ -75,7 +75,7 @@ async def store() -> ListedStore:
 
 @pytest.fixture
 async def coordinator(store: ListedStore) -> AsyncIterator[GroupCoordinator]:
-    config, _ = BrokerConfig.load(
+    config, _ = load_broker_config(
         {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
     )
     made = GroupCoordinator(

@@ -17,6 +17,7 @@ from barnabas.cli.terminal.output import note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster import close_doors, real_world
 from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
 from barnabas.errors import ConfigError
 from barnabas.world.clock import SystemClock
@@ -52,7 +53,7 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
     interpreter.tune()
-    settings, warnings = BrokerConfig.load(read_file(config), parse_overrides(overrides))
+    settings, warnings = load_broker_config(read_file(config), parse_overrides(overrides))
     for warning in warnings:
         note(f"warning: {warning}")
     if settings.broker_id < 0:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from barnabas.cli.terminal.output import note
 from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared, local_settings
-from barnabas.config import BrokerConfig
+from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.world.held_port import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
@@ -61,7 +61,7 @@ class BrokerProcesses:
         self.settings = dict(settings or {})
         self.ids: Collection[int] = range(FIRST_BROKER_ID, FIRST_BROKER_ID + brokers)
         # A wrong setting is reported before anything is started.
-        config, self.warnings = BrokerConfig.load(self.properties(FIRST_BROKER_ID, port))
+        config, self.warnings = load_broker_config(self.properties(FIRST_BROKER_ID, port))
         self.session_timeout_s = config.zookeeper_session_timeout_ms / 1000
         self.ports: dict[int, HeldPort] = {}
         self.running: dict[int, Process] = {}
