@@ -1,1 +1,1 @@
-"""One log on disk: synchronous, over a Disk."""
+"""The logs of one broker on disk. Synchronous; all file access goes through a Disk."""

@@ -37,22 +37,25 @@ from barnabas.wire.records import (
 )
 from barnabas.wire.skim import Skimmed, skim
 
-BELIEVED_FROM_BYTES = 16 << 20
-"""What unpacks to more takes long enough to hold up others; no client makes such batches unless it is told to."""
-BELIEVED_FROM_PIECES = 2_000
-"""So does what is packed in many small pieces. Clients make one of gzip, one for every 32 KiB or more of the others."""
+TRUSTED_FROM_BYTES = 16 << 20
+"""Decompressed size from which the records are trusted: reading them would delay others. No client sends such batches
+by default."""
+TRUSTED_FROM_PIECES = 2_000
+"""Number of compressed pieces from which the records are trusted. Clients send one piece for gzip and one for every 32
+KiB or more for the other codecs."""
 SEEN_MAX = 200_000
 SEEN_BYTES_MAX = 32 << 20
 SEEN_PIECES_MAX = 20_000
-"""Records with their headers, and bytes, of a batch whose every record has to be seen, and what they are packed in."""
+"""Limits of a batch whose records must all be read: records and record headers, decompressed bytes, compressed
+pieces."""
 
 
 SMALL_PACKED_BYTES = 128 << 10
 SMALL_PLAIN_BYTES = 1 << 20
 SMALL_PIECES = 200
 SMALL_RECORDS, SMALL_WALK = 12_000, 4_000
-"""What is validated on the event loop: 10 ms in the worst case. Reading a record takes 0.4 to 0.9 µs if `skim` can, and
-2 µs in `walk`."""
+"""Limits of a batch that is validated on the event loop: 10 ms in the worst case. A record takes 0.4 to 0.9 µs in
+`skim` and 2 µs in `walk`."""
 
 
 LONG_MAX = 2**63 - 1
@@ -63,13 +66,13 @@ class LargeBatch(Exception):
 
 
 class Validation(Enum):
-    """How `append` treats the records of a batch."""
+    """How much validation `append_as_leader` does."""
 
     FULL = auto()
     IF_SMALL = auto()
-    """Raise LargeBatch for one that takes long."""
+    """Raise LargeBatch for a batch that takes long."""
     DONE = auto()
-    """The caller has called `validate`, in a thread."""
+    """None: the caller has called `BatchValidator.validate`, in a thread."""
 
 
 class BatchValidator:
@@ -114,8 +117,10 @@ def too_large(size: int, config: TopicConfig) -> ApiError:
 
 
 def in_producers_time(batch: memoryview, header: BatchHeader, config: TopicConfig) -> BatchHeader:
-    """A batch that says its times are the broker's: no producer can know. Where the topic keeps the producer's time
-    they are taken for that."""
+    """Handle a produced batch that claims log append time, which only a broker sets.
+
+    A topic with create time treats its timestamps as create time. Rejected if there are none, or by other topics.
+    """
     if config.message_timestamp_type != "CreateTime" or header.max_timestamp == NO_TIMESTAMP:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker sets log append time")
     return stamp_create_time(batch, header)
@@ -129,7 +134,7 @@ def check_records(
     *,
     if_small: bool = False,
 ) -> None:
-    """Timestamps within the topic's bounds, and a key for every record of a compacted topic."""
+    """Validate the timestamp of each record against the topic's limits, and its key if the topic is compacted."""
     by_producer = config.message_timestamp_type == "CreateTime"
     latest = now_ms + config.message_timestamp_after_max_ms
     earliest = now_ms - config.message_timestamp_before_max_ms
@@ -158,7 +163,7 @@ def check_records(
 
 
 def check_contents(batch: memoryview, header: BatchHeader, *, if_small: bool = False) -> None:
-    """The batch holds the records that its header promises."""
+    """Check that the batch holds exactly the records that its header announces."""
     known = NONE
     if if_small:
         require_small(batch, header)
@@ -167,12 +172,12 @@ def check_contents(batch: memoryview, header: BatchHeader, *, if_small: bool = F
         known = skim(body, header[12])
         if known == (header[12], len(body)):
             return
-    found = outlines(batch, header, known, may_believe=True, if_small=if_small)
+    found = outlines(batch, header, known, may_trust=True, if_small=if_small)
     require_order(header, sum(record.offset_delta != index for index, record in found))
 
 
 def require_order(header: BatchHeader, misnumbered: int) -> None:
-    """What is packed Kafka would have to number anew, and cannot."""
+    """Reject a compressed batch with wrong offset deltas, as Kafka does: it does not rewrite compressed records."""
     if misnumbered and header.compression:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
 
@@ -182,13 +187,14 @@ def outlines(
     header: BatchHeader,
     known: Skimmed = NONE,
     *,
-    may_believe: bool = False,
+    may_trust: bool = False,
     if_small: bool = False,
 ) -> Iterator[tuple[int, Outline]]:
-    """The records of a batch; ApiError with Kafka's code if they are not those that the header promises.
+    """Index and outline of each record. ApiError with Kafka's code if they do not match the header.
 
-    `may_believe`: leave out the records that `skim` finds in order, and trust a batch beyond the limits. `if_small`:
-    raise LargeBatch rather than work for long. In a compressed batch Kafka goes by the fields of a record alone.
+    `may_trust`: skip the records that `skim` finds valid, and trust a batch above the limits. `if_small`: raise
+    LargeBatch instead of working for long. In a compressed batch Kafka reads the fields of a record and ignores its
+    length.
     """
     codec = Compression(header.compression)
     is_packed = codec is not Compression.NONE
@@ -199,37 +205,38 @@ def outlines(
             if if_small:
                 body = opened_if_small(codec, batch[HEADER_SIZE:])
             else:
-                body = opened(codec, batch[HEADER_SIZE:], header.count, may_believe=may_believe)
+                body = opened(codec, batch[HEADER_SIZE:], header.count, may_trust=may_trust)
         require_possible(header.count, len(body))
-        if is_packed and may_believe:
+        if is_packed and may_trust:
             known = skim(bytes(body), header.count)
-        at_most = SMALL_WALK if if_small else WALKED_MAX if may_believe else SEEN_MAX
+        at_most = SMALL_WALK if if_small else WALKED_MAX if may_trust else SEEN_MAX
         found = walk(body, header.count, by_fields=is_packed, at_most=at_most, behind=known)
         yield from enumerate(found, known.records)
     except Oversized as error:
         if if_small:
             raise LargeBatch from None
-        if not may_believe:
+        if not may_trust:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
     except RemoteWireError as error:
         raise ApiError(code_of(error, is_packed=is_packed), str(error)) from None
 
 
 def opened_if_small(codec: Compression, packed: memoryview) -> bytes:
-    """Kafka's error for damaged data depends on the records before the damage, which takes long to find out."""
+    """Decompress a small batch. Damaged data raises LargeBatch too: the error code that Kafka returns depends on the
+    records before the damage, and finding them takes long."""
     try:
         return decompress(codec, packed, limit=SMALL_PLAIN_BYTES, pieces=SMALL_PIECES)
     except Damaged:
         raise LargeBatch from None
 
 
-def opened(codec: Compression, packed: memoryview, count: int, *, may_believe: bool) -> bytes:
-    if may_believe:
-        return unpack(codec, packed, count, limit=BELIEVED_FROM_BYTES, pieces=BELIEVED_FROM_PIECES)
+def opened(codec: Compression, packed: memoryview, count: int, *, may_trust: bool) -> bytes:
+    if may_trust:
+        return unpack(codec, packed, count, limit=TRUSTED_FROM_BYTES, pieces=TRUSTED_FROM_PIECES)
     return unpack(codec, packed, count, limit=SEEN_BYTES_MAX, pieces=SEEN_PIECES_MAX)
 
 
 def code_of(error: RemoteWireError, *, is_packed: bool) -> ErrorCode:
-    """What Kafka calls it."""
+    """The error code that Kafka returns for `error`."""
     is_unknown = isinstance(error, Damaged) or (isinstance(error, Endless) and not is_packed)
     return ErrorCode.UNKNOWN_SERVER_ERROR if is_unknown else ErrorCode.INVALID_RECORD

@@ -1,8 +1,8 @@
 """Bounded reads of the small files beside the logs.
 
-A damaged file system can leave a checkpoint or a snapshot of many gigabytes. Such a file is never read whole: each kind
-has a limit far above any good file, and a reader sees only the bytes before it. What is missing then fails the format's
-own checks.
+A damaged file system can leave a checkpoint or a snapshot of many gigabytes. Such a file is never read completely: each
+kind has a limit far above any valid file, and a reader gets only the bytes before it. A truncated file then fails the
+checks of its format.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Is what stands in a segment still what was written there?
+"""Checksum verification of a segment before its bytes are sent.
 
-Everything this broker wrote since its start was verified before it was written, and everything a recovery read was
-verified then. What is left is what a clean start believed: `Segment.unchecked_to` says how far that goes. Before such
-bytes are sent to anybody they are read through once, a few megabytes ahead of the reader, and what was found is
-remembered:
+Batches that this broker appended since its start, or that a recovery read, are verified already. After a clean start
+the rest of a segment, up to `Segment.unchecked_to`, is not. It is verified before it is sent, one megabyte ahead of the
+reader, and the result is kept:
 
     0            checked_from            checked_to              unchecked_to       size
     │·················│▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│·························│▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│
-                       known to be right          nobody looked yet    written since the start
+                       verified                   not verified yet     written since the start
 
-`faults` are the positions of batches that are not right; they are never sent. One run of checked bytes is remembered,
-since readers go forward; another reader elsewhere costs another look. Checksums do not cover a batch's base offset and
-leader epoch: the offset must fit to its neighbours, the epoch is believed.
+`faults` are the positions of corrupt batches, which are never sent. Only one verified range is kept, because readers
+move forward; a reader at another position causes another check. A checksum does not cover the base offset and the
+leader epoch of a batch. The offset must fit its neighbours; the epoch is trusted. Positions are bytes in the `.log`
+file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_FAULT = -1
 
 
 class Checked(NamedTuple):
-    """What one look found: `start` to `end` is right, and at `fault` stands something that is not."""
+    """The result of one check: the bytes from `start` to `end` are valid, and the batch at `fault` is corrupt."""
 
     start: int
     end: int
@@ -37,8 +37,10 @@ class Checked(NamedTuple):
 def check(
     disk: Disk, segment: Segment, start: int, *, end_offset: int, size: int = AHEAD_BYTES
 ) -> Checked:
-    """Read batches from `start` on, where one begins, until so many bytes are known to be right. `end_offset` is where
-    the next segment begins. Done in a thread, with a disk of its own."""
+    """Verify batches from `start` on, until `size` bytes are valid. Runs in a thread, with its own disk.
+
+    A batch begins at `start`. `end_offset` is the offset after the last record of the segment.
+    """
     source = Segment(
         disk,
         segment.path,
@@ -55,20 +57,23 @@ def check(
             if header.next_offset > end_offset:
                 return Checked(start, position, position)
             if position - start >= size:
-                return Checked(start, position)  # the one before fits to this one
+                return Checked(start, position)  # the batch before fits this one
             last_at, last_floor = position, floor
             end, floor = position + header.size, header.next_offset
         if end == limit:
             return Checked(start, end)
         if next(source.checked_batches(last_floor, start=end), None) is not None:
-            end = last_at  # right but for its offset: of the two, the earlier one claims too much
+            end = (
+                last_at  # valid except for its offset, so the batch before covers too many offsets
+            )
         return Checked(start, end, end)
     finally:
         source.close()
 
 
 def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment | None]:
-    """How many of these bytes may be sent; the segment if nobody knows yet. CorruptBatch if none ever may."""
+    """Number of bytes that may be sent, and the segment if they must be checked first. CorruptBatch if a fault is
+    there."""
     if position in segment.faults:
         raise CorruptBatch(segment.log.path, "the checksum does not match", position)
     if segment.checked_from <= position < segment.checked_to:
@@ -77,7 +82,7 @@ def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment |
 
 
 def note(segment: Segment, found: Checked) -> None:
-    """Remember it, on the loop."""
+    """Store the result of a check. Called on the event loop."""
     if found.fault != NO_FAULT:
         segment.faults = (*segment.faults, found.fault)
     if segment.checked_from <= found.start <= segment.checked_to:
@@ -92,7 +97,7 @@ def note(segment: Segment, found: Checked) -> None:
 
 
 def next_to_check(segment: Segment) -> int | None:
-    """Where whoever looks through all of it goes on; None when there is nothing left, or no way behind a fault."""
+    """Position at which a check of the whole segment continues; None if it is complete or has met a fault."""
     if segment.unchecked_to == 0 or segment.faults:
         return None
     return segment.checked_to if segment.checked_from == 0 else 0

@@ -1,17 +1,17 @@
 """Small text files beside the logs, in Kafka's formats.
 
-    recovery-point-offset-checkpoint   up to where each log is known to be fsynced       ┐ "0", the number of lines,
-    log-start-offset-checkpoint        where each log begins                             │ then "topic partition offset"
-    replication-offset-checkpoint      the high watermark of each log                    │ lines
-    cleaner-offset-checkpoint          up to where each log has been compacted           ┘
-    meta.properties                    whose directory this is: version, broker.id, cluster.id
+    recovery-point-offset-checkpoint   recovery point of each log                        ┐ "0", the number of lines,
+    log-start-offset-checkpoint        log start offset of each log                      │ then "topic partition offset"
+    replication-offset-checkpoint      high watermark of each log                        │ lines
+    cleaner-offset-checkpoint          offset up to which each log is compacted          ┘
+    meta.properties                    owner of the directory: version, broker.id, cluster.id
     partition.metadata                 "version: 0", "topic_id: <22 characters>"         (in each log's directory)
-    .kafka_cleanshutdown               everything is on the disk; removed when read
+    .kafka_cleanshutdown               mark of a clean shutdown; removed when read
 
-A checkpoint never stops a start. A damaged line costs a warning and the safe default for its partition (check the log,
-begin at its first segment, high watermark at the log start); the other lines are used. Each value is a hint, which
-validation.py compares with the log on disk. A damaged meta.properties can stop a start: a directory of another broker
-must not be written to.
+A damaged checkpoint never prevents a start. A damaged line causes a warning, and its partition gets safe defaults:
+recover the log, start it at its first segment, high watermark at the log start offset. The other lines are used. Each
+value is a hint, which validation.py compares with the log on disk. A damaged meta.properties can prevent a start: a
+broker must not write to the directory of another one.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class OffsetCheckpoint(NamedTuple):
 
 
 def decode_offsets(data: bytes) -> OffsetCheckpoint:
-    """Every good line counts, whatever the others hold. Kafka leaves empty files where there is nothing yet.
+    """Decode every valid line, and ignore the others. An empty file, as Kafka creates it, has no lines.
 
-    Of two values for one partition the smaller is used: it makes the broker check or keep more, never less.
+    Of two values for one partition the smaller is used: with it the broker checks or keeps more, never less.
     """
     if not data:
         return OffsetCheckpoint({})
     lines = data.decode("ascii", errors="replace").split("\n")
-    rest = lines.pop()  # Empty, unless the last line was cut short: its number may lack digits.
+    rest = lines.pop()  # Empty, unless the last line is incomplete: its number may lack digits.
     if not lines or lines[0].strip() != "0":
         return OffsetCheckpoint({}, f"unknown version {shown(lines[0] if lines else rest)}")
     problems = [f"incomplete last line {shown(rest)}"] if rest else []
@@ -126,11 +126,12 @@ def read_offsets(disk: Disk, path: str) -> OffsetCheckpoint:
     return found
 
 
-# ---- whose directory this is ----------------------------------------------------------------------------------
+# ---- owner of a log directory ---------------------------------------------------------------------------------
 
 
 def check_meta_properties(disk: Disk, directory: str, *, broker_id: int, cluster_id: str) -> None:
-    """Write meta.properties into a new directory; StorageError if the one there names somebody else."""
+    """Write meta.properties into a new directory. StorageError if the file exists and names another broker or
+    cluster."""
     path = f"{directory}/{META_PROPERTIES}"
     if disk.exists(path):
         found = decode_properties(read_head(disk, path, PROPERTIES_MAX))
@@ -138,7 +139,7 @@ def check_meta_properties(disk: Disk, directory: str, *, broker_id: int, cluster
             theirs = found.get(key)
             if theirs is not None and theirs != ours:
                 back = "set broker.id to " + theirs
-                if key == "cluster.id":  # nobody sets it: it lies in the registry
+                if key == "cluster.id":  # not a setting: it is stored in the registry
                     back = "use the registry or ZooKeeper of that cluster"
                 raise StorageError(
                     path,
@@ -169,7 +170,7 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> UUID | None:
-    """None if the file does not tell."""
+    """None if the file has no valid topic id."""
     for line in data.decode(errors="replace").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "topic_id":

@@ -1,21 +1,21 @@
-"""Cleaning one log: reading closed segments, writing what is left of them, putting that in their place.
+"""Compaction of one log: read closed segments, write the surviving records, replace the segments.
 
     00000000000000000000.log  ┐                                       ┌ 00000000000000000000.log.deleted
     00000000000000000812.log  ┼─► 00000000000000000000.log.cleaned ─► ┤ 00000000000000000812.log.deleted
                               ┘        (and its two indexes)          └ 00000000000000000000.log
 
-`steps()` is run in a thread, a little at a time: it touches nothing but files of closed segments, which do not change,
-and files that nobody else knows. `put_in_place` is run on the loop and does nothing but rename. Between the two the
-log may have been cut, deleted or taken offline: `Cleaning.is_still_of` says so, and then what was written is thrown
-away. Whoever reads an old segment goes on reading it: its file is renamed, and removed after file.delete.delay.ms.
+`Cleaning.steps` runs in a thread, one short step at a time. It reads files of closed segments, which do not change, and
+writes files that no one else uses. `put_in_place` runs on the event loop and only renames. If the log was truncated,
+deleted or taken offline in between (`Cleaning.is_still_of`), the output is discarded. Readers of an old segment are not
+interrupted: its file is renamed, and removed after file.delete.delay.ms.
 
-A crash leaves one of these behind, and recovery.py ends it either way, as Kafka would:
+A crash leaves one of these files. recovery.py completes or undoes the replacement, as Kafka does:
 
-    .cleaned            written, or half written          removed: the old segments are all there
-    .swap               whole and on the disk             the old segments it covers go, it takes its place
+    .cleaned            partly or completely written      removed: all old segments still exist
+    .swap               complete and on disk              replaces the old segments that it covers
     .deleted            replaced                          removed
 
-Renames in one directory survive a crash in the order they were made in. Kafka counts on that as well.
+This relies, as in Kafka, on renames in one directory surviving a crash in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ logger = logging.getLogger(__name__)
 
 STEP_BYTES = 256 << 10
 STEP_RECORDS = 200
-"""About two milliseconds of computing, whatever the size of the records."""
+"""Limits of one step: about two milliseconds of CPU time, for records of any size."""
 BYTES_PER_KEY = 160
-"""What a key, its offset and their place in the map take, measured."""
+"""Memory that a key with its offset takes in the map, measured."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What one cleaning may use."""
+    """Memory that one cleaning may use, in bytes."""
 
     map_bytes: int
     buffer_bytes: int
@@ -69,21 +69,21 @@ class Tally(Struct, kw_only=True):
 
 
 class Replacement(Struct, frozen=True, kw_only=True):
-    """A segment that stands ready in `.cleaned` files, for those that it is to replace."""
+    """A complete segment in `.cleaned` files, and the segments that it replaces."""
 
     old: tuple[Segment, ...]
     base_offset: int
 
 
 Step = int | Replacement
-"""So many bytes were read and written, or something is to be put in place."""
+"""Number of bytes read and written, or a segment for `put_in_place`."""
 
 
 def facts_of(log: Log) -> LogFacts:
     with_times = compaction.needs_timestamps(log.config)
     closed, active = log.segments[:-1], log.segments.active
     if closed and active.size == 0:
-        # The last record of a log stays, whatever it is: readers go on until they have seen one before the end.
+        # Keep the last record of a log: some readers stop only after a record with the offset before the end.
         active = closed.pop()
     return LogFacts(
         closed=[facts_of_segment(segment, with_times) for segment in closed],
@@ -113,7 +113,7 @@ def stable_offset(log: Log) -> int:
 
 
 class Cleaning:
-    """One round over one log. Made on the loop; its `steps` are run elsewhere, one at a time."""
+    """One compaction of one log. Created on the event loop; `steps` runs in a thread."""
 
     def __init__(self, log: Log, found: Cleanable, limits: Limits, *, now_ms: int) -> None:
         self.log = log
@@ -123,7 +123,7 @@ class Cleaning:
         self.limits = limits
         self.now_ms = now_ms
         self.disk = log.disk.aside()
-        """Its own descriptors: those of the log belong to the loop."""
+        """With its own file descriptors: those of the log belong to the event loop."""
         self.segments = [
             segment
             for segment in log.segments[:-1]
@@ -136,14 +136,14 @@ class Cleaning:
         }
         self.latest: dict[bytes, int] = {}
         self.cleaned_to = found.first_dirty
-        """The first offset that is dirty after this round, once the keys are read."""
+        """Offset up to which the log is compacted after this round. Final when all keys are read."""
         self.tally = Tally()
 
     def is_still_of(self, log: Log | None) -> bool:
-        """Whether what is written here may still take its place."""
+        """Whether the output may still replace segments of `log`."""
         return log is self.log and log.cuts == self.cuts and log.config.compacts
 
-    # ---- elsewhere ----------------------------------------------------------------------------------------------
+    # ---- in a thread ------------------------------------------------------------------------------------------
 
     def steps(self) -> Generator[Step, None, None]:
         yield from self.read_keys()
@@ -166,7 +166,7 @@ class Cleaning:
             yield Replacement(old=old, base_offset=old[0].base_offset)
 
     def read_keys(self) -> Iterator[int]:
-        """Note the last offset of each key of the dirty part; of as much of it as there is room for."""
+        """Collect the last offset of each key in the dirty part, or in as much of it as the map has room for."""
         latest, keys_max = self.latest, self.limits.keys_max
         first_dirty = self.found.first_dirty
         bases = [segment.base_offset for segment in self.segments]
@@ -192,7 +192,7 @@ class Cleaning:
             yield done
 
     def rewrite(self, old: Sequence[Segment], survival: Survival) -> Iterator[int]:
-        """Write what is left of these into `.cleaned` files, and all of that to the disk."""
+        """Write the surviving records of these segments into `.cleaned` files, and fsync them."""
         target = Output(self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms)
         try:
             done = records = 0
@@ -222,8 +222,8 @@ class Cleaning:
         yield done
 
     def batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch of a closed segment, its checksum verified: what is damaged must not be written anew with a
-        checksum that is right."""
+        """Every batch of a closed segment, with verified checksum: a corrupt batch must not get a valid checksum by
+        being rewritten. CorruptBatch if there is one."""
         source = Segment(
             self.disk,
             segment.path,
@@ -245,24 +245,24 @@ class Cleaning:
             raise CorruptBatch(segment.path + ".log", "the checksum does not match", position)
 
     def index_bytes(self, segment: Segment) -> int:
-        """Of the larger of its two indexes."""
+        """Size of the larger of its two indexes."""
         sizes = [0]
         for suffix, entry in ((".index", OFFSET_ENTRY), (".timeindex", TIME_ENTRY)):
             with suppress(StorageError):
                 sizes.append(self.disk.size(segment.path + suffix) // entry.size * entry.size)
         return max(sizes)
 
-    # ---- on the loop --------------------------------------------------------------------------------------------
+    # ---- on the event loop ------------------------------------------------------------------------------------
 
     def throw_away(self) -> None:
-        """What was written and not put in place. The directory may be gone with its topic."""
+        """Remove output that was not put in place. The directory may have been deleted with its topic."""
         for segment in self.segments:
             with suppress(StorageError):
                 remove_output(self.disk, self.log.directory, segment.base_offset)
 
 
 def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
-    """Let the `.cleaned` files stand for the old segments; False if those are not all in the log any more."""
+    """Replace the old segments by the `.cleaned` files; False if the old ones are no longer all in the log."""
     old = replacement.old
     if not log.segments.holds_run(old):
         return False
@@ -274,7 +274,7 @@ def put_in_place(log: Log, replacement: Replacement, now_ms: int) -> bool:
             segment.rename_deleted(keep_snapshot=keeps_snapshot)
         rename_all(disk, path, SWAP, "")
     except OutOfSpace as error:
-        # Half of it is done. What is on the disk can be put right by the next start alone.
+        # Only a restart can complete the renames, so the directory must go offline as for a broken disk.
         raise StorageError(error.path, error.why) from error
     fresh = Segment(
         disk,

@@ -1,7 +1,7 @@
-"""A segment in the making that is to replace others: `.cleaned` files, unknown to anybody until it is put in place.
+"""Output of a compaction or a repair: a segment in `.cleaned` files that will replace others.
 
-Compaction writes one from what it keeps of a log, a repair from what another replica has; one at a time, for they would
-have the same names (`Log.is_rewritten`). Written in a thread, through a disk of its own.
+At most one exists per log, because the names would clash (`Log.is_rewritten`). Written in a thread, through its own
+disk.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ FILES = (".log", ".index", ".timeindex")
 
 
 class Output:
+    """Batches are buffered by `add` until `write`."""
+
     def __init__(
         self, disk: Disk, directory: str, base_offset: int, config: TopicConfig, now_ms: int
     ) -> None:
@@ -52,7 +54,7 @@ class Output:
             self.waiting, self.waiting_bytes = [], 0
 
     def finish(self, modified_ms: int) -> None:
-        """All of it onto the disk, as old as what it replaces."""
+        """Fsync everything, and give the log file the modification time of the segment that it replaces."""
         self.write()
         self.disk.sync_now([self.segment.log])
         self.segment.write_indexes(CLEANED, sync=True)

@@ -1,12 +1,13 @@
-"""What compaction decides: which log is worth it, how much of it, and which segments become one.
+"""Decisions of compaction: which log to clean, up to which offset, and which segments to merge.
 
     log start        first dirty              first uncleanable     high watermark   log end
        ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓│░░░░░░░░░░░░░░░░░░░░░░░░░░░░│··························│
-       cleaned before      to be cleaned now            not yet: too young, not replicated, or still written
+       cleaned before      cleaned now                  not yet: too young, not replicated, or active
 
-A cleaning reads the keys of the dirty part and copies everything before its end, without the records that have a later
-one with their key there. The log with the largest dirty share of its bytes is next. Offsets never change: what is gone
-leaves a hole. compaction_batches.py decides about records, cleaner.py does the work.
+A cleaning reads the keys of the dirty part. It then copies everything before the end of that part, without the records
+that have a later record with the same key there. The log with the largest share of dirty bytes is cleaned first.
+Offsets never change: a removed record leaves a hole. compaction_batches.py decides about records, cleaner.py does the
+work.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LONG_MAX = 2**63 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """One closed segment. The timestamps are looked at only where a topic sets a compaction lag."""
+    """One closed segment. The timestamps are needed only if the topic sets a compaction lag."""
 
     base_offset: int
     size: int
@@ -40,7 +41,7 @@ class LogFacts(Struct, frozen=True, kw_only=True):
     log_start_offset: int
     log_end_offset: int
     stable_offset: int
-    """No transaction is open below it, and every in-sync replica holds it."""
+    """Below it no transaction is open, and every record is on all in-sync replicas."""
     cleaned_to: int = NEVER_CLEANED
 
 
@@ -52,7 +53,7 @@ class Cleanable(Struct, frozen=True, kw_only=True):
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """max.compaction.lag.ms is over for some record of it."""
+    """It has a record older than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -68,7 +69,7 @@ class Cleanable(Struct, frozen=True, kw_only=True):
 def cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
     first_dirty = log.cleaned_to
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
-        # Deleted from the front, or cut at the end and never told: what is there now is looked at as a whole.
+        # Records were deleted at the beginning, or the log was truncated: treat all of it as dirty.
         first_dirty = log.log_start_offset
     dirty = from_floor(log, first_dirty)
     limit = min(log.stable_offset, log.active_base)
@@ -77,7 +78,7 @@ def cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
         young = (each.base_offset for each in dirty if each.largest_timestamp > now_ms - lag)
         limit = min(limit, next(young, limit))
     limit = max(limit, first_dirty)
-    # A segment is cleaned as a whole or not at all.
+    # A segment is cleaned completely or not at all.
     inside = from_floor(log, limit)
     first_uncleanable = inside[0].base_offset if inside else log.active_base
     return Cleanable(
@@ -90,7 +91,7 @@ def cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
 
 
 def from_floor(log: LogFacts, offset: int) -> list[SegmentFacts]:
-    """The closed segment that holds `offset`, and those behind it."""
+    """The closed segment that holds `offset`, and the closed segments after it."""
     if offset >= log.active_base:
         return []
     at = bisect_right(log.closed, offset, key=lambda each: each.base_offset) - 1
@@ -106,18 +107,18 @@ def needs_timestamps(config: TopicConfig) -> bool:
     return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
 
 
-# ---- which segments become one --------------------------------------------------------------------------------
+# ---- merging segments -----------------------------------------------------------------------------------------
 
 
 def groups(
     segments: Sequence[SegmentFacts], config: TopicConfig, first_uncleanable: int
 ) -> list[list[SegmentFacts]]:
-    """Neighbours whose bytes fit into one segment, counted as they are before the cleaning: what they shrink to is not
-    known, and the next cleaning sees it."""
+    """Runs of segments that fit into one. Their sizes before the cleaning count, because the sizes after it are not
+    known yet; the next cleaning can merge further."""
     found: list[list[SegmentFacts]] = []
     for at, segment in enumerate(segments):
-        behind = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable
-        if found and fits(found[-1], segment, behind - 1, config):
+        end = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable
+        if found and fits(found[-1], segment, end - 1, config):
             found[-1].append(segment)
         else:
             found.append([segment])

@@ -1,16 +1,17 @@
-"""Which records of a batch survive a cleaning, and the batch that is left of them.
+"""The records of a batch that survive a cleaning, and the batch that is rebuilt from them.
 
-A record goes if a later one with its key stands in the part whose keys were read, or if it has no key. The last record
-of a key stays, also if it is a tombstone: readers that began before must come to see it. The first cleaning that keeps
-a tombstone writes into the batch until when (delete.retention.ms from then on), and one behind that time drops it.
+A record is removed if a later record with the same key is in the part whose keys were read, or if it has no key. The
+last record of a key survives, even a tombstone: a reader that started earlier must see the deletion. The first cleaning
+that keeps a tombstone stores a delete horizon in the batch, delete.retention.ms from then on. A cleaning after that
+time removes the tombstone.
 
-    attribute 6 set: base timestamp = delete horizon; the records' timestamps are deltas to that, so they are unchanged
+    attribute 6 set: base timestamp = delete horizon; timestamp deltas count from it, so the timestamps do not change
 
-Base offset, last offset, producer, sequence, leader epoch and codec of a batch stay what they are. One that is left
-without records goes as a whole, unless it is the last its producer wrote: a retry must still be recognised.
+Base offset, last offset, producer, sequence, leader epoch and codec of a batch do not change. A batch without surviving
+records is removed, unless it is the last one of its producer: a retry of it must be recognised as a duplicate.
 
-Batches of transactions are kept whole: which of them were aborted is not known here yet, and an aborted record must not
-replace a committed one.
+Batches of transactions are kept unchanged. It is not known here which of them were aborted, and an aborted record must
+not replace a committed one.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ FINGERPRINT_BYTES = 16
 
 
 class Survival(Struct, frozen=True, kw_only=True):
-    """What one cleaning knows when it decides about records."""
+    """The facts by which one cleaning decides about records."""
 
     latest: Mapping[bytes, int]
-    """By fingerprint of their key, the last offsets of the part that was read."""
+    """Fingerprint of a key → its last offset in the part that was read."""
     mapped_to: int
-    """Where that part ends. What stands at or behind it is not judged."""
+    """End offset of that part. Records at or after it survive."""
     now_ms: int
     delete_retention_ms: int
     last_offset_of: Mapping[int, int]
-    """By producer id, where its last batch ends."""
+    """Producer id → last offset of its last batch."""
 
 
 class Span(NamedTuple):
-    """Where in the opened batch a record stands, and what of it decides."""
+    """Position of a record in the decompressed batch, and the fields that decide about it."""
 
     start: int
     end: int
     rest_at: int
-    """Behind length, attributes and timestamp."""
+    """Position after length, attributes and timestamp."""
     timestamp_delta: int
     offset_delta: int
     key: bytes | None
@@ -69,7 +70,7 @@ class Span(NamedTuple):
 
 
 def fingerprint(key: bytes) -> bytes:
-    """Long keys by 128 bits of their hash, so that a map of them has a size that can be told."""
+    """A key, or a 128-bit hash of a longer one. This limits the memory that a key takes in a map."""
     if len(key) < FINGERPRINT_BYTES:
         return key
     return blake2b(key, digest_size=FINGERPRINT_BYTES).digest()
@@ -90,7 +91,7 @@ def is_kept_whole(header: BatchHeader) -> bool:
 
 
 def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] | None:
-    """Its records, unpacked. None for those that nobody can read: they came so, and are left alone."""
+    """The decompressed records; None if they are not readable. Such a batch is kept unchanged."""
     try:
         packed = batch[HEADER_SIZE : header.size]
         if header.compression:
@@ -106,7 +107,7 @@ def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] |
 
 
 def spans(body: bytes, count: int) -> Iterator[Span]:
-    """Numbers below 64 take one byte, and nearly all are: they are read in place, since this runs for every record."""
+    """The records of `body`. One-byte varints, which nearly all are, are decoded inline: this runs for every record."""
     at = 0
     for _ in range(count):
         start = at
@@ -124,14 +125,14 @@ def spans(body: bytes, count: int) -> Iterator[Span]:
             ((byte >> 1) ^ -(byte & 1), rest_at + 1) if byte < 0x80 else read_varint(body, rest_at)
         )
         key, value_at = read_bytes(body, key_at, end)
-        # Minus one stands for no value, and its zigzag form is 1.
+        # A value length of -1 means null; its zigzag form is 1.
         has_value = body[value_at] != 1
         yield Span(start, end, rest_at, timestamp_delta, offset_delta, key, has_value)
         at = end
 
 
 def cleaned(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:
-    """What is left of a batch: itself, a smaller one, or None."""
+    """The batch without the removed records: itself, a smaller one, or None if none survive."""
     if header.base_offset >= survival.mapped_to or is_kept_whole(header):
         return batch
     found = opened(batch, header)
@@ -171,7 +172,7 @@ def cleaned(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffe
 
 def survivors(found: list[Span], header: BatchHeader, survival: Survival) -> list[Span]:
     base, latest, end = header.base_offset, survival.latest, survival.mapped_to
-    # A horizon that has come: its tombstones have been there for all who should see them.
+    # After the delete horizon every reader that needs the tombstones has seen them.
     tombstones_go = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
     kept = []
     for span in found:
@@ -186,13 +187,13 @@ def survivors(found: list[Span], header: BatchHeader, survival: Survival) -> lis
 
 
 def shifted(body: bytes, span: Span, shift: int) -> bytes:
-    """The record with its timestamp counted from another base."""
+    """The record with its timestamp delta relative to another base timestamp."""
     content = b"\0" + varint(span.timestamp_delta + shift) + body[span.rest_at : span.end]
     return varint(len(content)) + content
 
 
 def without_records(header: BatchHeader) -> bytes:
-    """The header alone, for the producer's sake. With nothing in it, it needs no codec and no horizon."""
+    """The header alone, which keeps the producer's last sequence number. Without codec and delete horizon."""
     return rebuilt(
         header,
         b"",

@@ -1,8 +1,8 @@
-"""Which leader epoch wrote which part of the log: pairs (epoch, first offset), both strictly growing.
+"""Leader epochs of one log: pairs (epoch, start offset), both strictly ascending.
 
-A follower that returns asks its leader where the epoch it last saw ended, and cuts its log there. So the history
-must be right wherever the log is: it is cut with the log, and its file is made durable before the recovery point may
-pass the records it speaks of.
+A follower that restarts asks its leader for the end offset of its last epoch and truncates its log there. So the epochs
+must always match the log: they are truncated with it, and their file is on disk before the recovery point advances past
+the records.
 
     leader-epoch-checkpoint      "0", the number of pairs, then one "epoch offset" line each
 """
@@ -25,7 +25,7 @@ class LeaderEpochs:
         self.epochs: list[int] = []
         self.starts: list[int] = []
         self.latest = UNDEFINED
-        """The last epoch, beside the list because every append compares with it."""
+        """The last epoch, in a field because every append compares with it."""
         self.unsaved = False
         for epoch, start in entries or ():
             self.assign(epoch, start)
@@ -36,8 +36,8 @@ class LeaderEpochs:
         return list(zip(self.epochs, self.starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`. What contradicts it (a later epoch, or one that starts no earlier) goes:
-        it was written by a leader whose records are no longer here."""
+        """Start `epoch` at `start_offset`. Removes entries that contradict it, which are later epochs and those that
+        start at or after `start_offset`: the records of those leaders are no longer in the log."""
         if epoch < 0 or (epoch == self.latest and start_offset >= self.starts[-1]):
             return
         while self.epochs and (self.epochs[-1] >= epoch or self.starts[-1] >= start_offset):
@@ -49,7 +49,7 @@ class LeaderEpochs:
         self.unsaved = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) if that cannot be said.
+        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) if it is unknown.
 
         Entries (2, 0) (4, 100), log end 150:  4 → (4, 150)   3 → (2, 100)   1 → (1, 0)   5 → (-1, -1).
         """
@@ -68,7 +68,7 @@ class LeaderEpochs:
         return self.epochs[at] if at >= 0 else UNDEFINED
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or behind `end_offset`."""
+        """Remove epochs that start at or after `end_offset`."""
         while self.starts and self.starts[-1] >= end_offset:
             self.starts.pop()
             self.epochs.pop()
@@ -76,7 +76,7 @@ class LeaderEpochs:
         self.latest = self.epochs[-1] if self.epochs else UNDEFINED
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that spans it now begins there."""
+        """Remove epochs that ended before `start_offset`; the one that spans it starts there now."""
         keep = bisect_right(self.starts, start_offset) - 1
         if keep < 0:
             return
@@ -99,7 +99,7 @@ class LeaderEpochs:
 
 
 def decode(data: bytes) -> LeaderEpochs:
-    """ValueError if these bytes are not a whole checkpoint. Kafka leaves an empty file where there is no history."""
+    """ValueError if these bytes are not a complete checkpoint. An empty file, as Kafka creates it, has no epochs."""
     if not data:
         return LeaderEpochs()
     lines = data.decode("ascii").split("\n")

@@ -1,14 +1,14 @@
-"""Where in a segment an offset or a timestamp is to be looked for: sparse, sorted, fixed-size entries.
+"""Sparse indexes of a segment, by offset and by timestamp: sorted entries of fixed size.
 
     .index      int32 offset − base, int32 position                     8 bytes, big endian
     .timeindex  int64 largest timestamp so far, int32 offset − base    12 bytes, big endian
 
-An offset entry names the last offset of an append set and the position where that set begins; a lookup takes the
-greatest entry at or below its target and scans from there, so a missing entry costs time and never an answer.
+An offset entry holds the last offset of an append set and the position where the set begins. A lookup takes the
+greatest entry at or below its target and scans from there, so a missing entry costs time but never changes the result.
 
-The entries of the active segment live in arrays (`OffsetEntries`, `TimeEntries`) and reach their file when the segment
-is closed. A closed segment keeps nothing in memory: `last_at_or_below` searches its file. Files that Kafka allocated
-ahead end in zero entries; `without_zero_tail` finds where the true ones stop.
+The entries of the active segment are in arrays (`OffsetEntries`, `TimeEntries`) and are written to their file when the
+segment is closed. A closed segment keeps nothing in memory: `last_at_or_below` searches its file. Kafka preallocates
+index files, so they may end with zero entries; `without_zero_tail` removes those.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 MAX_RELATIVE_OFFSET = 2**31 - 1
 SWAP = sys.byteorder == "little"
-SEARCH_BLOCK = 256  # entries read at once when so few are left to search
+SEARCH_BLOCK = 256  # entries; a range of this size is read at once
 first_field = itemgetter(0)
 
 
-# Shared by all indexes without an entry, of which there are thousands: who has one to add makes arrays of its own.
+# Shared by all empty indexes, of which there are thousands. `append` replaces them with arrays of its own.
 NO_INTS = array("i")
 NO_LONGS = array("q")
 
 
 class OffsetEntries:
-    """The offset index of a segment that is still written."""
+    """The offset index of the active segment."""
 
     __slots__ = ("offsets", "positions")
 
@@ -49,7 +49,7 @@ class OffsetEntries:
         return len(self.offsets)
 
     def append(self, offset: int, position: int) -> None:
-        """`offset` is relative to the segment's base and larger than any before."""
+        """`offset` is relative to the segment's base offset and larger than all before."""
         if self.offsets is NO_INTS:
             self.offsets, self.positions = array("i"), array("i")
         self.offsets.append(offset)
@@ -86,7 +86,7 @@ class OffsetEntries:
 
 
 class TimeEntries:
-    """The time index of a segment that is still written."""
+    """The time index of the active segment."""
 
     __slots__ = ("offsets", "timestamps")
 
@@ -98,7 +98,7 @@ class TimeEntries:
         return len(self.offsets)
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Only a timestamp beyond the last one says anything new."""
+        """Add an entry if `timestamp` is larger than the last one."""
         timestamps = self.timestamps
         if timestamp > (timestamps[-1] if timestamps else NO_TIMESTAMP):
             if timestamps is NO_LONGS:
@@ -157,7 +157,7 @@ def last_entry(file: File, layout: Struct) -> tuple[int, int] | None:
 
 
 def without_zero_tail(data: bytes, entry_size: int) -> bytes | None:
-    """The true entries of an index file; None if it does not consist of whole entries."""
+    """The entries of an index file without trailing zero entries; None if the last entry is incomplete."""
     if len(data) % entry_size:
         return None
     used = len(data.rstrip(b"\0"))
@@ -165,7 +165,7 @@ def without_zero_tail(data: bytes, entry_size: int) -> bytes | None:
 
 
 def offset_entries_are_sound(entries: OffsetEntries, log_size: int) -> bool:
-    """Both columns strictly grow and point into the log. An entry at position 0 is never written."""
+    """Whether both columns strictly ascend and point into the log. No entry has position 0."""
     return (
         strictly_grows(entries.offsets, at_least=0)
         and strictly_grows(entries.positions, at_least=1)

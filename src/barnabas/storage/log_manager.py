@@ -1,15 +1,15 @@
 """The log directories of one broker, and every log in them.
 
     <log dir>/.lock                      held while the broker runs
-              meta.properties            whose directory this is
+              meta.properties            owner of the directory (checkpoints.py)
               *-offset-checkpoint        checkpoints.py
-              .kafka_cleanshutdown       written last of all on a clean stop, removed first of all on a start
-              .barnabas_blank            there while logs are missing that were here before the disk was replaced
+              .kafka_cleanshutdown       written last on a clean shutdown, removed first on a start
+              .barnabas_blank            exists while logs are missing that were here before the disk was replaced
               orders-0/  orders-1/       one log each (log.py)
-              orders-2.<32 hex>-delete/  a deleted log, removed when its delay is over
+              orders-2.<32 hex>-delete/  a deleted log, removed after its delay
 
-A directory that fails goes offline with all its logs, and the others go on: `offline` says why. Only a start that finds
-no directory to use, one that somebody else holds, or one of another broker fails as a whole.
+A directory that fails goes offline with all its logs; the others stay online (`offline` holds the errors). A start
+fails only if no directory is usable, or if one is locked by another process or belongs to another broker.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CLEAN_MARK = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirInfo(Struct, frozen=True, kw_only=True):
-    """One log directory as DescribeLogDirs tells of it. `error` is set if it is offline."""
+    """One log directory for DescribeLogDirs. `error` is set if it is offline. Sizes are in bytes, -1 if unknown."""
 
     path: str
     error: StorageError | None
@@ -55,7 +55,7 @@ class LogDirInfo(Struct, frozen=True, kw_only=True):
 
 
 class Gathered(NamedTuple):
-    """A checkpoint as it is to be written."""
+    """The content of a checkpoint file."""
 
     directory: str
     path: str
@@ -78,15 +78,15 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[str, StorageError] = {}
         self.full: dict[str, None] = {}
-        """Directories whose last write found no room."""
+        """Directories whose last write failed because the disk was full."""
         self.on_offline: Callable[[list[TopicPartition], StorageError], None] | None = None
-        """Told which partitions went with a directory, whoever found it broken."""
+        """Called with the partitions of a directory that goes offline."""
         self.doomed: list[tuple[int, str]] = []
-        """Deleted logs by the time at which their directory may go."""
+        """(time in ms from which it may be removed, directory of a deleted log)."""
         self.blank: dict[str, None] = {}
-        """Directories that were empty when they were taken: new ones, or ones that lost what they held."""
+        """Directories that were empty at the start: new ones, or ones on a replaced disk."""
         self.locks: dict[str, DirectoryLock] = {}
-        # One for all logs of a directory: there may be thousands of them.
+        # One function for all logs of a directory: there may be thousands of them.
         self.on_truncated: dict[str, Callable[[], None]] = {
             directory: partial(self.truncated, directory) for directory in self.directories
         }
@@ -106,7 +106,7 @@ class LogManager:
         now_ms: int,
         producer_expiration_ms: int = EXPIRATION_MS,
     ) -> LogManager:
-        """Lock the directories and load every log in them. `config_of` gives the settings of a topic."""
+        """Lock the directories and load every log in them. `config_of` returns the settings of a topic."""
         manager = cls(
             disk, directories, random=random, producer_expiration_ms=producer_expiration_ms
         )
@@ -118,7 +118,7 @@ class LogManager:
         return manager
 
     def lock_used(self) -> None:
-        """Directories that were used before, and perhaps are. New ones are not even made yet."""
+        """Lock the directories that exist. New ones are not created yet."""
         for directory in self.directories:
             if self.disk.exists(f"{directory}/{checkpoints.LOCK}"):
                 self.lock(directory)
@@ -130,7 +130,7 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         now_ms: int,
     ) -> None:
-        """Who fails here has to `release()`."""
+        """Lock and load all directories. The caller must call `release` if this raises."""
         for directory in self.directories:
             self.take(directory, broker_id=broker_id, cluster_id=cluster_id)
         for directory in self.directories:
@@ -143,7 +143,7 @@ class LogManager:
             raise next(iter(self.offline.values()))
 
     def take(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
-        """A directory that cannot be made is offline; one that belongs to somebody else stops the start."""
+        """Create and lock a directory. It goes offline if that fails; StorageError if it belongs to another broker."""
         try:
             if not self.disk.exists(directory):
                 self.disk.make_directory(directory)
@@ -167,7 +167,7 @@ class LogManager:
             self.locks[directory] = self.disk.lock(f"{directory}/{checkpoints.LOCK}")
 
     def keep_blank(self) -> None:
-        """The next start is to find the same directories blank, though something lies in them by then."""
+        """Mark the blank directories, so that the next start treats them as blank although they have files then."""
         for directory in self.blank:
             self.disk.replace_bytes(f"{directory}/{checkpoints.BLANK}", b"")
 
@@ -182,7 +182,7 @@ class LogManager:
         mark = f"{directory}/{checkpoints.CLEAN_SHUTDOWN}"
         clean = disk.exists(mark)
         if clean:
-            # Gone for good before anything is written, or a crash from here on would pass for a clean stop.
+            # Removed on disk before anything is written: after a crash from here on, the mark would be false.
             disk.remove(mark)
             disk.sync_now([], [directory])
         recovery_points = self.read_checkpoint(directory, checkpoints.RECOVERY_POINT)
@@ -202,7 +202,7 @@ class LogManager:
                 logger.warning("directory is not a log, leaving it alone path=%s", path)
                 continue
             if partition in self.logs:
-                raise StorageError(path, f"{partition} stands in another log directory, too")
+                raise StorageError(path, f"{partition} is in another log directory too")
             log = open_log(
                 disk,
                 path,
@@ -235,7 +235,7 @@ class LogManager:
     def create_log(
         self, partition: TopicPartition, topic_id: UUID | None, config: TopicConfig, now_ms: int = 0
     ) -> Log:
-        """The log of this partition; a new one goes where the fewest logs are."""
+        """The log of this partition. A new one is created in the directory with the fewest logs."""
         log = self.logs.get(partition)
         if log is not None:
             return log
@@ -261,15 +261,15 @@ class LogManager:
         return log
 
     def delete_log(self, partition: TopicPartition, now_ms: int) -> None:
-        """Out of sight now, off the disk when file.delete.delay.ms is over."""
+        """Rename the directory of a log now, and remove it after file.delete.delay.ms."""
         log = self.logs.get(partition)
         if log is not None:
             path = self.move_away(partition, DELETE)
             self.doomed.append((now_ms + log.config.file_delete_delay_ms, path))
 
     def set_aside(self, partition: TopicPartition) -> None:
-        """Keep the files of a log that must not be served (its topic is gone, or has another id) for somebody to look
-        at. Nothing here touches them again."""
+        """Rename the directory of a log that must not be served: its topic is deleted, or has another id. The files
+        stay for the operator; the broker does not touch them again."""
         if partition in self.logs:
             self.move_away(partition, "-stray")
 
@@ -308,14 +308,14 @@ class LogManager:
             return list(self.logs.items())
         return [(tp, log) for tp, log in self.logs.items() if parent(log.directory) == directory]
 
-    # ---- what is done again and again ---------------------------------------------------------------------------
+    # ---- periodic work ------------------------------------------------------------------------------------------
 
     def flush_due(self, now_ms: int) -> list[Log]:
-        """For each: `begin_flush`, fsync off the loop, `end_flush`."""
+        """The logs to flush now. For each: `begin_flush`, fsync outside the event loop, `end_flush`."""
         return [log for log in self.logs.values() if log.flush_due(now_ms)]
 
     def run_retention(self, now_ms: int) -> int:
-        """Delete what the topics' settings no longer keep; the number of segments that went."""
+        """Apply retention to every log; the number of deleted segments."""
         removed = 0
         for log in list(self.logs.values()):
             with self.guarding(parent(log.directory)):
@@ -323,7 +323,7 @@ class LogManager:
         return removed
 
     def purge(self, now_ms: int) -> Iterator[None]:
-        """Remove from the disk the segments deleted long enough ago. A pause may be made after each log."""
+        """Remove the files of deleted segments whose delay is over. Yields after each log, for a pause."""
         for tp, log in [(tp, log) for tp, log in self.logs.items() if log.segments.deleted]:
             if self.logs.get(tp) is log:
                 with self.guarding(parent(log.directory)):
@@ -331,21 +331,20 @@ class LogManager:
                 yield
 
     def take_doomed(self, now_ms: int) -> Iterator[str]:
-        """The directories of logs deleted long enough ago. Who takes one removes it."""
+        """The directories of deleted logs whose delay is over. The caller must remove each of them."""
         for due in [each for each in self.doomed if each[0] <= now_ms]:
             self.doomed.remove(due)
             yield due[1]
 
     def recovery_points(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
-        """May be stored late, never early: without `sync` a crash may leave older ones, and more is checked than need
-        be."""
+        """May be stored late, never early. After a crash, an older value makes recovery read more than necessary."""
         return self.gather(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point, directories)
 
     def high_watermarks(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
         return self.gather(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories)
 
     def log_starts(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
-        """Of the logs that begin within their first segment: the others' files say where they begin."""
+        """Only of logs that start inside their first segment. The others start with it, as its name tells."""
         return self.gather(
             checkpoints.LOG_START,
             lambda log: log.log_start_offset,
@@ -354,7 +353,7 @@ class LogManager:
         )
 
     def cleaned(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
-        """A log stays in it when its topic is no longer compacted: it has holes, and recovery must know."""
+        """Also of logs whose topic is no longer compacted: they have holes, which recovery must accept."""
         return self.gather(
             checkpoints.CLEANED_TO,
             lambda log: log.cleaned_to,
@@ -377,24 +376,24 @@ class LogManager:
 
     def checkpoint(self, gathered: Iterable[Gathered], *, sync: bool = False) -> None:
         for each in gathered:
-            # Who wants it synced relies on it.
+            # A caller that requires `sync` relies on the file, so it gets the error.
             with self.guarding(each.directory, silent=not sync):
                 data = checkpoints.encode_offsets(each.offsets)
                 self.disk.replace_bytes(each.path, data, sync=sync)
 
     def truncated(self, directory: str) -> None:
-        """The recovery point of some log in it went back."""
+        """Write the checkpoints of a directory after the recovery point of one of its logs was lowered."""
         self.checkpoint(self.recovery_points((directory,)), sync=True)
         if any(log.cleaned_to != NEVER_CLEANED for _, log in self.logs_in(directory)):
             self.checkpoint(self.cleaned((directory,)))
 
-    # ---- failing and stopping -----------------------------------------------------------------------------------
+    # ---- failure and shutdown -----------------------------------------------------------------------------------
 
     @contextmanager
     def guarding(self, directory: str, *, silent: bool = True) -> Iterator[None]:
-        """If the disk breaks on what is done here, the directory is offline; the caller hears of it unless `silent`.
+        """Take the directory offline if the body raises StorageError, and reraise it unless `silent`.
 
-        A full disk is not a broken one: what is there can be read, and there may be room again.
+        A full disk does not take it offline: its logs are readable, and there may be room again later.
         """
         try:
             yield
@@ -412,7 +411,7 @@ class LogManager:
             self.full.pop(directory, None)
 
     def mark_offline(self, directory: str, error: StorageError) -> list[TopicPartition]:
-        """Give up a directory; the partitions whose logs went with it."""
+        """Take a directory offline; the partitions whose logs are in it."""
         if directory in self.offline:
             return []
         logger.error("log directory is offline path=%s error=%s", directory, error)
@@ -430,7 +429,7 @@ class LogManager:
         return [partition for partition, _ in gone]
 
     def shutdown(self) -> None:
-        """Everything onto the disk, and the mark that says so where nothing failed."""
+        """Close every log cleanly, and write the clean-shutdown mark into each directory without an error."""
         for directory in self.directories:
             if directory not in self.offline:
                 with self.guarding(directory):
@@ -446,7 +445,7 @@ class LogManager:
             self.disk.replace_bytes(f"{directory}/{checkpoints.CLEAN_SHUTDOWN}", CLEAN_MARK)
 
     def release(self) -> None:
-        """Let go of files and locks and write nothing more: alone, it is what the end of the process would do."""
+        """Close files and release locks without writing anything, as the end of the process would."""
         for directory in self.directories:
             self.let_go(directory)
         for lock in self.locks.values():
@@ -455,7 +454,7 @@ class LogManager:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """`orders-eu-7` is partition 7 of orders-eu; None for what is not a log's directory."""
+    """`orders-eu-7` is partition 7 of orders-eu. None if it is not the name of a log's directory."""
     if name.endswith(SET_ASIDE):
         return None
     topic, dash, partition = name.rpartition("-")

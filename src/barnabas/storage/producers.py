@@ -1,22 +1,22 @@
-"""What idempotent producers last wrote to one log, so that a retried batch is recognised and a lost one is noticed.
+"""State of the idempotent producers of one log: detects retried batches and lost ones.
 
-Per producer id: its epoch, and sequence and offsets of its last five batches. A batch is
+Per producer id: its epoch, and the sequence numbers and offsets of its last five batches. A batch is
     in sequence   it follows the last one                           → append it
-    a duplicate   its sequences equal one of the five               → answer with the offsets it got then
-    fenced        its epoch is below the one seen                   → INVALID_PRODUCER_EPOCH
+    a duplicate   its sequence numbers equal one of the five        → respond with the offsets of the first copy
+    fenced        its epoch is lower than the known one             → INVALID_PRODUCER_EPOCH
     out of order  anything else                                     → OUT_OF_ORDER_SEQUENCE_NUMBER
-and of a producer that is not known here any sequence is accepted: retention or expiry may have taken its last records.
+An unknown producer may begin with any sequence number: retention or expiry may have removed its last records.
 
 A producer expires when it has written nothing for producer.id.expiration.ms while this process was running. The time is
-monotonic and starts when the producer is loaded. Record timestamps and the wall clock do not matter: a clock that jumps
-must not make the log forget a producer that is about to retry.
+monotonic and starts when the producer is loaded. Record timestamps and the wall clock are ignored: a clock that jumps
+must not expire a producer that is about to retry.
 
     <offset>.snapshot   int16 version 1, uint32 crc32c of what follows, int32 count, then per producer
                         int64 id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
                         int64 timestamp, int32 coordinator epoch, int64 first offset of its open transaction or −1
 
-The file holds the state just before `offset`, with one batch per producer. It spares a start from reading the log from
-its beginning, and nothing more: a missing or broken one is rebuilt from batch headers.
+The file holds the state before `offset`, with one batch per producer. It only saves time at a start: a missing or
+corrupt snapshot is rebuilt from batch headers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProducedBatch(NamedTuple):
 
 
 class Producer:
-    """One producer id. `next_sequence` is what its next batch must begin with."""
+    """State of one producer id. Its next batch must begin with sequence number `next_sequence`."""
 
     __slots__ = (
         "batches",
@@ -70,7 +70,7 @@ class Producer:
         self.coordinator_epoch = -1
         self.transaction_first_offset = -1
         self.is_active = True
-        """Loaded or written to since the last expiry check."""
+        """Loaded or used since the last expiry check."""
         self.idle_since_ms = 0
         """Monotonic time of the expiry check that last found it active."""
 
@@ -85,7 +85,8 @@ class Producers:
         return len(self.by_id)
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """None: append it. A batch: it was written before, there. Otherwise ApiError."""
+        """Check a batch before the append: None if it is in sequence, the first copy if it is a duplicate, else
+        ApiError."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             return None
@@ -110,8 +111,8 @@ class Producers:
         return None
 
     def record(self, header: BatchHeader, first_offset: int, timestamp: int) -> None:
-        """This batch was appended at `first_offset`. Nothing is refused here: a follower and a recovery take what the
-        leader took."""
+        """Record a batch that was appended at `first_offset`. Never rejects: followers and recovery accept every batch
+        that the leader accepted."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
@@ -136,7 +137,7 @@ class Producers:
             producer.transaction_first_offset = first_offset
 
     def record_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """A transaction of this producer ended: its epoch stands, its sequences begin anew."""
+        """Record the end of a transaction: the epoch stays, the sequence numbers of a new epoch begin at 0."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
             producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
@@ -150,7 +151,7 @@ class Producers:
         producer.is_active = True
 
     def expire(self, monotonic_ms: int, expiration_ms: int) -> None:
-        """Forget producers without an open transaction that were idle for `expiration_ms`.
+        """Remove producers without an open transaction that were idle for `expiration_ms`.
 
         Called periodically. Idle time counts from the first check that finds a producer inactive or newly loaded, so a
         producer lives up to one check interval longer than `expiration_ms`.
@@ -186,7 +187,7 @@ class Producers:
 
 
 def decode(data: bytes) -> Producers:
-    """ValueError if these bytes are not a whole snapshot."""
+    """ValueError if these bytes are not a complete, valid snapshot."""
     head = SNAPSHOT_HEAD.size
     if len(data) < head + SNAPSHOT_COUNT.size:
         raise ValueError("too short for a producer snapshot")
@@ -216,7 +217,7 @@ def decode(data: bytes) -> Producers:
 
 
 def last_sequence(first: int, delta: int) -> int:
-    """Sequences run from 0 to 2³¹ − 1 and begin again."""
+    """Sequence numbers run from 0 to 2³¹ − 1 and wrap around."""
     return (first + delta) % (SEQUENCE_MAX + 1)
 
 

@@ -1,23 +1,23 @@
-"""Opening a log that exists, whatever state a crash or a copy left it in.
+"""Recovery: open an existing log in whatever state a crash or a copy left it.
 
-Goal: every batch that was fsynced is there, no invalid byte is, and indexes, epochs and producers agree with the
-batches.
+Result: the log has every batch that was fsynced and no invalid byte, and its indexes, leader epochs and producer state
+match the batches.
 
-After a clean stop the tail of the log is looked at and the rest is believed. Otherwise everything from the segment that
-holds the recovery point on, so the active segment always, is read batch by batch with its checksums:
+After a clean shutdown only the end of the log is checked. Otherwise recovery reads every batch, with its checksum, from
+the beginning of the segment that holds the recovery point. This includes the active segment:
 
     segment 0      segment 1          segment 2         segment 3
     ▓▓▓▓▓▓▓▓▓▓▓    ▓▓▓▓▓▓|▓▓▓▓▓▓▓     ▓▓▓▓▓▓▒░░░        ▓▓▓
-    believed       read               cut here          removed
+    trusted        read               truncated here    removed
                          recovery point
 
-Checkpointed offsets are hints. One that does not fit the log costs a warning, and the log on disk counts: no record is
-removed because a checkpoint says so alone (validation.py).
+Checkpointed offsets are hints. If one does not fit the log, a warning is logged and the log on disk wins: no record is
+removed only because of a checkpoint (validation.py).
 
-The first torn, altered or missing byte ends the log: what stands behind it was never promised to anybody, and offsets
-with a hole between them would be believed by consumers. Where a log is or was compacted holes are normal.
+The log ends at the first torn, corrupt or missing byte. Records after it were never acknowledged as durable, and
+consumers would not notice a hole in the offsets. In a log that is or was compacted, holes are normal.
 
-Files in transit: `.deleted` and `.cleaned` go, `.swap` takes its place (a compaction had finished writing it).
+Files of an interrupted compaction: `.deleted` and `.cleaned` are removed, a complete `.swap` replaces its segments.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
 class Recovered(Struct):
-    """What reading the unflushed part of a log brought to light."""
+    """The result of reading the unflushed part of a log."""
 
     epochs: LeaderEpochs
     producers: Producers
@@ -76,7 +76,7 @@ def open_log(
     cleaned_to: int = NEVER_CLEANED,
     producer_expiration_ms: int = EXPIRATION_MS,
 ) -> Log:
-    """`recovery_point`, `log_start_offset`, `high_watermark` and `cleaned_to` as checkpointed."""
+    """Open a log. The offsets are checkpointed values; `clean`: the last shutdown was clean."""
     finish_transit(disk, directory)
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
@@ -189,7 +189,7 @@ def recover_all(
     log_start_offset: int,
     holes_below: int,
 ) -> Recovered:
-    """Read everything from the recovery point on; the last segment if the recovery point is beyond the log end."""
+    """Recover from the recovery point on; only the last segment if the recovery point is after the log end offset."""
     recovered = recover(
         disk,
         directory,
@@ -201,8 +201,8 @@ def recover_all(
     )
     if recovered.next_offset >= recovery_point:
         return recovered
-    # Earlier segments are not checked now, but when they are read: a check at the start would cut the log at a damaged
-    # batch, which another replica may have.
+    # Earlier segments are checked when they are read. A check now would truncate the log at a corrupt batch, which can
+    # be repaired from another replica.
     problem = f"beyond the log end {recovered.next_offset}"
     base = segments[0].base_offset
     validation.warn(directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base)
@@ -219,10 +219,10 @@ def recover(
     log_start_offset: int,
     holes_below: int,
 ) -> Recovered:
-    """Read everything from the recovery point on, cut `segments` at the first thing that is wrong."""
+    """Read everything from the recovery point on. Truncates `segments` at the first invalid byte."""
     first = first_unflushed(segments, recovery_point)
     base = segments[first].base_offset
-    # What was taken behind this point tells of batches that may be gone.
+    # Later snapshots may contain batches that are lost.
     snapshots.drop(disk, directory, lambda offset: offset > base)
     start = max(log_start_offset, segments[0].base_offset)
     state = Recovered(
@@ -241,7 +241,9 @@ def recover(
         )
         if at > first and (misplaced or state.cut):
             logger.warning(
-                "removing what stands behind the cut log=%s offset=%d", directory, expected
+                "removing segments after the end of the valid log log=%s offset=%d",
+                directory,
+                expected,
             )
             for gone in segments[at:]:
                 gone.remove_files()
@@ -260,13 +262,13 @@ def recover(
             segment.forget_entries()
         state.written.append(segment.log.path)
     if state.cut:
-        # Else the cut bytes could come back behind a recovery point that has passed them meanwhile.
+        # Otherwise the removed bytes could reappear after a power loss, below a newer recovery point.
         disk.sync_now([segments[-1].log], [directory])
     return state
 
 
 def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
-    """The segment that holds the recovery point; the active one if all others are flushed."""
+    """Index of the segment that holds the recovery point; of the active one if all others are flushed."""
     for at in range(len(segments) - 1, -1, -1):
         if segments[at].base_offset <= recovery_point:
             return at
@@ -301,8 +303,10 @@ def recover_segment(segment: Segment, state: Recovered) -> None:
 
 
 def refuse_old_format(segment: Segment) -> None:
-    """Messages of before 2017 cannot be read here, and must not be taken for garbage and cut. They begin with int64
-    offset, int32 size, crc32 of all that follows, int8 magic."""
+    """StorageError if the segment has messages of format 0 or 1, which must not be removed as invalid bytes.
+
+    They begin with int64 offset, int32 size, crc32 of the rest, int8 magic.
+    """
     head = segment.log.read(0, OLD_HEAD.size)
     if len(head) < OLD_HEAD.size:
         return
@@ -317,9 +321,9 @@ def refuse_old_format(segment: Segment) -> None:
 
 
 def sound_tail(segment: Segment) -> tuple[int, int] | None:
-    """After a clean stop: the log end and the epoch of the last batch, -1 without one.
+    """After a clean shutdown: the log end offset, and the epoch of the last batch or -1.
 
-    None unless there are whole batches up to the end of the file, the last one with a valid checksum.
+    None if the file does not end with a complete batch with a valid checksum.
     """
     try:
         segment.hold_entries()
@@ -376,7 +380,7 @@ def finish_transit(disk: Disk, directory: str) -> None:
             disk.remove(f"{directory}/{name}")
         elif name.endswith(SWAP):
             base = base_offset_of(name)
-            # A compaction that still had something to clean at or before this one had not finished.
+            # The compaction was not finished if it still had to replace segments at or before this one.
             if base is None or (oldest_cleaned is not None and base >= oldest_cleaned):
                 disk.remove(f"{directory}/{name}")
             else:
@@ -386,7 +390,7 @@ def finish_transit(disk: Disk, directory: str) -> None:
 
 
 def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
-    """The swap files replace every segment whose base offset lies in what they cover."""
+    """Replace every segment whose base offset is in the range of the swap files."""
     low: int | None = None
     high = 0
     for name in swaps:
@@ -405,14 +409,14 @@ def finish_swap(disk: Disk, directory: str, swaps: list[str]) -> None:
             base = base_offset_of(name)
             if not name.endswith(SWAP) and base is not None and low <= base < high:
                 disk.remove(f"{directory}/{name}")
-        # Were one of them to come back beside its successor, the log would be cut there.
+        # If one of them reappeared beside its replacement, the log would be truncated there.
         disk.sync_now([], [directory])
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
 def drop_deleted(segments: list[Segment], log_start_offset: int) -> None:
-    """Segments wholly below the log start were deleted, and their files had not gone yet."""
+    """Remove segments that end before the log start offset: they were deleted, and their files not yet purged."""
     while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
         segments.pop(0).remove_files()
 
@@ -427,7 +431,7 @@ def drop_orphan_indexes(disk: Disk, directory: str) -> None:
 
 
 def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
-    """The history of leader epochs, and whether it is known: an empty or broken file tells nothing."""
+    """The leader epochs, and whether they are known: not if the file is missing, empty or corrupt."""
     path = f"{directory}/{leader_epochs.FILE_NAME}"
     if disk.exists(path):
         try:
@@ -448,7 +452,7 @@ def epochs_from_batches(segments: list[Segment]) -> LeaderEpochs:
                 if header.partition_leader_epoch > epochs.latest:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
         except CorruptBatch:
-            continue  # The rest of the segment is cut, or reported when it is read.
+            continue  # Recovery truncates the rest of the segment, or a read reports it.
     return epochs
 
 

@@ -1,8 +1,8 @@
-"""A damaged segment, made anew from the batches that another replica has at the same offsets.
+"""Repair of a corrupt segment with the batches that another replica has at the same offsets.
 
-Nothing is cut and nothing is missing meanwhile: the log is as long as before, so a follower stays in sync and a leader
-leads on. What is copied lies below the high watermark, where all replicas have the same records; one of them may have
-compacted more of it than another, which makes no difference to a reader.
+The log is not truncated, so a follower stays in sync and a leader stays the leader. Only offsets below the high
+watermark are copied, where all replicas have the same records. One replica may have compacted more than another, which
+makes no difference to readers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.wire.records import batch_headers, crc_is_valid
 
 
 class Repair:
-    """Of one closed segment. `take` and `finish` may be run in a thread, one at a time."""
+    """Repair of one closed segment. `take` and `finish` may run in a thread, one at a time."""
 
     def __init__(self, log: Log, segment: Segment, *, now_ms: int) -> None:
         self.log = log
@@ -37,7 +37,8 @@ class Repair:
         return log.cuts == self.cuts and self.segment in log.segments[:-1]
 
     def take(self, data: memoryview) -> None:
-        """Batches as they came from `next_offset` on. RemoteWireError if they are damaged there, too, or do not fit."""
+        """Add batches fetched from `next_offset` on. RemoteWireError if they are corrupt or cross a segment
+        boundary."""
         for position, header in batch_headers(data):
             if self.is_complete or header.base_offset >= self.end_offset:
                 self.next_offset = self.end_offset
@@ -62,4 +63,4 @@ class Repair:
             self.output.close()
             remove_output(self.disk, self.log.directory, self.segment.base_offset)
         except StorageError:
-            return  # the directory is gone with its topic, or broken
+            return  # the directory is deleted or offline

@@ -1,11 +1,11 @@
-"""One file of a log and the two indexes that point into it.
+"""A segment: one file of a log and its two indexes.
 
-    00000000000000004711.log        record batches, one behind the other, offsets growing from 4711 on
+    00000000000000004711.log        record batches with ascending offsets, from 4711 on
     00000000000000004711.index      index.py
     00000000000000004711.timeindex  index.py
 
-The last segment of a log is the active one: only it is appended to, and its index entries live in memory. Closing a
-segment (`seal`) writes them out and forgets them. Positions are bytes in the `.log` file, offsets count records.
+The last segment of a log is the active one. Only it is appended to, and its index entries are in memory. When a segment
+is closed, they are written (`write_indexes`) and freed (`forget_entries`). Positions are bytes in the `.log` file.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 DELETED = ".deleted"
 HEADER_WINDOW = 4096
 TIMES_CHECKED_MAX = 1000
-"""Batches after the last entry of a time index that are compared with it. Usually there are few: timestamps grow."""
+"""Batches after the last entry of a time index that are compared with it. Usually there are few: timestamps ascend."""
 CHECK_WINDOW = 4 << 20
 UNINDEXED_MAX = 4 << 20
-"""Bytes after the last index entry, besides index.interval.bytes. A follower's append set has one entry."""
+"""Bytes that may follow the last index entry, besides index.interval.bytes: a follower's append set has one entry."""
 
 
 class Found(NamedTuple):
-    """Where a batch stands."""
+    """A batch and its position in the segment."""
 
     position: int
     header: BatchHeader
@@ -98,7 +98,7 @@ class Segment:
     ) -> None:
         self.disk = disk
         self.path = path
-        """Without its suffix: the three files share it."""
+        """Path of the files, without suffix."""
         self.log = log
         self.base_offset = base_offset
         self.size = log.size()
@@ -112,11 +112,11 @@ class Segment:
         self.times: TimeEntries | None = None
         self.index_file: File | None = None
         self.time_file: File | None = None
-        # checking.py: how far what stands here was believed, and not read, since the start.
+        # The part that was not verified since the start, and the result of checks in it (checking.py).
         self.unchecked_to = self.checked_from = self.checked_to = 0
         self.faults: tuple[int, ...] = ()
         self.suffix = ""
-        """Of all its files, once another segment has their names: `.deleted`."""
+        """Suffix of all its files after another segment took over their names, such as `.deleted`."""
 
     @classmethod
     def create(
@@ -126,7 +126,7 @@ class Segment:
         log = disk.open(path + ".log", create=True)
         if log.size():
             log.truncate(0)
-        # Kafka has them from the first moment; here they stay empty until the segment is rolled or closed.
+        # Kafka creates them at once too. Here they are empty until the segment is closed.
         for suffix in (".index", ".timeindex"):
             disk.open(path + suffix, create=True).close()
         segment = cls(
@@ -146,7 +146,7 @@ class Segment:
         largest_timestamp: int,
         largest_timestamp_offset: int,
     ) -> None:
-        """One append set at the end of the file. Log first, then memory: if the write fails nothing has changed."""
+        """Append one append set. The file is written before memory changes: if that fails, nothing has changed."""
         position = self.size
         self.log.append((data,))
         self.size = position + size
@@ -169,7 +169,7 @@ class Segment:
             self.times.append_if_later(self.largest_timestamp, self.largest_timestamp_offset - base)
 
     def write_indexes(self, suffix: str = "", *, sync: bool = False) -> tuple[str, str]:
-        """Put the entries in memory into their files, the largest timestamp as the last of them."""
+        """Write the entries in memory to files, with the largest timestamp as the last time entry; the two paths."""
         assert self.offsets is not None and self.times is not None, "the segment is closed"
         if self.largest_timestamp > NO_TIMESTAMP:
             self.times.append_if_later(
@@ -181,13 +181,13 @@ class Segment:
         return index_path, time_path
 
     def forget_entries(self) -> None:
-        """The files hold them: nothing of a closed segment's index stays in memory."""
+        """Free the index entries of a closed segment. Precondition: `write_indexes` was called."""
         self.close_index_files()
         self.offsets = None
         self.times = None
 
     def hold_entries(self) -> None:
-        """Take the entries back into memory: this segment is to be written again."""
+        """Load the index entries into memory, before this segment is appended to."""
         if self.offsets is None:
             self.close_index_files()
             entries = self.stored_entries()
@@ -199,7 +199,7 @@ class Segment:
                 self.offsets, self.times = entries
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut before the batch that holds `offset`; the indexes stay in memory from here on."""
+        """Truncate before the batch that holds `offset`. The indexes are in memory afterwards."""
         found = self.find(offset)
         self.load_timestamps()
         self.hold_entries()
@@ -234,14 +234,14 @@ class Segment:
     # ---- finding ----------------------------------------------------------------------------------------------
 
     def find(self, offset: int) -> Found | None:
-        """The first batch whose last offset is at or beyond `offset`."""
+        """The first batch whose last offset is `offset` or later."""
         start = self.floor_position(offset)
         try:
             return self.scan_to(offset, start)
         except CorruptBatch:
             if start == 0:
                 raise
-        # The index sent us into the middle of a batch. The log is the truth: build the index from it and ask again.
+        # The index points into the middle of a batch: rebuild it from the log file.
         logger.warning("index is broken, rebuilding it path=%s", self.path + ".index")
         self.rebuild_indexes()
         return self.scan_to(offset, self.floor_position(offset))
@@ -250,12 +250,13 @@ class Segment:
         for position, header in self.headers(start):
             if header.base_offset + header.last_offset_delta >= offset:
                 if position == start > 0 and offset < header.base_offset:
-                    raise CorruptBatch(self.log.path, "the index points behind the offset", start)
+                    raise CorruptBatch(self.log.path, "the index points after the offset", start)
                 return Found(position, header)
         return None
 
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from `start` on; CorruptBatch where none can stand. No checksums."""
+        """Position and header of every batch from `start` on. CorruptBatch if there is none; no checksum is
+        verified."""
         position, size = start, self.size
         window, window_at = b"", 0
         floor = self.base_offset
@@ -275,7 +276,7 @@ class Segment:
             position += header.length + LOG_OVERHEAD
 
     def floor_position(self, offset: int) -> int:
-        """Where to begin scanning for `offset`."""
+        """Position from which to scan for `offset`."""
         relative = offset - self.base_offset
         if self.offsets is not None:
             return self.offsets.floor_position(relative)
@@ -283,7 +284,7 @@ class Segment:
         return entry[1] if entry else 0
 
     def floor_position_of_time(self, timestamp: int) -> int:
-        """Every batch before this position is older than `timestamp`."""
+        """A position before which every batch is older than `timestamp`."""
         entry = self.floor_time_entry(timestamp - 1)
         if entry is not None and not self.is_time_entry_right(*entry):
             logger.warning("time index is broken, rebuilding it path=%s", self.path + ".timeindex")
@@ -301,7 +302,7 @@ class Segment:
         return found is not None and found.header.max_timestamp == timestamp
 
     def load_timestamps(self) -> None:
-        """A closed segment reads its largest timestamp from the end of its time index, when it is first asked for."""
+        """Read the largest timestamp of a closed segment from the end of its time index, on first use."""
         if self.largest_timestamp == NOT_LOADED:
             entry = self.last_time_entry()
             self.largest_timestamp = entry[0] if entry else NO_TIMESTAMP
@@ -314,21 +315,21 @@ class Segment:
         return last_entry(self.open_indexes()[1], TIME_ENTRY)
 
     def first_batch_timestamp(self) -> int:
-        """What segment.ms counts from."""
+        """Timestamp from which segment.ms counts."""
         if self.first_timestamp == NOT_LOADED:
             first = next(self.headers(), None)
             self.first_timestamp = first[1].max_timestamp if first else NO_TIMESTAMP
         return self.first_timestamp
 
     def age_stamp_ms(self) -> int:
-        """What retention.ms counts from: the largest timestamp, or the file's own time if no record has one."""
+        """Time from which retention.ms counts: the largest timestamp, or the file's modification time without one."""
         self.load_timestamps()
         if self.largest_timestamp >= 0:
             return self.largest_timestamp
         return self.disk.modified_ms(self.log.path)
 
     def next_offset(self) -> int:
-        """Behind the last batch: scanned from the last index entry."""
+        """The offset after the last record. Scans from the last index entry."""
         if self.size == 0:
             return self.base_offset
         last = None
@@ -342,8 +343,10 @@ class Segment:
     def checked_batches(
         self, next_offset: int, window_bytes: int = CHECK_WINDOW, *, start: int = 0
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of every batch up to the first that is torn, altered, or out of order. The reader
-        sees from the last one where the valid part ends."""
+        """Position, header and bytes of every batch, up to the first that is torn, corrupt or out of order.
+
+        The valid part ends with the last batch that is yielded.
+        """
         position, size = start, self.size
         window, window_at = memoryview(b""), 0
         while size - position >= HEADER_SIZE:
@@ -371,16 +374,15 @@ class Segment:
         return memoryview(self.log.read(position, min(size, self.size - position)))
 
     def rebuild_indexes(self) -> None:
-        """From the batch headers alone. An active segment keeps the result in memory, a closed one writes it."""
+        """Rebuild the indexes from the batch headers. A closed segment writes them, the active one keeps them in
+        memory."""
         active = self.offsets is not None
         self.begin_rebuild()
         try:
             for position, header in self.headers():
                 self.index_batch(position, header)
         except CorruptBatch as error:
-            logger.error(
-                "segment is broken, its records behind are lost to readers error=%s", error
-            )
+            logger.error("segment is corrupt, later records in it cannot be read error=%s", error)
         if not active:
             self.write_indexes()
             self.forget_entries()
@@ -395,7 +397,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
-        """What `append` does to the indexes, for a batch that is in the file already."""
+        """Update the indexes as `append` does, for a batch that is in the file already."""
         if position == 0:
             self.first_timestamp = header.max_timestamp
         self.note_timestamp(header)
@@ -407,7 +409,7 @@ class Segment:
     # ---- files ------------------------------------------------------------------------------------------------
 
     def open_indexes(self) -> tuple[File, File]:
-        """The index files of a closed segment, looked through once and built anew if they cannot be right."""
+        """The index files of a closed segment. On first use they are checked, and rebuilt if they are not valid."""
         if self.index_file is None or self.time_file is None:
             entries = self.stored_entries()
             if entries is None:
@@ -421,7 +423,7 @@ class Segment:
         return self.index_file, self.time_file
 
     def stored_entries(self) -> tuple[OffsetEntries, TimeEntries] | None:
-        """What the index files hold; None if one is missing, broken, or empty where it should not be."""
+        """The entries in the index files; None if a file is missing, corrupt, or wrongly empty."""
         index = self.read_index(".index", OFFSET_ENTRY.size)
         times = self.read_index(".timeindex", TIME_ENTRY.size)
         if index is None or times is None:
@@ -433,7 +435,7 @@ class Segment:
             return None
 
     def read_index(self, suffix: str, entry_size: int) -> bytes | None:
-        """The entries in an index file; None if it is missing or its size cannot be right."""
+        """The bytes of the entries in an index file; None if it is missing or its size is impossible."""
         path = self.path + suffix
         if not self.disk.exists(path):
             return None
@@ -443,7 +445,7 @@ class Segment:
         return without_zero_tail(self.disk.read_bytes(path), entry_size)
 
     def entries_are_sound(self, offsets: OffsetEntries, times: TimeEntries) -> bool:
-        """As far as can be told from the entries, two batch headers and those after the last entry."""
+        """Compare the entries with each other, with two batch headers, and with the headers after the last entry."""
         if not (offset_entries_are_sound(offsets, self.size) and time_entries_are_sound(times)):
             return False
         first = next(self.headers(), None)
@@ -463,9 +465,9 @@ class Segment:
         return self.tail_is_indexed(offsets, times.timestamps[-1])
 
     def tail_is_indexed(self, offsets: OffsetEntries, largest_timestamp: int) -> bool:
-        """Whether no batch after the last offset entry is younger than the time index knows, nor far behind the entry.
+        """Whether no batch after the last offset entry has a timestamp above the time index, or is far from the entry.
 
-        Otherwise an index lost its last entries. Retention would delete the segment too early, reads would be slow.
+        Otherwise an index lost its last entries: retention would delete the segment too early, or reads would be slow.
         """
         start = offsets.positions[-1] if offsets else 0
         second = None
@@ -493,7 +495,7 @@ class Segment:
         self.index_file = self.time_file = None
 
     def remove_index_files(self) -> None:
-        """The entries in memory are newer."""
+        """Remove index files that are older than the entries in memory."""
         self.close_index_files()
         for suffix in (".index", ".timeindex"):
             self.disk.remove(self.path + suffix)
@@ -503,8 +505,8 @@ class Segment:
         self.log.close()
 
     def rename_deleted(self, *, keep_snapshot: bool) -> None:
-        """Leave the names to another segment. Who still reads the log file goes on reading it, and so does who reads
-        one that had these names before, and is not removed yet."""
+        """Rename all files, so that another segment can take over their names. Readers of the log file are not
+        interrupted. An earlier segment with the same names may still exist as `.deleted`, hence the numbers."""
         self.suffix, number = DELETED, 0
         while self.disk.exists(self.path + ".log" + self.suffix):
             number += 1
@@ -523,7 +525,8 @@ class Segment:
 
 
 def is_plausible(header: BatchHeader, floor: int) -> bool:
-    """A header that could stand here, as far as can be seen without its checksum."""
+    """Whether this may be a batch header, as far as visible without the checksum. `floor` is the lowest valid
+    offset."""
     return (
         header.magic == MAGIC
         and header.length >= LENGTH_MIN

@@ -1,4 +1,5 @@
-"""Producer snapshots in a log's directory: finding the newest good one, and going on from it through the log."""
+"""Producer snapshots in the directory of a log: write them, and rebuild the producer state from the newest valid
+one."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def offsets(disk: Disk, directory: str) -> list[int]:
 def rebuild(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, end: int
 ) -> Producers:
-    """The producers as of offset `end`: what a good snapshot at or before it says, then the batches from there on."""
+    """The producer state as of offset `end`: the newest valid snapshot up to it, then the batches after the
+    snapshot."""
     producers, start = newest(disk, directory, log_start_offset, end)
     for segment in reversed(segments):
         if segment.base_offset <= start:
@@ -53,7 +55,7 @@ def rebuild(
         try:
             replay(producers, segment, start, end)
         except CorruptBatch as error:
-            logger.error("segment is broken, producers in it may be unknown error=%s", error)
+            logger.error("segment is corrupt, producers in it may be unknown error=%s", error)
     return producers
 
 
@@ -68,7 +70,7 @@ def replay(producers: Producers, segment: Segment, start: int, end: int) -> None
 
 
 def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, int]:
-    """The last snapshot within these offsets that can be read, and its offset. One that cannot is removed."""
+    """The last valid snapshot between these offsets, and its offset. Removes corrupt ones."""
     for offset in sorted(offsets(disk, directory), reverse=True):
         if low <= offset <= high:
             path = segment_path(directory, offset) + SUFFIX
@@ -83,7 +85,7 @@ def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, 
 
 
 def record(producers: Producers, header: BatchHeader, batch: memoryview) -> None:
-    """A batch that stands in the log. `batch` is looked at only if it is a control batch."""
+    """Record a batch of the log. `batch` is read only if it is a control batch."""
     if not header.is_control:
         producers.record(header, header.base_offset, header.max_timestamp)
         return

@@ -1,7 +1,7 @@
-"""Looking a log up by time: the answers to ListOffsets.
+"""Offsets by timestamp, for ListOffsets.
 
-A time index tells where a timestamp was first reached, per append set; the batch found there is opened to name the very
-record. Timestamps need not grow with offsets: "the first record at or behind t" is by offset.
+A time index finds the append set in which a timestamp was first reached; the records of its batches are then read.
+Timestamps need not ascend with offsets: "the first record" means the one with the lowest offset.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def first_at_or_after(
 
 
 def largest(segments: Sequence[Segment]) -> TimestampOffset | None:
-    """The record with the largest timestamp; of equals the first."""
+    """The record with the largest timestamp; the first one of several."""
     best: Segment | None = None
     for segment in segments:
         segment.load_timestamps()
@@ -49,7 +49,7 @@ def largest(segments: Sequence[Segment]) -> TimestampOffset | None:
             best = segment
     if best is None:
         return None
-    # Without a timestamp anywhere, all are equal and the first is the largest.
+    # If no record has a timestamp, all are equal and the first is the largest.
     untimed = best.largest_timestamp < 0
     found = best.find(best.base_offset if untimed else best.largest_timestamp_offset)
     if found is None:

@@ -1,4 +1,4 @@
-"""Checkpointed values against the log on disk.
+"""Validation of checkpointed values against the log on disk.
 
 A checkpoint has no checksum, so a flipped bit can turn one number into another. Each value is compared with the
 segments and, where there is one, with a second file that holds the same fact. If they disagree, the value that keeps
@@ -42,13 +42,13 @@ def usable_log_start(
     high_watermark: int,
     clean: bool,
 ) -> int:
-    """The log start to use before anything is deleted. `epochs` is None if its file was not readable."""
+    """The log start offset to use before anything is deleted. `epochs` is None if its file is not readable."""
     if value == 0:
         return 0
     first_base = segments[0].base_offset if segments else 0
     using, problem = first_base, None
     if not any(segment.size for segment in segments):
-        # No record can tell. The high watermark is never below the log start.
+        # There is no record to compare with. The high watermark is never below the log start offset.
         if value > max(high_watermark, segments[-1].base_offset if segments else 0):
             problem = f"beyond the high watermark {high_watermark} of an empty log"
     elif value > segments[-1].base_offset and value > (end := end_of_headers(segments[-1])):
@@ -68,7 +68,7 @@ def usable_log_start(
 
 
 def end_of_headers(segment: Segment) -> int:
-    """Where a segment ends, by its batch headers. Checksums may show later that it ends earlier."""
+    """The end offset of a segment by its batch headers. With checksums it may turn out to be lower."""
     segment.hold_entries()
     assert segment.offsets is not None
     end = segment.base_offset
@@ -94,7 +94,7 @@ def usable_high_watermark(
 
 
 def usable_cleaned_to(directory: str, value: int, log_end: int) -> int:
-    """Beyond the log end, the next cleaning starts at the beginning of the log, as in Kafka."""
+    """If the value is after the log end offset, the next cleaning starts at the beginning of the log, as in Kafka."""
     if value <= log_end:
         return value
     if value != PERHAPS_CLEANED:
@@ -126,5 +126,5 @@ def epochs_agree(epochs: LeaderEpochs, active: Segment, *, last_epoch: int, log_
             if before.header.partition_leader_epoch >= epoch:
                 return False
     except CorruptBatch:
-        return True  # Not a matter of the epochs; recovery or the reader reports it.
+        return True  # Not a fault of the epochs; recovery or a read reports it.
     return True

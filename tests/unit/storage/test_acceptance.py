@@ -10,8 +10,8 @@ import pytest
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.storage.acceptance import (
-    BELIEVED_FROM_BYTES,
     SEEN_MAX,
+    TRUSTED_FROM_BYTES,
     check_contents,
     check_records,
 )
@@ -103,7 +103,7 @@ def test_linked_blocks_of_lz4_are_refused_since_the_java_client_cannot_read_them
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
 def test_what_unpacks_to_very_much_is_believed(codec: Compression) -> None:
-    much = bytes(BELIEVED_FROM_BYTES)
+    much = bytes(TRUSTED_FROM_BYTES)
     assert code_of(body_of(1, much), 1, codec) is ErrorCode.NONE
     assert code_of(body_of(1, much), 2, codec) is ErrorCode.NONE
     assert code_of(body_of(1, much[: 1 << 20]), 2, codec) is ErrorCode.INVALID_RECORD
