@@ -29,15 +29,17 @@ from barnabas.client.group_coordinator import find_coordinator
 from barnabas.client.group_offsets import commit_request, refused_in
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
-from barnabas.wire.messages.group_membership import (
+from barnabas.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
+)
+from barnabas.wire.messages.offset_commit import OffsetCommitResponse
+from barnabas.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from barnabas.wire.messages.group_offsets import OffsetCommitResponse
 from benchmarks.broker_process import BrokerProcess
 from benchmarks.frames import plain, some
 from benchmarks.loads import TOPIC

@@ -20,14 +20,14 @@ from barnabas.errors import ErrorCode
 from barnabas.spark.java import Java
 from barnabas.storage.checkpoints import LOG_START
 from barnabas.wire.compression import Compression
-from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-    ListOffsetsResponse,
 )
+from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.messages.list_offsets import ListOffsetsResponse
 from barnabas.wire.records import Record, batch_headers, build_batch, records
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaBroker, KafkaCluster

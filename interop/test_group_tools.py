@@ -21,8 +21,8 @@ from barnabas.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.wire.messages.group_membership import JoinGroupRequestProtocol
-from barnabas.wire.messages.group_offsets import OffsetCommitResponse
+from barnabas.wire.messages.join_group import JoinGroupRequestProtocol
+from barnabas.wire.messages.offset_commit import OffsetCommitResponse
 from interop.harness.kafka import KafkaBroker
 from interop.harness.kept_tools import KeptTools
 from interop.harness.process import Process

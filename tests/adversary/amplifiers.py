@@ -14,11 +14,7 @@ from itertools import repeat
 
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.records import Record, build_batch, seal_batch
 from tests.adversary.broker import MB
 from tests.adversary.generator import FILL, LARGE, Send, Writer

@@ -45,7 +45,7 @@ def test_requests_decode_without_trailing_bytes(api: Api) -> None:
                 found = frames(send.data)
                 assert len(found) == send.answers
                 header, at = decode_request_header(memoryview(found[0]))
-                assert header.known, attack
+                assert header.is_served, attack
                 _, end = decode_from(api.request, header.api_version, found[0], at)
                 assert end == len(found[0]), attack
 

@@ -9,6 +9,12 @@ from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -18,26 +24,20 @@ from barnabas.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
-)
-from barnabas.wire.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, records
 from tests.broker_process import eventually

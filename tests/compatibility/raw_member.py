@@ -10,21 +10,20 @@ from barnabas.errors import ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.wire.apis import APIS
 from barnabas.wire.consumer_protocol import Subscription, encode_subscription
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.wire.messages.group_membership import (
-    HeartbeatRequest,
-    HeartbeatResponse,
+from barnabas.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
+)
+from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from barnabas.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from barnabas.wire.messages.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
 

@@ -10,18 +10,20 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
-from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from barnabas.wire.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.records import Record, TimestampType, batch_headers, build_batch
 from tests.broker_process import BrokerProcess, eventually, run
 from tests.compatibility.raw import TIMESTAMP, Raw, batch_of, fetch_request, values_in

@@ -12,7 +12,19 @@ from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
 from barnabas.wire.apis import APIS
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.messages.describe_configs import (
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -20,18 +32,6 @@ from barnabas.wire.messages.configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     ResourceType,
-)
-from barnabas.wire.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from barnabas.wire.messages.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from tests.compatibility.raw import Raw, batch_of, wait_until_known
 

@@ -12,7 +12,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.metadata import znodes
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

@@ -8,6 +8,12 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
+from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.messages.elect_leaders import (
     ElectionType,
     ElectLeadersRequest,
@@ -15,12 +21,6 @@ from barnabas.wire.messages.elect_leaders import (
     ElectLeadersTopic,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from barnabas.wire.messages.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw, batch_of
 

@@ -8,13 +8,13 @@ import pytest
 
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
-from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from barnabas.wire.messages.fetch import FetchResponse
 from tests.compatibility.raw import Raw, batch_of, fetch_request, partitions_of, values_in
 
 NewTopic = Callable[..., str]

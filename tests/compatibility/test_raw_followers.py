@@ -9,14 +9,14 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
-from barnabas.wire.messages.fetch import FetchResponse
-from barnabas.wire.messages.produce import ProduceResponse
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.wire.messages.fetch import FetchResponse
+from barnabas.wire.messages.produce import ProduceResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import (
     Raw,

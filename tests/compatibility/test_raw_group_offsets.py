@@ -15,34 +15,37 @@ from barnabas.groups.store import GroupStore, partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.apis import APIS
 from barnabas.wire.consumer_protocol import Subscription, encode_subscription
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.wire.messages.group_membership import (
+from barnabas.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
 )
-from barnabas.wire.messages.group_offsets import (
+from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+)
+from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
 )
-from barnabas.wire.messages.topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.wire.records import Record, records
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw

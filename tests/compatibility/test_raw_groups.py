@@ -12,30 +12,23 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
-from barnabas.wire.messages.group_membership import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from barnabas.wire.messages.groups import (
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.wire.messages.describe_groups import (
     GROUP_OPERATIONS,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
 )
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from barnabas.wire.messages.metadata import NO_OPERATIONS
+from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
 from tests.compatibility.raw_member import (

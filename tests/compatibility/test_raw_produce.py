@@ -11,14 +11,13 @@ from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.compression import Compression
-from barnabas.wire.messages.coordinator import (
+from barnabas.wire.messages.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

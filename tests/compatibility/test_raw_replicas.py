@@ -9,25 +9,27 @@ from msgspec.structs import replace
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
+from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
+)
+from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
-)
-from barnabas.wire.messages.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw, batch_of, fetch_request, wait_until_known

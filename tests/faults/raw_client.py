@@ -7,8 +7,15 @@ from typing import Any
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -20,14 +27,6 @@ from barnabas.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
-)
-from barnabas.wire.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, records
 from tests.raw_connection import M, RawConnection, frame

@@ -10,11 +10,13 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
 from barnabas.metadata.znodes import delete_topic_path
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from barnabas.wire.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,

@@ -13,7 +13,7 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.broker import connection as broker_connection
-from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker_process import BrokerProcess, eventually
 from tests.faults.raw_client import RawClient, fetch_frame, produce_frame
 from tests.raw_connection import frame, with_size

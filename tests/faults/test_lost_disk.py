@@ -14,7 +14,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import PartitionView
 from barnabas.errors import ErrorCode
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,

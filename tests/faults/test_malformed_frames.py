@@ -30,6 +30,7 @@ from barnabas.wire.headers import (
     encode_request_header,
 )
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.fetch import FetchRequest
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -37,7 +38,6 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from barnabas.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.records import Record, build_batch
 from tests.broker_process import BrokerProcess, chosen_seed
 from tests.faults.raw_client import (
@@ -188,7 +188,7 @@ def fate_of(data: bytes) -> Fate:
 
 def is_answered_at_once(payload: memoryview) -> bool:
     header, at = decode_request_header(payload)
-    if not header.known:
+    if not header.is_served:
         if header.api_key == ApiVersionsRequest.API_KEY:
             return True  # in the oldest version, with what is known here
         raise RemoteWireError("no such API")

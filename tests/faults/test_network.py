@@ -13,6 +13,12 @@ from confluent_kafka import KafkaError, Message, Producer
 from barnabas import LocalCluster
 from barnabas.cluster import ClusterBroker
 from barnabas.errors import ErrorCode
+from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.metadata import (
     MetadataRequest,
@@ -25,12 +31,6 @@ from barnabas.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
-)
-from barnabas.wire.messages.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from tests.broker_process import eventually, free_port
 from tests.compatibility.raw import Raw, fetch_request, recent_batch_of, values_in, wait_until_known

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnabas.errors import ErrorCode
-from barnabas.wire.messages.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.broker_process import BrokerProcess, eventually
 from tests.compatibility.raw import Raw, recent_batch_of

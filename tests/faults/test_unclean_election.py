@@ -20,7 +20,7 @@ from barnabas.client.view import PartitionView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

@@ -19,7 +19,12 @@ from barnabas.broker import auto_creation
 from barnabas.cli.main import cli
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
@@ -30,11 +35,6 @@ from barnabas.wire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
-)
-from barnabas.wire.messages.topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
 )
 from tests import tools
 from tests.broker_process import eventually

@@ -14,7 +14,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import PartitionView
 from barnabas.errors import ErrorCode
-from barnabas.wire.messages.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.fetch import FetchResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import (

@@ -28,7 +28,7 @@ from barnabas.client.producer import Producer
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
-from barnabas.wire.messages.offsets import MAX_TIMESTAMP
+from barnabas.wire.messages.list_offsets import MAX_TIMESTAMP
 from tests.broker_process import eventually, free_port
 
 VALUES = [b"value %d " % number * 20 for number in range(200)]

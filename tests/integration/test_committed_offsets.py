@@ -11,12 +11,14 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.errors import ErrorCode
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.wire.messages.group_offsets import (
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -18,7 +18,7 @@ from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import encode
 from barnabas.wire.headers import RequestHeader, encode_request_header
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

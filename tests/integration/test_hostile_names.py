@@ -25,24 +25,26 @@ from barnabas.wire.consumer_protocol import (
 )
 from barnabas.wire.headers import RequestHeader, encode_request_header
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     ResourceType,
 )
-from barnabas.wire.messages.group_membership import JoinGroupRequestProtocol
-from barnabas.wire.messages.groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.wire.messages.join_group import JoinGroupRequestProtocol
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.produce import ProduceResponse
-from barnabas.wire.messages.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
 from tests.broker_process import COMMAND, BrokerProcess, run
 from tests.child_process import ENVIRONMENT
 from tests.compatibility.raw import Raw, produce_request

@@ -19,7 +19,7 @@ from barnabas.client.admin import configs_of
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.model import BrokerId
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,

@@ -10,7 +10,7 @@ from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.errors import AddressInUse, ConfigError, ErrorCode
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker_process import eventually
 from tests.compatibility.raw import Raw
 

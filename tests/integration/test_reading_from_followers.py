@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from barnabas import LocalCluster
 from barnabas.config.load import RACK_AWARE_SELECTOR
 from barnabas.errors import ErrorCode
-from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.broker_process import eventually
 from tests.compatibility.raw import (
     Raw,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.wire.apis import APIS
-from barnabas.wire.messages.coordinator import CoordinatorType, FindCoordinatorRequest
-from barnabas.wire.messages.produce import InitProducerIdRequest
+from barnabas.wire.messages.find_coordinator import CoordinatorType, FindCoordinatorRequest
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from interop.harness.kafka import SETTINGS
 from interop.scenarios.asks import ask, metadata
 from interop.scenarios.group_asks import alone, committed

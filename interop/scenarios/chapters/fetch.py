@@ -7,14 +7,14 @@ from uuid import UUID
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.delete_records import DeleteRecordsRequest
 from barnabas.wire.messages.fetch import FetchRequest
-from barnabas.wire.messages.offsets import (
-    DeleteRecordsRequest,
+from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-    OffsetForLeaderEpochRequest,
 )
+from barnabas.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from interop.scenarios.asks import (
     THEN,
     ask,

@@ -6,13 +6,10 @@ from collections.abc import Callable
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.group_membership import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    MemberIdentity,
-    SyncGroupRequest,
-)
+from barnabas.wire.messages.heartbeat import HeartbeatRequest
+from barnabas.wire.messages.join_group import JoinGroupRequest
+from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.wire.messages.sync_group import SyncGroupRequest
 from interop.scenarios.asks import ask, create, new_topic
 from interop.scenarios.group_asks import (
     OTHER_TOPIC,

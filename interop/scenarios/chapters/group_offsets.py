@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from barnabas.wire.apis import APIS
-from barnabas.wire.messages.group_offsets import (
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
+from barnabas.wire.messages.describe_groups import DescribeGroupsRequest
+from barnabas.wire.messages.list_groups import ListGroupsRequest
+from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-)
-from barnabas.wire.messages.groups import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    ListGroupsRequest,
 )
 from interop.scenarios.asks import THEN, ask, create, delete, new_topic
 from interop.scenarios.chapters.coordinators import coordinators_are_ready

@@ -5,16 +5,13 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.wire.apis import APIS
-from barnabas.wire.messages.cluster import (
-    DescribableLogDirTopic,
-    DescribeClusterRequest,
-    DescribeLogDirsRequest,
-)
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
+from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     ResourceType,
 )
+from barnabas.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from interop.scenarios.asks import ask, create, describe, metadata, new_topic
 from interop.scenarios.step import Await, Step

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.compression import Compression
-from barnabas.wire.messages.produce import (
-    InitProducerIdRequest,
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.records import TimestampType
 from interop.scenarios.asks import (
     ATTRIBUTES_AT,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.wire.apis import APIS
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DeleteTopicState,
 )
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from interop.scenarios.asks import ask, create, delete, metadata, new_topic
 from interop.scenarios.step import Await, Step
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.topics import CreatableTopic
+from barnabas.wire.messages.create_topics import CreatableTopic
 from interop.scenarios.asks import create, delete, metadata, new_topic
 from interop.scenarios.step import Request
 from interop.scenarios.three.step import Ask, Role, Step, Which

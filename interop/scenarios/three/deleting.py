@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from interop.scenarios.asks import batch, create, delete, fetch, grow, grown, metadata, produce
 from interop.scenarios.step import Request
 from interop.scenarios.three.creating import ask, assigned

@@ -7,8 +7,8 @@ asked of groups changes no topic: after most steps nobody looks at the whole clu
 from __future__ import annotations
 
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
-from barnabas.wire.messages.coordinator import FindCoordinatorRequest
-from barnabas.wire.messages.group_membership import MemberIdentity
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.leave_group import MemberIdentity
 from interop.scenarios.asks import create, delete
 from interop.scenarios.group_asks import (
     LONG_MS,

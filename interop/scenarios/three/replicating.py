@@ -21,16 +21,12 @@ from barnabas.wire.messages.fetch import (
     FetchTopic,
     ReplicaState,
 )
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from interop.scenarios.asks import batch, create, delete_records, list_offsets
 from interop.scenarios.step import Given, Request
 from interop.scenarios.three.creating import CONTROLLER, ask, assigned

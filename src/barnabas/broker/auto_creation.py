@@ -35,7 +35,7 @@ from barnabas.metadata.topic_names import (
     TRANSACTION_STATE,
     what_is_wrong_with,
 )
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,

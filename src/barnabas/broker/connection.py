@@ -26,6 +26,7 @@ from types import CoroutineType
 from typing import Any
 
 from barnabas.errors import RemoteWireError
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast import RepeatedFetches, RepeatedProduces
 from barnabas.world.ports import FileSlice, Part, Stream
 
@@ -44,14 +45,14 @@ RELIEF_SECONDS = 0.05  # between two searches for memory that others can have
 WORK_SECONDS_MAX = 0.005  # on the frames of one connection, before others are served
 UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read yet, on all connections
 LARGE_RESPONSE_BYTES = 64 * 1024  # such responses are sent one by one
-BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56})
-"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition."""
-MAY_BE_LARGE = (
-    0,
-    4,
-    5,
-    6,
-)  # Produce, and the controller's LeaderAndIsr, StopReplica, UpdateMetadata
+CONTROLLER_REQUESTS = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+)
+"""Requests that only the controller sends."""
+BETWEEN_BROKERS = CONTROLLER_REQUESTS | {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION}
+"""Requests that only brokers send."""
+MAY_BE_LARGE = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
+"""Requests that may have more than CONTROL_BYTES_MAX."""
 
 SIZE = Struct(">i")
 KEY = Struct(">h")

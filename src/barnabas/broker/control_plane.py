@@ -26,7 +26,7 @@ from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 from barnabas.world.ports import Check
 
 logger = logging.getLogger("barnabas.control")

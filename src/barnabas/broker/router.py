@@ -1,4 +1,4 @@
-"""Every API this broker serves, by name: decode the request, call its handler, frame the answer.
+"""The route of every API that this broker serves: decode the request, call its handler, frame the response.
 
     frame ─► header ─► ROUTES[api key] ─► decode ─► handler ─► encode ─► size | header | body
 
@@ -9,8 +9,8 @@ goes into the response. An unexpected exception closes the connection, in connec
 Large requests are decoded, and large responses encoded, in a thread. A response beyond RESPONSE_BYTES_MAX is not sent:
 the connection is closed with one log line.
 
-What every broker needs to serve its first record is imported here; the rest with its first request (`on_demand`), so
-that a start does not wait for what it may never use.
+Handlers that every broker needs for its first record are imported here. The others are imported with their first
+request, so that the start of a broker does not wait for them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache, partial
-from importlib import import_module
 from struct import Struct
 from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
+from barnabas.broker import handlers
 from barnabas.broker.bounded_work import NOT_STARTED, Background, Lane, Turn, Work
 from barnabas.broker.connection import (
     BETWEEN_BROKERS,
@@ -33,13 +33,17 @@ from barnabas.broker.connection import (
     Promise,
 )
 from barnabas.broker.handlers import (
+    alter_partition,
     api_versions,
-    control,
-    controller,
+    controlled_shutdown,
+    create_topics,
+    delete_topics,
     fetch,
+    leader_and_isr,
     metadata,
     produce,
-    topics,
+    stop_replica,
+    update_metadata,
 )
 from barnabas.broker.handlers.fetch import FetchAnswer
 from barnabas.broker.handlers.produce import ProduceAnswer, handle_repeated, may_be_repeated
@@ -48,7 +52,7 @@ from barnabas.errors import ApiError
 from barnabas.storage.acceptance import LargeBatch
 from barnabas.tasks import in_thread
 from barnabas.wire import codec
-from barnabas.wire.apis import APIS, api_name
+from barnabas.wire.apis import APIS, ApiKey, api_name
 from barnabas.wire.fast import (
     ManyPartitions,
     decode_fetch,
@@ -58,12 +62,11 @@ from barnabas.wire.fast import (
     encode_produce_response,
 )
 from barnabas.wire.headers import RequestHeader, decode_request_header, encode_response_header
-from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.world.ports import Part
 
 SIZE = Struct(">i")
 STOP_SECONDS = 2.0
-PRODUCE, FETCH = 0, 1
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 SMALL_BYTES = 16 * 1024
 """A larger frame is decoded in a thread, unless it is a Produce, whose bytes are mostly batches."""
 SMALL_ELEMENTS = 1000
@@ -81,7 +84,7 @@ def has_many_elements(response: Any) -> bool:
 
 
 def has_many_partitions(answer: FetchAnswer | ProduceAnswer | None) -> bool:
-    """The same without a look at every partition."""
+    """The same, but without a visit to every partition."""
     return answer is not None and sum(len(topic[-1]) for topic in answer.topics) > SMALL_ELEMENTS
 
 
@@ -125,7 +128,7 @@ def already_encoded(_: int, body: bytes) -> tuple[list[Part], int]:
 
 
 def compiled(
-    key: int,
+    key: ApiKey,
     handle: Handle,
     encode: Encode = encode_message,
     is_large: Callable[[Any], bool] = has_many_elements,
@@ -139,13 +142,12 @@ def compiled(
     return Route(decode, handle, encode, is_large=is_large)
 
 
-def on_demand(key: int, family: str, name: str) -> Route:
-    """A compiled route whose handler, in handlers/<family>.py, and messages are imported with its first request."""
+def on_demand(key: ApiKey, handler: Callable[[], Handle]) -> Route:
+    """A compiled route whose handler and messages are imported with its first request."""
 
     @cache
     def route() -> Route:
-        module = import_module(f"barnabas.broker.handlers.{family}")
-        return compiled(key, getattr(module, name))
+        return compiled(key, handler())
 
     def decode(version: int, data: memoryview, at: int) -> Any:
         return route().decode(version, data, at)
@@ -158,41 +160,52 @@ def on_demand(key: int, family: str, name: str) -> Route:
     return Route(decode, handle, encode_message)
 
 
+HANDLERS: dict[ApiKey, Handle] = {
+    ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
+    ApiKey.STOP_REPLICA: stop_replica.handle,
+    ApiKey.UPDATE_METADATA: update_metadata.handle,
+    ApiKey.CONTROLLED_SHUTDOWN: controlled_shutdown.handle,
+    ApiKey.API_VERSIONS: api_versions.handle,
+    ApiKey.CREATE_TOPICS: create_topics.handle,
+    ApiKey.DELETE_TOPICS: delete_topics.handle,
+    ApiKey.ALTER_PARTITION: alter_partition.handle,
+}
+"""Handlers that are imported with the broker."""
+
+HANDLERS_ON_DEMAND: dict[ApiKey, Callable[[], Handle]] = {
+    ApiKey.LIST_OFFSETS: lambda: handlers.list_offsets.handle,
+    ApiKey.OFFSET_COMMIT: lambda: handlers.offset_commit.handle,
+    ApiKey.OFFSET_FETCH: lambda: handlers.offset_fetch.handle,
+    ApiKey.FIND_COORDINATOR: lambda: handlers.find_coordinator.handle,
+    ApiKey.JOIN_GROUP: lambda: handlers.join_group.handle,
+    ApiKey.HEARTBEAT: lambda: handlers.heartbeat.handle,
+    ApiKey.LEAVE_GROUP: lambda: handlers.leave_group.handle,
+    ApiKey.SYNC_GROUP: lambda: handlers.sync_group.handle,
+    ApiKey.DESCRIBE_GROUPS: lambda: handlers.describe_groups.handle,
+    ApiKey.LIST_GROUPS: lambda: handlers.list_groups.handle,
+    ApiKey.DELETE_RECORDS: lambda: handlers.delete_records.handle,
+    ApiKey.INIT_PRODUCER_ID: lambda: handlers.init_producer_id.handle,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: handlers.offset_for_leader_epoch.handle,
+    ApiKey.DESCRIBE_CONFIGS: lambda: handlers.describe_configs.handle,
+    ApiKey.DESCRIBE_LOG_DIRS: lambda: handlers.describe_log_dirs.handle,
+    ApiKey.CREATE_PARTITIONS: lambda: handlers.create_partitions.handle,
+    ApiKey.DELETE_GROUPS: lambda: handlers.delete_groups.handle,
+    ApiKey.ELECT_LEADERS: lambda: handlers.elect_leaders.handle,
+    ApiKey.OFFSET_DELETE: lambda: handlers.offset_delete.handle,
+    ApiKey.DESCRIBE_CLUSTER: lambda: handlers.describe_cluster.handle,
+}
+"""Handlers that are imported with their first request."""
+
 ROUTES: dict[int, Route] = {
-    0: Route(
+    ApiKey.PRODUCE: Route(
         decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_partitions
     ),
-    1: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
-    2: on_demand(2, "offsets", "list_offsets"),
-    3: compiled(3, metadata.handle, already_encoded, is_encoded),
-    4: compiled(4, control.leader_and_isr),
-    5: compiled(5, control.stop_replica),
-    6: compiled(6, control.update_metadata),
-    7: compiled(7, controller.controlled_shutdown),
-    8: on_demand(8, "group_offsets", "offset_commit"),
-    9: on_demand(9, "group_offsets", "offset_fetch"),
-    10: on_demand(10, "coordinators", "find_coordinator"),
-    11: on_demand(11, "groups", "join"),
-    12: on_demand(12, "groups", "heartbeat"),
-    13: on_demand(13, "groups", "leave"),
-    14: on_demand(14, "groups", "sync"),
-    15: on_demand(15, "groups", "describe"),
-    16: on_demand(16, "groups", "list_all"),
-    18: compiled(18, api_versions.handle),
-    19: compiled(19, topics.create),
-    20: compiled(20, topics.delete),
-    21: on_demand(21, "delete_records", "handle"),
-    22: on_demand(22, "coordinators", "init_producer_id"),
-    23: on_demand(23, "offsets", "offset_for_leader_epoch"),
-    32: on_demand(32, "configs", "describe"),
-    35: on_demand(35, "cluster", "describe_log_dirs"),
-    37: on_demand(37, "partitions", "create"),
-    42: on_demand(42, "groups", "delete"),
-    43: on_demand(43, "elections", "elect"),
-    47: on_demand(47, "group_offsets", "offset_delete"),
-    56: compiled(56, controller.alter_partition),
-    60: on_demand(60, "cluster", "describe_cluster"),
+    ApiKey.FETCH: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
+    ApiKey.METADATA: compiled(ApiKey.METADATA, metadata.handle, already_encoded, is_encoded),
+    **{key: compiled(key, handler) for key, handler in HANDLERS.items()},
+    **{key: on_demand(key, handler) for key, handler in HANDLERS_ON_DEMAND.items()},
 }
+"""The route of every API in APIS, by its key."""
 
 
 class Router:
@@ -232,7 +245,7 @@ class Router:
         self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
     ) -> Answer | Awaitable[Answer | Promise] | Promise:
         header, at = decode_request_header(frame)
-        if not header.known:
+        if not header.is_served:
             return self.unknown(header)
         route = ROUTES[header.api_key]
         if len(frame) > SMALL_BYTES and header.api_key != PRODUCE:
@@ -335,7 +348,7 @@ class Router:
 
     def unknown(self, header: RequestHeader) -> Answer:
         """A client that speaks a newer ApiVersions is told so in the oldest one; others cannot be answered at all."""
-        if header.api_key == ApiVersionsRequest.API_KEY:
+        if header.api_key == ApiKey.API_VERSIONS:
             body = codec.encode(api_versions.UNSUPPORTED, 0)
             return [SIZE.pack(4 + len(body)) + SIZE.pack(header.correlation_id) + body]
         raise CloseConnection(

@@ -19,17 +19,15 @@ from barnabas.client.group_offsets import (
 from barnabas.errors import ApiError, RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
-from barnabas.wire.messages.group_offsets import OffsetCommitResponse, OffsetFetchResponse
-from barnabas.wire.messages.groups import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
+from barnabas.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.wire.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
 )
+from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from barnabas.wire.messages.offset_commit import OffsetCommitResponse
+from barnabas.wire.messages.offset_fetch import OffsetFetchResponse
 
 DEAD = "Dead"
 """What the coordinator calls a group that does not exist."""

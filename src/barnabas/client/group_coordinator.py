@@ -14,7 +14,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.coordinator import (
+from barnabas.wire.messages.find_coordinator import (
     CoordinatorType,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

@@ -28,15 +28,15 @@ from barnabas.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.wire.messages.group_membership import (
-    HeartbeatRequest,
-    HeartbeatResponse,
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
-    LeaveGroupRequest,
-    MemberIdentity,
+)
+from barnabas.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.wire.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

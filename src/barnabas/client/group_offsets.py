@@ -8,12 +8,14 @@ from typing import NamedTuple
 from barnabas.client.core import error_of, raise_if
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
-from barnabas.wire.messages.group_offsets import (
-    NO_OFFSET,
+from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from barnabas.wire.messages.offset_fetch import (
+    NO_OFFSET,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,

@@ -10,7 +10,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsPartition,

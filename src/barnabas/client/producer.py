@@ -28,9 +28,8 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

@@ -27,7 +27,7 @@ from barnabas.wire.messages.alter_partition import (
     AlterPartitionResponse,
     AlterPartitionTopicResponse,
 )
-from barnabas.wire.messages.control import LeaderRecoveryState
+from barnabas.wire.messages.control_plane import LeaderRecoveryState
 
 INELIGIBLE_REPLICA_SINCE = 2
 BY_ID_SINCE = 2

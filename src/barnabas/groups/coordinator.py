@@ -39,11 +39,9 @@ from barnabas.groups.records import group_metadata_record, group_tombstone, offs
 from barnabas.groups.store import LEADER_ALONE, OF_GROUPS, GroupStore, translated
 from barnabas.model import TopicPartition
 from barnabas.tasks import Tasks
-from barnabas.wire.messages.group_membership import (
-    JoinGroupResponse,
-    MemberIdentity,
-    SyncGroupResponse,
-)
+from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.leave_group import MemberIdentity
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.groups")

@@ -36,7 +36,8 @@ from barnabas.groups.rebalance import (
     try_complete,
     wait_for_join,
 )
-from barnabas.wire.messages.group_membership import JoinGroupResponse, SyncGroupResponse
+from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """One that was never answered cannot send heartbeats, and that its connection is lost is not seen while it waits: it is

@@ -19,7 +19,8 @@ from msgspec import Struct, field
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import VALID_PREVIOUS_STATES, Group, GroupState, Member, Protocol, Ticket
 from barnabas.groups.records import GroupSnapshot
-from barnabas.wire.messages.group_membership import JoinGroupResponse, SyncGroupResponse
+from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 
 class TimerKind(Enum):

@@ -23,11 +23,8 @@ from barnabas.groups.group_turn import (
     Turn,
     session_of,
 )
-from barnabas.wire.messages.group_membership import (
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    SyncGroupResponse,
-)
+from barnabas.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 
 def prepare(turn: Turn, reason: str) -> None:

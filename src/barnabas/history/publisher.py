@@ -31,17 +31,17 @@ from barnabas.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import NO_LEADER, Broker, BrokerId
 from barnabas.retry import Backoff
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
-)
-from barnabas.wire.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from barnabas.wire.records import Record, build_batch
 from barnabas.world.ports import World

@@ -29,7 +29,7 @@ from barnabas.model import (
     TopicPartition,
     ZnodeVersion,
 )
-from barnabas.wire.messages.control import LEADER_DURING_DELETE
+from barnabas.wire.messages.control_plane import LEADER_DURING_DELETE
 from barnabas.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from barnabas.wire.messages.update_metadata import (
     UpdateMetadataBroker,

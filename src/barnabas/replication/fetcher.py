@@ -54,7 +54,7 @@ from barnabas.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsPartition,

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 UNKNOWN_OFFSET = -1
 LONG_AGO_MS = float("-inf")

@@ -28,7 +28,7 @@ from barnabas.replication import topic_codec
 from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
 from barnabas.storage.acceptance import Validation
 from barnabas.storage.log import AppendInfo, Log
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 from barnabas.wire.records import BatchHeader
 
 logger = logging.getLogger("barnabas.isr")

@@ -44,7 +44,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns
-from barnabas.wire.messages.control import EPOCH_DURING_DELETE
+from barnabas.wire.messages.control_plane import EPOCH_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrTopicState,

@@ -1,191 +1,209 @@
-"""The API tables: what is served here and what can only be spoken, in which versions, with which classes.
+"""The table of Kafka's APIs: keys, versions and message classes.
 
-APIS is what ApiVersions advertises, so an entry without a handler would be a promise nobody keeps. What has messages
-and no handler yet stands in NOT_YET_SERVED, and serving it means moving its line. Versions are those of Kafka 3.9, from
-0 on where 3.9 has them: some clients silently lose features when a minimum is raised. A family's classes are loaded
-when first asked for, so that a short command does not pay for messages it never sends.
+The files of an API carry its name. ApiKey.ELECT_LEADERS, for example:
+
+    wire/messages/elect_leaders.py      its schema: ElectLeadersRequest, ElectLeadersResponse
+    broker/handlers/elect_leaders.py    its handler, which broker/router.py calls
+
+Versions are those of Kafka 3.9, from 0 on where 3.9 has them: some clients silently lose features when a minimum is
+raised. Message classes are imported on first use, so that a short command does not load messages that it never sends.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.wire.codec import Message
+if TYPE_CHECKING:
+    from barnabas.wire.codec import Message
+
+
+class ApiKey(IntEnum):
+    """Every API of Kafka 3.9, whether Barnabas knows its messages or not."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CLIENT_METRICS_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
 
 
 class Api(NamedTuple):
-    """One kind of request and its answer."""
+    """An API whose messages Barnabas can encode and decode."""
 
-    key: int
-    name: str
+    key: ApiKey
     versions: range
     flexible_since: int
-    family: str
-    """The file in `messages/` that has its classes."""
+    """The first version with compact sizes and tagged fields."""
+
+    @property
+    def name(self) -> str:
+        """Kafka's name, such as ElectLeaders."""
+        return api_name(self.key)
+
+    @property
+    def module(self) -> str:
+        """Name of the files with its schema and its handler, such as elect_leaders."""
+        return self.key.name.lower()
 
     @property
     def request(self) -> type[Message]:
-        return message_class(self.family, self.name + "Request")
+        return message_class(self.module, self.name + "Request")
 
     @property
     def response(self) -> type[Message]:
-        return message_class(self.family, self.name + "Response")
+        return message_class(self.module, self.name + "Response")
 
 
 @cache
-def message_class(family: str, name: str) -> type[Message]:
-    module = import_module(f"barnabas.wire.messages.{family}")
-    found: type[Message] = getattr(module, name)
+def message_class(module: str, name: str) -> type[Message]:
+    found: type[Message] = getattr(import_module(f"barnabas.wire.messages.{module}"), name)
     return found
 
 
 APIS: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(0, "Produce", range(12), 9, "produce"),
-        Api(1, "Fetch", range(18), 12, "fetch"),
-        Api(2, "ListOffsets", range(10), 6, "offsets"),
-        Api(3, "Metadata", range(13), 9, "metadata"),
-        Api(4, "LeaderAndIsr", range(8), 4, "leader_and_isr"),
-        Api(5, "StopReplica", range(5), 2, "stop_replica"),
-        Api(6, "UpdateMetadata", range(9), 6, "update_metadata"),
-        Api(7, "ControlledShutdown", range(4), 3, "controlled_shutdown"),
-        Api(8, "OffsetCommit", range(10), 8, "group_offsets"),
-        Api(9, "OffsetFetch", range(10), 6, "group_offsets"),
-        Api(10, "FindCoordinator", range(7), 3, "coordinator"),
-        Api(11, "JoinGroup", range(10), 6, "group_membership"),
-        Api(12, "Heartbeat", range(5), 4, "group_membership"),
-        Api(13, "LeaveGroup", range(6), 4, "group_membership"),
-        Api(14, "SyncGroup", range(6), 4, "group_membership"),
-        Api(15, "DescribeGroups", range(6), 5, "groups"),
-        Api(16, "ListGroups", range(6), 3, "groups"),
-        Api(18, "ApiVersions", range(5), 3, "api_versions"),
-        Api(19, "CreateTopics", range(8), 5, "topics"),
-        Api(20, "DeleteTopics", range(7), 4, "topics"),
-        Api(21, "DeleteRecords", range(3), 2, "offsets"),
-        Api(22, "InitProducerId", range(6), 2, "produce"),
-        Api(23, "OffsetForLeaderEpoch", range(5), 4, "offsets"),
-        Api(32, "DescribeConfigs", range(5), 4, "configs"),
-        Api(35, "DescribeLogDirs", range(5), 2, "cluster"),
-        Api(37, "CreatePartitions", range(4), 2, "create_partitions"),
-        Api(42, "DeleteGroups", range(3), 2, "groups"),
-        Api(43, "ElectLeaders", range(3), 2, "elect_leaders"),
-        Api(47, "OffsetDelete", range(1), 1, "group_offsets"),
-        Api(56, "AlterPartition", range(4), 0, "alter_partition"),
-        Api(60, "DescribeCluster", range(2), 0, "cluster"),
+        Api(ApiKey.PRODUCE, range(12), 9),
+        Api(ApiKey.FETCH, range(18), 12),
+        Api(ApiKey.LIST_OFFSETS, range(10), 6),
+        Api(ApiKey.METADATA, range(13), 9),
+        Api(ApiKey.LEADER_AND_ISR, range(8), 4),
+        Api(ApiKey.STOP_REPLICA, range(5), 2),
+        Api(ApiKey.UPDATE_METADATA, range(9), 6),
+        Api(ApiKey.CONTROLLED_SHUTDOWN, range(4), 3),
+        Api(ApiKey.OFFSET_COMMIT, range(10), 8),
+        Api(ApiKey.OFFSET_FETCH, range(10), 6),
+        Api(ApiKey.FIND_COORDINATOR, range(7), 3),
+        Api(ApiKey.JOIN_GROUP, range(10), 6),
+        Api(ApiKey.HEARTBEAT, range(5), 4),
+        Api(ApiKey.LEAVE_GROUP, range(6), 4),
+        Api(ApiKey.SYNC_GROUP, range(6), 4),
+        Api(ApiKey.DESCRIBE_GROUPS, range(6), 5),
+        Api(ApiKey.LIST_GROUPS, range(6), 3),
+        Api(ApiKey.API_VERSIONS, range(5), 3),
+        Api(ApiKey.CREATE_TOPICS, range(8), 5),
+        Api(ApiKey.DELETE_TOPICS, range(7), 4),
+        Api(ApiKey.DELETE_RECORDS, range(3), 2),
+        Api(ApiKey.INIT_PRODUCER_ID, range(6), 2),
+        Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, range(5), 4),
+        Api(ApiKey.DESCRIBE_CONFIGS, range(5), 4),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, range(5), 2),
+        Api(ApiKey.CREATE_PARTITIONS, range(4), 2),
+        Api(ApiKey.DELETE_GROUPS, range(3), 2),
+        Api(ApiKey.ELECT_LEADERS, range(3), 2),
+        Api(ApiKey.OFFSET_DELETE, range(1), 1),
+        Api(ApiKey.ALTER_PARTITION, range(4), 0),
+        Api(ApiKey.DESCRIBE_CLUSTER, range(2), 0),
     )
 }
+"""The APIs that a broker serves. ApiVersions advertises them, so each must have a handler."""
 
-NOT_YET_SERVED: dict[int, Api] = {
+UNSERVED_APIS: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(33, "AlterConfigs", range(3), 2, "alter_configs"),
-        Api(44, "IncrementalAlterConfigs", range(2), 1, "alter_configs"),
-        Api(45, "AlterPartitionReassignments", range(1), 0, "reassignments"),
-        Api(46, "ListPartitionReassignments", range(1), 0, "reassignments"),
-        Api(67, "AllocateProducerIds", range(1), 0, "allocate_producer_ids"),
+        Api(ApiKey.ALTER_CONFIGS, range(3), 2),
+        Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), 1),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(1), 0),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1), 0),
     )
 }
+"""APIs with messages but without a handler."""
 
-SPOKEN: dict[int, Api] = APIS | NOT_YET_SERVED
-"""Every API whose messages can be written and read here."""
+KNOWN_APIS: dict[int, Api] = APIS | UNSERVED_APIS
+"""Every API whose messages can be encoded and decoded."""
+
+API_NAMES: dict[int, str] = {
+    key: "".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey
+}
+"""Kafka's name of each API by its key."""
 
 
 def api_name(key: int) -> str:
-    """For log lines: never fails."""
+    """Return the name of an API for log lines, also of an unknown one."""
     return API_NAMES.get(key, f"Api{key}")
-
-
-API_NAMES: dict[int, str] = {
-    0: "Produce",
-    1: "Fetch",
-    2: "ListOffsets",
-    3: "Metadata",
-    4: "LeaderAndIsr",
-    5: "StopReplica",
-    6: "UpdateMetadata",
-    7: "ControlledShutdown",
-    8: "OffsetCommit",
-    9: "OffsetFetch",
-    10: "FindCoordinator",
-    11: "JoinGroup",
-    12: "Heartbeat",
-    13: "LeaveGroup",
-    14: "SyncGroup",
-    15: "DescribeGroups",
-    16: "ListGroups",
-    17: "SaslHandshake",
-    18: "ApiVersions",
-    19: "CreateTopics",
-    20: "DeleteTopics",
-    21: "DeleteRecords",
-    22: "InitProducerId",
-    23: "OffsetForLeaderEpoch",
-    24: "AddPartitionsToTxn",
-    25: "AddOffsetsToTxn",
-    26: "EndTxn",
-    27: "WriteTxnMarkers",
-    28: "TxnOffsetCommit",
-    29: "DescribeAcls",
-    30: "CreateAcls",
-    31: "DeleteAcls",
-    32: "DescribeConfigs",
-    33: "AlterConfigs",
-    34: "AlterReplicaLogDirs",
-    35: "DescribeLogDirs",
-    36: "SaslAuthenticate",
-    37: "CreatePartitions",
-    38: "CreateDelegationToken",
-    39: "RenewDelegationToken",
-    40: "ExpireDelegationToken",
-    41: "DescribeDelegationToken",
-    42: "DeleteGroups",
-    43: "ElectLeaders",
-    44: "IncrementalAlterConfigs",
-    45: "AlterPartitionReassignments",
-    46: "ListPartitionReassignments",
-    47: "OffsetDelete",
-    48: "DescribeClientQuotas",
-    49: "AlterClientQuotas",
-    50: "DescribeUserScramCredentials",
-    51: "AlterUserScramCredentials",
-    52: "Vote",
-    53: "BeginQuorumEpoch",
-    54: "EndQuorumEpoch",
-    55: "DescribeQuorum",
-    56: "AlterPartition",
-    57: "UpdateFeatures",
-    58: "Envelope",
-    59: "FetchSnapshot",
-    60: "DescribeCluster",
-    61: "DescribeProducers",
-    62: "BrokerRegistration",
-    63: "BrokerHeartbeat",
-    64: "UnregisterBroker",
-    65: "DescribeTransactions",
-    66: "ListTransactions",
-    67: "AllocateProducerIds",
-    68: "ConsumerGroupHeartbeat",
-    69: "ConsumerGroupDescribe",
-    70: "ControllerRegistration",
-    71: "GetTelemetrySubscriptions",
-    72: "PushTelemetry",
-    73: "AssignReplicasToDirs",
-    74: "ListClientMetricsResources",
-    75: "DescribeTopicPartitions",
-    76: "ShareGroupHeartbeat",
-    77: "ShareGroupDescribe",
-    78: "ShareFetch",
-    79: "ShareAcknowledge",
-    80: "AddRaftVoter",
-    81: "RemoveRaftVoter",
-    82: "UpdateRaftVoter",
-    83: "InitializeShareGroupState",
-    84: "ReadShareGroupState",
-    85: "WriteShareGroupState",
-    86: "DeleteShareGroupState",
-    87: "ReadShareGroupStateSummary",
-}
-"""Every API of release 3.9, spoken here or not."""

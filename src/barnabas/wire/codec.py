@@ -39,6 +39,7 @@ from uuid import UUID
 from msgspec import NODEFAULT
 
 from barnabas.errors import LocalWireError, RemoteWireError
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.primitives import (
     Append,
     Wire,
@@ -114,7 +115,7 @@ Records = Bytes
 class Message(Protocol):
     """What every request and response class has."""
 
-    API_KEY: ClassVar[int]
+    API_KEY: ClassVar[ApiKey]
     VERSIONS: ClassVar[range]
     FLEXIBLE_SINCE: ClassVar[int]
 

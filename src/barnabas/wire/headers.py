@@ -1,11 +1,11 @@
-"""What stands ahead of every request and every answer.
+"""The header of every request and every response.
 
     request:   api key (2) | api version (2) | correlation id (4) | client id | tagged fields, if flexible
     response:  correlation id (4) | tagged fields, if flexible
 
-The client id is a string of the old kind, two bytes of size, even where the version is flexible. Three exceptions, all
-for the sake of peers that do not yet know each other's versions: an ApiVersions response never has tagged fields, a
-ControlledShutdown request of version 0 has no client id, and the first eight bytes can be read for any key and version.
+The client id is a string with a two-byte size, even in flexible versions. There are three exceptions, for peers that do
+not know each other's versions yet. An ApiVersions response never has tagged fields. A ControlledShutdown request of
+version 0 has no client id. The first eight bytes can be decoded for any key and version.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import struct
 from typing import NamedTuple
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS, SPOKEN
+from barnabas.wire.apis import APIS, KNOWN_APIS, ApiKey
 from barnabas.wire.primitives import STRING_MAX, read_tags
 
-API_VERSIONS = 18
-CONTROLLED_SHUTDOWN = 7
+API_VERSIONS = int(ApiKey.API_VERSIONS)
+CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 
 FIXED = struct.Struct(">hhi")
 FIXED_AND_SIZE = struct.Struct(">hhih")
@@ -26,15 +26,17 @@ SIZE = struct.Struct(">h")
 CORRELATION = struct.Struct(">i")
 
 FLEXIBLE_REQUESTS = frozenset(
-    (api.key, version)
-    for api in SPOKEN.values()
+    (int(api.key), version)
+    for api in KNOWN_APIS.values()
     for version in api.versions
     if version >= api.flexible_since
 )
-SPOKEN_REQUESTS = frozenset(
-    (api.key, version) for api in SPOKEN.values() for version in api.versions
+KNOWN_REQUESTS = frozenset(
+    (int(api.key), version) for api in KNOWN_APIS.values() for version in api.versions
 )
-KNOWN_REQUESTS = frozenset((api.key, version) for api in APIS.values() for version in api.versions)
+SERVED_REQUESTS = frozenset(
+    (int(api.key), version) for api in APIS.values() for version in api.versions
+)
 
 
 class RequestHeader(NamedTuple):
@@ -44,20 +46,20 @@ class RequestHeader(NamedTuple):
     client_id: str | None = None
 
     @property
-    def known(self) -> bool:
-        """The request can be served: the key is implemented, in this version."""
-        return (self.api_key, self.api_version) in KNOWN_REQUESTS
+    def is_served(self) -> bool:
+        """Whether a broker serves this API in this version."""
+        return (self.api_key, self.api_version) in SERVED_REQUESTS
 
 
 def decode_request_header(data: memoryview) -> tuple[RequestHeader, int]:
-    """The header, and where the body begins.
+    """Return the header and the position of the body.
 
-    A key or version not spoken here is no error: the header then has no client id, the body begins at the end of the
-    data, and it is for the caller to answer (UNSUPPORTED_VERSION in a version 0 body for ApiVersions) or to close.
+    An unknown key or version is not an error: the header then has no client id, and the body begins at the end of the
+    data. The caller answers (UNSUPPORTED_VERSION in a version 0 body for ApiVersions) or closes the connection.
     """
     try:
         api_key, api_version, correlation_id = FIXED.unpack_from(data)
-        if (api_key, api_version) not in SPOKEN_REQUESTS:
+        if (api_key, api_version) not in KNOWN_REQUESTS:
             return RequestHeader(api_key, api_version, correlation_id), len(data)
         if api_key == CONTROLLED_SHUTDOWN and api_version == 0:
             return RequestHeader(api_key, api_version, correlation_id), 8
@@ -102,7 +104,7 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 
 def decode_response_header(api_key: int, api_version: int, data: memoryview) -> tuple[int, int]:
-    """The correlation id, and where the body begins."""
+    """Return the correlation id and the position of the body."""
     try:
         (correlation_id,) = CORRELATION.unpack_from(data)
         if not response_has_tags(api_key, api_version):

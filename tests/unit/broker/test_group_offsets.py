@@ -11,28 +11,31 @@ from uuid import uuid4
 import pytest
 
 from barnabas.broker.bounded_work import run_to_end
-from barnabas.broker.handlers.group_offsets import offset_commit, offset_fetch
+from barnabas.broker.handlers import offset_commit, offset_fetch
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import Group
 from barnabas.groups.records import CommittedOffset
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import BrokerId, TopicPartition
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.messages.group_offsets import (
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
-)
-from barnabas.wire.messages.leader_and_isr import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
 )
 from tests.unit.replication.nodes import NO_CONNECTION, TOPIC, Node, Nodes, eventually
 
@@ -68,8 +71,8 @@ class Coordinator:
             member_id=member_id,
             topics=(OffsetCommitRequestTopic(TOPIC, (partition,)),),
         )
-        header = RequestHeader(8, 9, 0, None)
-        return run_to_end(offset_commit(self.node.parts, request, header, NO_CONNECTION))
+        header = RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None)
+        return run_to_end(offset_commit.handle(self.node.parts, request, header, NO_CONNECTION))
 
     def sent(self, offset: int) -> asyncio.Future[OffsetCommitResponse]:
         """It is in the log, and its connection waits for the answer."""
@@ -84,8 +87,8 @@ class Coordinator:
         request = OffsetFetchRequest(
             groups=(OffsetFetchRequestGroup(GROUP, topics=topics),), require_stable=require_stable
         )
-        header = RequestHeader(9, 9, 0, None)
-        return run_to_end(offset_fetch(self.node.parts, request, header, NO_CONNECTION))
+        header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, None)
+        return run_to_end(offset_fetch.handle(self.node.parts, request, header, NO_CONNECTION))
 
     async def committed(self, *, require_stable: bool = True) -> int:
         answer = self.fetch(require_stable=require_stable)
@@ -229,7 +232,9 @@ async def test_commit_is_rejected_if_the_group_changed_between_its_turns(
         group_id=GROUP, topics=(OffsetCommitRequestTopic(TOPIC, (partition,)),)
     )
     parts = coordinator.node.parts
-    work = offset_commit(parts, request, RequestHeader(8, 9, 0, None), NO_CONNECTION)
+    work = offset_commit.handle(
+        parts, request, RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None), NO_CONNECTION
+    )
     refusals = iter([ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
     monkeypatch.setattr(Group, "refusal_of_commit", lambda *_: next(refusals))
     answer = run_to_end(work)

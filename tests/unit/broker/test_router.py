@@ -4,18 +4,34 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.router import ROUTES
-from barnabas.wire.apis import APIS
+from barnabas.broker import handlers
+from barnabas.broker.router import HANDLERS, HANDLERS_ON_DEMAND, ROUTES
+from barnabas.wire.apis import APIS, Api
 from barnabas.wire.codec import encode
 from tests.unit.wire.random_messages import random_message
 
 
-def test_what_is_advertised_has_a_handler_and_what_has_a_handler_is_advertised() -> None:
+def test_advertised_apis_are_those_with_a_route() -> None:
     assert ROUTES.keys() == APIS.keys()
 
 
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_handler_is_in_the_module_named_after_its_api(api: Api) -> None:
+    handler = getattr(handlers, api.module).handle
+    if api.key in HANDLERS:
+        assert HANDLERS[api.key] is handler
+    elif api.key in HANDLERS_ON_DEMAND:
+        assert HANDLERS_ON_DEMAND[api.key]() is handler
+    else:
+        assert ROUTES[api.key].handle is handler
+
+
+def test_unknown_handler_is_an_attribute_error() -> None:
+    assert not hasattr(handlers, "no_such_api")
+
+
 @pytest.mark.parametrize("key", ROUTES)
-def test_every_route_finds_its_handler_and_reads_its_request(key: int) -> None:
+def test_every_route_decodes_its_request(key: int) -> None:
     api = APIS[key]
     version = api.versions[-1]
     body = encode(random_message(Random(key), api.request, version), version)

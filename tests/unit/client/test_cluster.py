@@ -16,15 +16,17 @@ from barnabas.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.wire.messages.topics import (
+from barnabas.wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from barnabas.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.scripted_broker import Answer, ScriptedBroker
 
 

@@ -23,7 +23,7 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

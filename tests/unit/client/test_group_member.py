@@ -14,12 +14,9 @@ from barnabas.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.wire.messages.group_membership import (
-    HeartbeatResponse,
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    SyncGroupResponse,
-)
+from barnabas.wire.messages.heartbeat import HeartbeatResponse
+from barnabas.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MINE = encode_assignment(Assignment((TopicPartitions("orders", (0, 1)),)))

@@ -11,9 +11,8 @@ from barnabas.client.producer import BATCH_BYTES, Producer, Sent
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
+from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.wire.messages.produce import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

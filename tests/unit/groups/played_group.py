@@ -21,7 +21,8 @@ from barnabas.groups.group_turn import (
     Turn,
     session_of,
 )
-from barnabas.wire.messages.group_membership import JoinGroupResponse, SyncGroupResponse
+from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 R = TypeVar("R")
 

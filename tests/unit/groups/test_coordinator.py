@@ -20,11 +20,9 @@ from barnabas.groups.loading import LoadedGroup
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import GroupSnapshot, KeyValue, group_metadata_record
 from barnabas.groups.store import GroupStore, partition_of
-from barnabas.wire.messages.group_membership import (
-    JoinGroupResponse,
-    MemberIdentity,
-    SyncGroupResponse,
-)
+from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.leave_group import MemberIdentity
+from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 PARTITIONS = 4
 

@@ -17,16 +17,16 @@ from barnabas.metadata.cache import MetadataCache, PartitionState, TopicState
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import Broker, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch, TopicPartition
 from barnabas.wire.codec import Message
+from barnabas.wire.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
-)
-from barnabas.wire.messages.topics import (
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
 )
 from barnabas.wire.records import Record, records
 from barnabas.world.clock import SystemClock

@@ -13,7 +13,7 @@ from barnabas.metadata import cache as cache_module
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import ZERO_ID, BrokerId, TopicPartition
 from barnabas.wire.fast import encode_metadata_topic
-from barnabas.wire.messages.control import LEADER_DURING_DELETE
+from barnabas.wire.messages.control_plane import LEADER_DURING_DELETE
 from barnabas.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,

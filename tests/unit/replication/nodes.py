@@ -11,12 +11,12 @@ from uuid import UUID, uuid4
 
 from msgspec.structs import replace
 
+from barnabas.broker import handlers
 from barnabas.broker.broker import connection_limits
 from barnabas.broker.connection import Connection
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.group_parts import GroupParts
-from barnabas.broker.handlers import control
 from barnabas.broker.listener import Listeners
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.router import Router
@@ -28,6 +28,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log import AppendInfo
 from barnabas.storage.log_manager import LogManager
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionPartitionResponse,
@@ -195,16 +196,16 @@ class Node:
     # ---- what a controller says
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        header = RequestHeader(4, 7, 0, None)
-        return await control.leader_and_isr(self.parts, request, header, NO_CONNECTION)
+        header = RequestHeader(ApiKey.LEADER_AND_ISR, 7, 0, None)
+        return await handlers.leader_and_isr.handle(self.parts, request, header, NO_CONNECTION)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        header = RequestHeader(6, 8, 0, None)
-        return await control.update_metadata(self.parts, request, header, NO_CONNECTION)
+        header = RequestHeader(ApiKey.UPDATE_METADATA, 8, 0, None)
+        return await handlers.update_metadata.handle(self.parts, request, header, NO_CONNECTION)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        header = RequestHeader(5, 4, 0, None)
-        return await control.stop_replica(self.parts, request, header, NO_CONNECTION)
+        header = RequestHeader(ApiKey.STOP_REPLICA, 4, 0, None)
+        return await handlers.stop_replica.handle(self.parts, request, header, NO_CONNECTION)
 
     # ---- what a test looks at
 

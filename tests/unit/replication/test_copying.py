@@ -16,7 +16,7 @@ from barnabas.model import BrokerId, TopicPartition
 from barnabas.replication.fetcher_manager import FetcherManager
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

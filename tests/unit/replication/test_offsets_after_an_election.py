@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from barnabas.broker.bounded_work import run_to_end
-from barnabas.broker.handlers.offsets import list_offsets
+from barnabas.broker.handlers import list_offsets
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
@@ -44,7 +44,7 @@ def asked(
         topics=(ListOffsetsTopic(TOPIC, (ListOffsetsPartition(0, timestamp=timestamp),)),),
     )
     header = RequestHeader(ListOffsetsRequest.API_KEY, version, 0, None)
-    answer = run_to_end(list_offsets(nodes[1].parts, request, header, NO_CONNECTION))
+    answer = run_to_end(list_offsets.handle(nodes[1].parts, request, header, NO_CONNECTION))
     return answer.topics[0].partitions[0]
 
 

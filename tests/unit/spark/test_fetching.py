@@ -19,13 +19,13 @@ from barnabas.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from barnabas.wire.records import Record, build_batch
 from tests.unit.client.scripted_broker import ScriptedBroker
 

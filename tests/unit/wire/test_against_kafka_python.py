@@ -27,7 +27,6 @@ BETWEEN_BROKERS = {
     "UpdateMetadata",
     "ControlledShutdown",
     "AlterPartition",
-    "AllocateProducerIds",
 }
 """No client sends these, and kafka-python does not have them."""
 CLIENTS = [(cls, version) for cls, version in ALL if API_NAMES[cls.API_KEY] not in BETWEEN_BROKERS]

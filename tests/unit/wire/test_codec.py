@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import (
     Bool,
     Bytes,
@@ -48,7 +49,7 @@ EMPTY = Inner()
 class Everything(Struct, frozen=True, kw_only=True):
     """Every type there is; flexible from version 2 on."""
 
-    API_KEY: ClassVar[int] = 99
+    API_KEY: ClassVar[ApiKey] = ApiKey.VOTE
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -74,7 +75,7 @@ class Everything(Struct, frozen=True, kw_only=True):
 
 
 class Small(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 98
+    API_KEY: ClassVar[ApiKey] = ApiKey.ENVELOPE
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1
 
@@ -251,7 +252,7 @@ def test_a_value_that_cannot_be_sent_is_our_error(value: Any, version: int) -> N
 
 
 class SameNumbers(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 97
+    API_KEY: ClassVar[ApiKey] = ApiKey.FETCH_SNAPSHOT
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

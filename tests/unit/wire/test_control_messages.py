@@ -15,7 +15,7 @@ from barnabas.wire.messages.alter_partition import (
     AlterPartitionTopic,
     BrokerState,
 )
-from barnabas.wire.messages.control import (
+from barnabas.wire.messages.control_plane import (
     EPOCH_DURING_DELETE,
     UNKNOWN_BROKER_EPOCH,
     LeaderRecoveryState,

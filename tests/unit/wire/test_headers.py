@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import APIS, NOT_YET_SERVED
+from barnabas.wire.apis import APIS, UNSERVED_APIS
 from barnabas.wire.headers import (
     RequestHeader,
     decode_request_header,
@@ -19,7 +19,7 @@ from barnabas.wire.headers import (
 )
 
 KNOWN = [(api.key, version) for api in APIS.values() for version in api.versions]
-UNSERVED = [(api.key, version) for api in NOT_YET_SERVED.values() for version in api.versions]
+UNSERVED = [(api.key, version) for api in UNSERVED_APIS.values() for version in api.versions]
 
 
 @given(
@@ -36,7 +36,7 @@ def test_a_request_header_comes_back_as_it_went(
     header = RequestHeader(*known, correlation_id, client_id)
     data = encode_request_header(header)
     assert decode_request_header(memoryview(data + body)) == (header, len(data))
-    assert header.known
+    assert header.is_served
 
 
 @pytest.mark.parametrize("unserved", UNSERVED)
@@ -46,7 +46,7 @@ def test_the_header_of_a_request_that_is_not_served_can_be_read_too(
     header = RequestHeader(*unserved, 42, "broker-1")
     data = encode_request_header(header)
     assert decode_request_header(memoryview(data + b"body")) == (header, len(data))
-    assert not header.known
+    assert not header.is_served
     for size in range(len(data)):
         with pytest.raises(RemoteWireError):
             decode_request_header(memoryview(data[:size]))
@@ -86,7 +86,7 @@ def test_an_unknown_key_or_version_can_still_be_answered(known: tuple[int, int])
     data = struct.pack(">hhi", *known, 42) + b"whatever\xff"
     header, body = decode_request_header(memoryview(data))
     assert header == RequestHeader(*known, 42)
-    assert not header.known
+    assert not header.is_served
     assert body == len(data)
 
 

@@ -7,8 +7,8 @@ from barnabas.wire import codec
 from barnabas.wire.codec import MessageTooLarge, has_more_elements
 from barnabas.wire.fast import ManyPartitions, decode_produce, decode_small_produce
 from barnabas.wire.fast.produce import FEW_PARTITIONS, PARTITIONS_MAX
-from barnabas.wire.messages.group_membership import HeartbeatResponse
-from barnabas.wire.messages.group_offsets import (
+from barnabas.wire.messages.heartbeat import HeartbeatResponse
+from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,

@@ -14,7 +14,7 @@ from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.replication.partition import Partition
 from barnabas.wire.headers import RequestHeader
-from barnabas.wire.messages.offsets import (
+from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

@@ -16,11 +16,13 @@ from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode, RegistryErr
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.tasks import Turns
-from barnabas.wire.messages.group_offsets import (
+from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,

@@ -24,20 +24,20 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import check_topic_name
 from barnabas.model import BrokerId
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.alter_configs import (
-    ConfigOperation,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
-    IncrementallyAlterableConfig,
-)
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.describe_configs import (
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     ResourceType,
+)
+from barnabas.wire.messages.incremental_alter_configs import (
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementallyAlterableConfig,
 )
 
 R = TypeVar("R", bound=Message)

@@ -31,7 +31,7 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.znodes import decode_uuid
 from barnabas.model import NO_LEADER, ZERO_ID, TopicPartition
-from barnabas.wire.messages.reassignments import (
+from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopic,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast.produce import encode_produce_response
 from barnabas.wire.headers import RequestHeader, encode_response_header
 from barnabas.wire.messages.produce import (
@@ -59,7 +60,7 @@ class RepeatedProduce:
             version,
             [TopicProduceResponse(topic.name, (PartitionProduceResponse(index, 0, *sentinels),))],
         )
-        whole = encode_response_header(0, version, 0)[4:] + body
+        whole = encode_response_header(ApiKey.PRODUCE, version, 0)[4:] + body
         at = whole.index(OFFSETS.pack(*sentinels))
         self.start = whole[:at]
         self.end = whole[at + OFFSETS.size :]

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.fast.fetch_request import fetch_shape, read_topic
 from barnabas.wire.fast.fetch_response import FetchedPartition, FetchedTopic, encode_fetch_response
 from barnabas.wire.headers import RequestHeader, encode_response_header
@@ -97,7 +98,7 @@ class RepeatedFetch:
         numbers = len(self.pack(0, 0, 0, 0, 0, 0, 0)) + len(self.pack_size(1))
         heads = [part for part in parts[0::2] if isinstance(part, bytes)]
         self.between = [head[:-numbers] for head in heads[: len(wanted)]]
-        self.between[0] = encode_response_header(1, version, 0)[4:] + self.between[0]
+        self.between[0] = encode_response_header(ApiKey.FETCH, version, 0)[4:] + self.between[0]
         self.end = b"".join(heads[len(wanted) :])
 
     def offsets(self, frame: memoryview) -> list[int]:

@@ -1,26 +1,17 @@
-"""Changing the settings of topics and brokers: AlterConfigs, IncrementalAlterConfigs.
+"""AlterConfigs: replaces all settings of a topic or a broker.
 
-The older one replaces all settings of a resource: what it does not name goes back to its default. The newer one changes
-what it names and leaves the rest. Resource types are those of DescribeConfigs.
+A setting that the request does not name returns to its default. IncrementalAlterConfigs changes only the named
+settings. Resource types are those of DescribeConfigs.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Int8, Int16, Int32
-
-
-class ConfigOperation(IntEnum):
-    """APPEND and SUBTRACT are for settings that are lists."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class AlterableConfig(NamedTuple):
@@ -35,7 +26,7 @@ class AlterConfigsResource(NamedTuple):
 
 
 class AlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 33
+    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -51,39 +42,9 @@ class AlterConfigsResourceResponse(NamedTuple):
 
 
 class AlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 33
+    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
-
-    throttle_time_ms: Int32 = 0
-    responses: tuple[AlterConfigsResourceResponse, ...] = ()
-
-
-class IncrementallyAlterableConfig(NamedTuple):
-    name: str
-    config_operation: Int8
-    value: str | None
-
-
-class IncrementalAlterConfigsResource(NamedTuple):
-    resource_type: Int8
-    resource_name: str
-    configs: tuple[IncrementallyAlterableConfig, ...]
-
-
-class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 44
-    VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_SINCE: ClassVar[int] = 1
-
-    resources: tuple[IncrementalAlterConfigsResource, ...]
-    validate_only: Bool = False
-
-
-class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 44
-    VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_SINCE: ClassVar[int] = 1
 
     throttle_time_ms: Int32 = 0
     responses: tuple[AlterConfigsResourceResponse, ...] = ()

@@ -13,8 +13,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Since, Until
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
 class BrokerState(NamedTuple):
@@ -40,7 +41,7 @@ class AlterPartitionTopic(NamedTuple):
 
 
 class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 56
+    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 
@@ -68,7 +69,7 @@ class AlterPartitionTopicResponse(NamedTuple):
 
 
 class AlterPartitionResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 56
+    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

@@ -6,11 +6,12 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Int16, Int32, Int64, Since, Tag
 
 
 class ApiVersionsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 18
+    API_KEY: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 
@@ -37,7 +38,7 @@ class FinalizedFeatureKey(NamedTuple):
 
 
 class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 18
+    API_KEY: ClassVar[ApiKey] = ApiKey.API_VERSIONS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 

@@ -9,12 +9,13 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Int16, Int32, Int64, Since
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
 class ControlledShutdownRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 7
+    API_KEY: ClassVar[ApiKey] = ApiKey.CONTROLLED_SHUTDOWN
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 
@@ -28,7 +29,7 @@ class RemainingPartition(NamedTuple):
 
 
 class ControlledShutdownResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 7
+    API_KEY: ClassVar[ApiKey] = ApiKey.CONTROLLED_SHUTDOWN
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 

@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Int16, Int32
 
 
@@ -23,7 +24,7 @@ class CreatePartitionsTopic(Struct, frozen=True, kw_only=True):
 
 
 class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 37
+    API_KEY: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -39,7 +40,7 @@ class CreatePartitionsTopicResult(NamedTuple):
 
 
 class CreatePartitionsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 37
+    API_KEY: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since
 
 
@@ -28,7 +29,7 @@ class ElectLeadersTopic(NamedTuple):
 class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
     """`topic_partitions=None` asks for all of them."""
 
-    API_KEY: ClassVar[int] = 43
+    API_KEY: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -49,7 +50,7 @@ class ElectLeadersTopicResult(NamedTuple):
 
 
 class ElectLeadersResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 43
+    API_KEY: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

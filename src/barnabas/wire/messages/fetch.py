@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Essential, Int8, Int16, Int32, Int64, Records, Since, Tag, Until
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 
@@ -47,7 +48,7 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 1
+    API_KEY: ClassVar[ApiKey] = ApiKey.FETCH
     VERSIONS: ClassVar[range] = range(18)
     FLEXIBLE_SINCE: ClassVar[int] = 12
 
@@ -105,7 +106,7 @@ class FetchableTopicResponse(NamedTuple):
 
 
 class FetchResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 1
+    API_KEY: ClassVar[ApiKey] = ApiKey.FETCH
     VERSIONS: ClassVar[range] = range(18)
     FLEXIBLE_SINCE: ClassVar[int] = 12
 

@@ -12,8 +12,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Until
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
 class LeaderAndIsrPartitionState(NamedTuple):
@@ -46,7 +47,7 @@ class LeaderAndIsrLiveLeader(NamedTuple):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 4
+    API_KEY: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -74,7 +75,7 @@ class LeaderAndIsrTopicError(NamedTuple):
 
 
 class LeaderAndIsrResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 4
+    API_KEY: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, NullableSince, Since, Until
 
 NO_OPERATIONS = -(2**31)
@@ -26,7 +27,7 @@ class MetadataRequestTopic(NamedTuple):
 
 
 class MetadataRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 3
+    API_KEY: ClassVar[ApiKey] = ApiKey.METADATA
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 
@@ -63,7 +64,7 @@ class MetadataResponseTopic(NamedTuple):
 
 
 class MetadataResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 3
+    API_KEY: ClassVar[ApiKey] = ApiKey.METADATA
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 

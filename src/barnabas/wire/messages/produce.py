@@ -1,4 +1,4 @@
-"""Produce: batches for the end of a log; and InitProducerId, which makes a producer idempotent."""
+"""Produce: record batches to append to the logs of partitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Essential, Int16, Int32, Int64, Records, Since, Tag
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 
@@ -21,7 +22,7 @@ class TopicProduceData(NamedTuple):
 
 
 class ProduceRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 0
+    API_KEY: ClassVar[ApiKey] = ApiKey.PRODUCE
     VERSIONS: ClassVar[range] = range(12)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 
@@ -53,32 +54,10 @@ class TopicProduceResponse(NamedTuple):
 
 
 class ProduceResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 0
+    API_KEY: ClassVar[ApiKey] = ApiKey.PRODUCE
     VERSIONS: ClassVar[range] = range(12)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 
     responses: tuple[TopicProduceResponse, ...] = ()
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     node_endpoints: Annotated[tuple[NodeEndpoint, ...], Since(10), Tag(0)] = ()
-
-
-class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 22
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
-    transactional_id: str | None
-    transaction_timeout_ms: Int32
-    producer_id: Annotated[Int64, Since(3), Essential] = -1
-    producer_epoch: Annotated[Int16, Since(3), Essential] = -1
-
-
-class InitProducerIdResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 22
-    VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_SINCE: ClassVar[int] = 2
-
-    throttle_time_ms: Int32 = 0
-    error_code: Int16 = 0
-    producer_id: Int64 = -1
-    producer_epoch: Int16 = 0

@@ -11,8 +11,9 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, Int64, Since, Until
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
 class StopReplicaPartitionV0(NamedTuple):
@@ -39,7 +40,7 @@ class StopReplicaTopicState(NamedTuple):
 
 
 class StopReplicaRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 5
+    API_KEY: ClassVar[ApiKey] = ApiKey.STOP_REPLICA
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -60,7 +61,7 @@ class StopReplicaPartitionError(NamedTuple):
 
 
 class StopReplicaResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 5
+    API_KEY: ClassVar[ApiKey] = ApiKey.STOP_REPLICA
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

@@ -12,8 +12,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Int64, Since, Tag, Until
-from barnabas.wire.messages.control import UNKNOWN_BROKER_EPOCH
+from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
 class UpdateMetadataPartitionState(NamedTuple):
@@ -50,7 +51,7 @@ class UpdateMetadataBroker(NamedTuple):
 
 
 class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 6
+    API_KEY: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 
@@ -67,7 +68,7 @@ class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[int] = 6
+    API_KEY: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 

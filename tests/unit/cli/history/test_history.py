@@ -16,7 +16,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.recorder import EventLine
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import BrokerId, Replica, TopicPartition
-from barnabas.wire.messages.configs import (
+from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,

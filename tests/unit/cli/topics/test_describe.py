@@ -11,7 +11,7 @@ from barnabas.cli.topics.describe import (
 from barnabas.client.admin import ConfigEntry
 from barnabas.client.view import PartitionView, TopicView
 from barnabas.model import NO_LEADER, BrokerId
-from barnabas.wire.messages.configs import ConfigSource
+from barnabas.wire.messages.describe_configs import ConfigSource
 
 ORDERS = TopicView(
     name="orders",

@@ -1,0 +1,65 @@
+"""AlterPartition: a leader asks the controller to change the ISR of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from msgspec.structs import replace
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.handlers.controller_queue import ask_controller
+from barnabas.broker.parts import BrokerParts
+from barnabas.controller.events import AlterPartitionReceived
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopic,
+    AlterPartitionTopicResponse,
+)
+
+Topics = tuple[AlterPartitionTopic, ...]
+ALTERED_AT_ONCE = 1000
+"""Partitions in one event of the controller. Other events wait until it is handled."""
+
+
+async def handle(
+    parts: BrokerParts,
+    request: AlterPartitionRequest,
+    header: RequestHeader,
+    connection: Connection,
+) -> AlterPartitionResponse:
+    if not may_act_for_the_cluster(connection):
+        return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if not parts.controller.is_active:
+        return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    altered: list[AlterPartitionTopicResponse] = []
+    for topics in bounded(request.topics):
+        some = replace(request, topics=topics)
+        event = partial(AlterPartitionReceived, some, header.api_version)
+        result: AlterPartitionResponse | ApiError
+        result = await ask_controller(parts.controller.queue, event)
+        if isinstance(result, ApiError):
+            return AlterPartitionResponse(error_code=result.code)
+        if result.error_code:
+            return result
+        altered += result.topics
+    return AlterPartitionResponse(topics=tuple(altered))
+
+
+def bounded(topics: Topics) -> Iterator[Topics]:
+    """Split the partitions into groups of at most ALTERED_AT_ONCE. There is at least one group."""
+    group: list[AlterPartitionTopic] = []
+    size = 0
+    for topic in topics:
+        for start in range(0, len(topic.partitions), ALTERED_AT_ONCE):
+            partitions = topic.partitions[start : start + ALTERED_AT_ONCE]
+            if size and size + len(partitions) > ALTERED_AT_ONCE:
+                yield tuple(group)
+                group, size = [], 0
+            group.append(topic._replace(partitions=partitions))
+            size += len(partitions)
+    yield tuple(group)

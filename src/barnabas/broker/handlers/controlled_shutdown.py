@@ -1,0 +1,32 @@
+"""ControlledShutdown: a broker that shuts down asks the controller to move its leaders away."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.handlers.controller_queue import ask_controller
+from barnabas.broker.parts import BrokerParts
+from barnabas.controller.events import ControlledShutdownReceived
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+
+async def handle(
+    parts: BrokerParts, request: ControlledShutdownRequest, _: RequestHeader, connection: Connection
+) -> ControlledShutdownResponse:
+    if not may_act_for_the_cluster(connection):
+        return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if not parts.controller.is_active:
+        return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    event = partial(ControlledShutdownReceived, request)
+    result: ControlledShutdownResponse | ApiError
+    result = await ask_controller(parts.controller.queue, event)
+    if isinstance(result, ApiError):
+        return ControlledShutdownResponse(error_code=result.code)
+    return result

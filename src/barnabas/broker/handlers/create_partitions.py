@@ -1,0 +1,114 @@
+"""CreatePartitions: topics get more partitions. Only the controller's broker serves it, others are NOT_CONTROLLER."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.expansion import ExpansionWish, expand
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
+from barnabas.broker.topics import why_not
+from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.history.requester import Requester
+from barnabas.tasks import aside
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+Outcomes = dict[str, ApiError | None]
+
+
+async def handle(
+    parts: BrokerParts,
+    request: CreatePartitionsRequest,
+    header: RequestHeader,
+    connection: Connection,
+) -> CreatePartitionsResponse:
+    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    asked = await aside(len(request.topics), named, request)
+    outcomes: Outcomes = {}
+    if parts.controller.is_active:
+        outcomes = await aside(len(asked), refused_names, asked)
+        wishes = await aside(len(asked), wishes_of, request, outcomes)
+        if wishes:
+            outcomes |= await expanded(parts, request, wishes)
+        if not request.validate_only:
+            done = [wish for wish in wishes if is_done(outcomes[wish.name])]
+            record_growth(parts, done, requester)
+    else:
+        outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
+    return CreatePartitionsResponse(results=await aside(len(asked), results_of, asked, outcomes))
+
+
+async def expanded(
+    parts: BrokerParts, request: CreatePartitionsRequest, wishes: list[ExpansionWish]
+) -> Outcomes:
+    try:
+        return await expand(
+            parts.topics,
+            wishes,
+            is_queued_for_deletion=parts.controller.context.is_topic_queued_for_deletion,
+            timeout_ms=request.timeout_ms,
+            validate_only=request.validate_only,
+        )
+    except ApiError as error:
+        why = error
+    except (RegistryError, StorageError) as error:
+        why = why_not(error)
+    return {wish.name: why for wish in wishes}
+
+
+def record_growth(parts: BrokerParts, wishes: list[ExpansionWish], requester: Requester) -> None:
+    for wish in wishes:
+        record_topic_request(
+            parts,
+            [wish.name],
+            requester,
+            request="CreatePartitions",
+            after=f"grown to {wish.count} partitions",
+            facts={wish.name: {"partitions": wish.count}},
+        )
+
+
+def named(request: CreatePartitionsRequest) -> Counter[str]:
+    return Counter(topic.name for topic in request.topics)
+
+
+def refused_names(asked: Counter[str]) -> Outcomes:
+    refused: Outcomes = {name: asked_for_twice(name) for name, count in asked.items() if count > 1}
+    if "" in asked:
+        refused.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has a name"))
+    return refused
+
+
+def wishes_of(request: CreatePartitionsRequest, refused: Outcomes) -> list[ExpansionWish]:
+    return [wish_of(topic) for topic in request.topics if topic.name not in refused]
+
+
+def results_of(asked: Counter[str], outcomes: Outcomes) -> tuple[CreatePartitionsTopicResult, ...]:
+    """One for each name."""
+    return tuple(result(name, outcomes[name]) for name in asked)
+
+
+def wish_of(topic: CreatePartitionsTopic) -> ExpansionWish:
+    assignments = topic.assignments
+    return ExpansionWish(
+        name=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [each.broker_ids for each in assignments],
+    )
+
+
+def asked_for_twice(name: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is asked for more than once")
+
+
+def result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
+    if error is None:
+        return CreatePartitionsTopicResult(name)
+    return CreatePartitionsTopicResult(name, error.code, error.message or None)

@@ -1,0 +1,29 @@
+"""DeleteGroups: deletes empty groups with their committed offsets."""
+
+from __future__ import annotations
+
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+def handle(
+    parts: BrokerParts, request: DeleteGroupsRequest, _: RequestHeader, __: Connection
+) -> Work[DeleteGroupsResponse]:
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        try:
+            parts.groups.delete(group_id)
+        except ApiError as error:
+            results.append(DeletableGroupResult(group_id, error.code))
+        else:
+            results.append(DeletableGroupResult(group_id))
+        yield None
+    return DeleteGroupsResponse(results=tuple(results))

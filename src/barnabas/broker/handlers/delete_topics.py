@@ -1,0 +1,107 @@
+"""DeleteTopics. Only the broker of the active controller serves it; others answer NOT_CONTROLLER per topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.model import ZERO_ID
+from barnabas.tasks import Turns, aside
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+BY_ID_SINCE = 6
+RESULTS_PER_TURN = 500
+DISABLED_SINCE = 3  # before, there was no code of its own for it
+
+
+async def handle(
+    parts: BrokerParts, request: DeleteTopicsRequest, header: RequestHeader, connection: Connection
+) -> DeleteTopicsResponse:
+    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    version = header.api_version
+    wanted = (
+        request.topics
+        if version >= BY_ID_SINCE
+        else tuple(DeleteTopicState(name=name) for name in request.topic_names)
+    )
+    turns = Turns(RESULTS_PER_TURN)
+    error = await aside(len(wanted), refusal, parts, wanted, version)
+    if error is not None:
+        refused = await aside(len(wanted), none_deleted, wanted, error)
+        return DeleteTopicsResponse(responses=refused)
+    named = []
+    names = []
+    for topic in wanted:
+        name = name_of(parts, topic)
+        named.append(name)
+        if isinstance(name, str):
+            names.append(name)
+        await turns.leave()
+    outcomes = await parts.topics.delete(names, timeout_ms=request.timeout_ms)
+    done = await aside(len(outcomes), done_of, outcomes)
+    record_topic_request(parts, done, requester, request="DeleteTopics", after="marked for deletion")
+    results = []
+    for topic, found in zip(wanted, named, strict=True):
+        await turns.leave()
+        if isinstance(found, ApiError):
+            results.append(not_deleted(topic, found))
+            continue
+        error = outcomes[found]
+        result = not_deleted(topic, error) if error is not None else DeletableTopicResult(found)
+        results.append(result._replace(name=found, topic_id=topic.topic_id))
+    return DeleteTopicsResponse(responses=tuple(results))
+
+
+def refusal(
+    parts: BrokerParts, wanted: tuple[DeleteTopicState, ...], version: int
+) -> ApiError | None:
+    """Of the whole request."""
+    if not parts.controller.is_active:
+        return ApiError(ErrorCode.NOT_CONTROLLER)
+    if not parts.config.delete_topic_enable:
+        known = version >= DISABLED_SINCE
+        return ApiError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
+    if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
+        return ApiError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, not both")
+    return None
+
+
+def name_of(parts: BrokerParts, topic: DeleteTopicState) -> str | ApiError:
+    if topic.name is not None:
+        return topic.name
+    if topic.topic_id == ZERO_ID:
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
+    # The controller knows a topic by its id until nothing is left of it, longer than clients are told of it.
+    name = parts.controller.context.topic_names.get(topic.topic_id)
+    if name is None:
+        why = f"there is no topic with id {topic.topic_id}"
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
+    return name
+
+
+def done_of(outcomes: Mapping[str, ApiError | None]) -> list[str]:
+    return [name for name, failed in outcomes.items() if is_done(failed)]
+
+
+def none_deleted(
+    wanted: tuple[DeleteTopicState, ...], error: ApiError
+) -> tuple[DeletableTopicResult, ...]:
+    return tuple(not_deleted(each, error) for each in wanted)
+
+
+def not_deleted(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=error.code,
+        error_message=error.message or None,
+    )

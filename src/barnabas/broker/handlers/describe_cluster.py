@@ -1,0 +1,51 @@
+"""DescribeCluster: the brokers, the controller and the cluster id."""
+
+from __future__ import annotations
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.describe_cluster import (
+    BROKER_ENDPOINTS,
+    CONTROLLER_ENDPOINTS,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from barnabas.wire.messages.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS
+
+
+def handle(
+    parts: BrokerParts,
+    request: DescribeClusterRequest,
+    header: RequestHeader,
+    connection: Connection,
+) -> DescribeClusterResponse:
+    cache = parts.metadata
+    if request.endpoint_type != BROKER_ENDPOINTS:
+        code, why = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type"
+        if request.endpoint_type == CONTROLLER_ENDPOINTS:
+            code, why = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, not a controller"
+        return DescribeClusterResponse(
+            error_code=code,
+            error_message=why,
+            cluster_id="",
+        )
+    brokers = []
+    for broker in cache.brokers.values():
+        endpoint = cache.endpoint(broker, connection.listener_name)
+        if endpoint is not None:
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    return DescribeClusterResponse(
+        cluster_id=cache.cluster_id,
+        controller_id=cache.controller_id,
+        brokers=tuple(brokers),
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NO_OPERATIONS,
+    )

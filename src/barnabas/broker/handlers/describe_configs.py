@@ -1,0 +1,181 @@
+"""DescribeConfigs: the settings of a topic, of this broker or of its loggers, and where each value comes from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Mapping
+from typing import NamedTuple
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.topics import apply_overrides
+from barnabas.config import BrokerConfig
+from barnabas.config.describe import (
+    ConfigEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_loggers,
+    describe_topic,
+)
+from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
+from barnabas.metadata.topic_names import check_topic_name
+from barnabas.tasks import Turns, aside
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    ResourceType,
+)
+
+logger = logging.getLogger("barnabas.topics")
+
+LOGGERS = "barnabas."
+ROOT_LOGGER = "root"
+
+Keys = frozenset[str]
+
+
+class Resource(NamedTuple):
+    type: int
+    name: str
+
+
+async def handle(
+    parts: BrokerParts, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
+) -> DescribeConfigsResponse:
+    overrides = await topic_overrides(parts, request)
+    lookups: dict[Resource, tuple[DescribeConfigsResourceResult, ...] | ApiError] = {}
+    results = []
+    turns = Turns()
+    for resource, keys in await aside(len(request.resources), distinct_resources, request):
+        if resource not in lookups:
+            lookups[resource] = look_up(parts, resource, overrides, request)
+        results.append(answer(resource, keys, lookups[resource]))
+        await turns.leave()
+    return DescribeConfigsResponse(results=tuple(results))
+
+
+def distinct_resources(request: DescribeConfigsRequest) -> dict[tuple[Resource, Keys], None]:
+    """Return what is asked for, without repetitions. No keys ask for all settings."""
+    return {
+        (
+            Resource(resource.resource_type, resource.resource_name),
+            frozenset(resource.configuration_keys or ()),
+        ): None
+        for resource in request.resources
+    }
+
+
+async def topic_overrides(
+    parts: BrokerParts, request: DescribeConfigsRequest
+) -> dict[str, dict[str, str]]:
+    """Return what the topics of this request set for themselves.
+
+    For a topic with a replica here: the settings its logs use. A broker reads those when it gets its first replica of
+    the topic, not when somebody changes the znode. For another topic: the settings in the registry.
+    """
+    topics = parts.metadata.topics
+    asked = await aside(len(request.resources), known_topics, request, topics)
+    named = [name for name in asked if name in topics]  # it may have been deleted meanwhile
+    known = parts.topics.overrides
+    found = {name: known.get(name, {}) for name in named}
+    elsewhere = [name for name in named if not parts.replicas.has_replica_of(topics[name].topic_id)]
+    try:
+        in_registry = await parts.topics.read(elsewhere)
+    except (RegistryError, StorageError) as error:
+        logger.warning("cannot read the settings of topics, telling what is known error=%s", error)
+    else:
+        found |= {name: settings or {} for name, settings in in_registry.items()}
+    defaults = parts.topics.defaults
+    return {name: apply_overrides(defaults, each).overrides for name, each in found.items()}
+
+
+def known_topics(request: DescribeConfigsRequest, topics: Container[str]) -> dict[str, None]:
+    return dict.fromkeys(
+        resource.resource_name
+        for resource in request.resources
+        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in topics
+    )
+
+
+def look_up(
+    parts: BrokerParts,
+    resource: Resource,
+    overrides: Mapping[str, Mapping[str, str]],
+    request: DescribeConfigsRequest,
+) -> tuple[DescribeConfigsResourceResult, ...] | ApiError:
+    try:
+        return tuple(
+            result(entry, request) for entry in entries_of(parts.config, resource, overrides)
+        )
+    except ApiError as error:
+        return error
+
+
+def answer(
+    resource: Resource, keys: Keys, found: tuple[DescribeConfigsResourceResult, ...] | ApiError
+) -> DescribeConfigsResult:
+    kind, name = resource
+    if isinstance(found, ApiError):
+        return DescribeConfigsResult(found.code, found.message or None, kind, name)
+    configs = tuple(entry for entry in found if not keys or entry.name in keys)
+    return DescribeConfigsResult(ErrorCode.NONE, None, kind, name, configs)
+
+
+def entries_of(
+    config: BrokerConfig, resource: Resource, overrides: Mapping[str, Mapping[str, str]]
+) -> tuple[ConfigEntry, ...]:
+    name = resource.name
+    match resource.type:
+        case ResourceType.TOPIC:
+            check_topic_name(name)
+            if name not in overrides:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+            return describe_topic(overrides[name], config)
+        case ResourceType.BROKER if not name:
+            return describe_broker_defaults({})
+        case ResourceType.BROKER:
+            require_broker(config, name)
+            return describe_broker(config)
+        case ResourceType.BROKER_LOGGER:
+            require_broker(config, name)
+            return describe_loggers(logger_levels())
+        case other:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {other} is not served here")
+
+
+def require_broker(config: BrokerConfig, name: str) -> None:
+    if name != str(config.broker_id):
+        why = f"this is broker {config.broker_id}; ask broker '{name}' itself"
+        raise ApiError(ErrorCode.INVALID_REQUEST, why)
+
+
+def logger_levels() -> dict[str, int]:
+    """Return the effective level of the root logger and of each logger of this project."""
+    loggers = {
+        name: each
+        for name, each in logging.Logger.manager.loggerDict.items()
+        if isinstance(each, logging.Logger) and (name + ".").startswith(LOGGERS)
+    }
+    loggers[ROOT_LOGGER] = logging.getLogger()
+    return {name: each.getEffectiveLevel() for name, each in loggers.items()}
+
+
+def result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.is_default,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms
+        ),
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,68 @@
+"""DescribeGroups: the state and the members of groups that this broker coordinates."""
+
+from __future__ import annotations
+
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.group import Group, GroupState
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.describe_groups import (
+    GROUP_OPERATIONS,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from barnabas.wire.messages.metadata import NO_OPERATIONS
+
+
+def handle(
+    parts: BrokerParts, request: DescribeGroupsRequest, _: RequestHeader, __: Connection
+) -> Work[DescribeGroupsResponse]:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+    found: dict[str, DescribedGroup] = {}
+    groups = []
+    for group_id in request.groups:
+        if group_id not in found:
+            found[group_id] = described(parts, group_id, operations)
+        groups.append(found[group_id])
+        yield None
+    return DescribeGroupsResponse(groups=tuple(groups))
+
+
+def described(parts: BrokerParts, group_id: str, operations: int) -> DescribedGroup:
+    """Of one that does not exist it is said that it is Dead, and that this is no error."""
+    try:
+        group = parts.groups.find(group_id, may_be_empty=True)
+    except ApiError as error:
+        return DescribedGroup(error.code, group_id)
+    if group is None:
+        return DescribedGroup(
+            ErrorCode.NONE, group_id, GroupState.DEAD, authorized_operations=operations
+        )
+    return DescribedGroup(
+        ErrorCode.NONE,
+        group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if group.state is GroupState.STABLE else "",
+        members=described_members(group),
+        authorized_operations=operations,
+    )
+
+
+def described_members(group: Group) -> tuple[DescribedGroupMember, ...]:
+    is_stable = group.state is GroupState.STABLE
+    return tuple(
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol or "") if is_stable else b"",
+            member_assignment=member.assignment if is_stable else b"",
+        )
+        for member in group.members.values()
+    )

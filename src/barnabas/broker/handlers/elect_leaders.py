@@ -1,0 +1,156 @@
+"""ElectLeaders: elects the preferred leaders, or unclean ones, at the request of an administrator.
+
+    request ─► the controller's queue ─► the new leader of each partition ─► wait for the metadata cache
+
+Only the broker of the active controller serves it; others answer NOT_CONTROLLER. After a timeout the election still
+holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.handlers.controller_queue import ask_controller
+from barnabas.broker.parts import BrokerParts
+from barnabas.controller.elections import Strategy
+from barnabas.controller.events import ElectLeadersReceived
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model import BrokerId, TopicPartition
+from barnabas.tasks import aside, in_turns
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.elect_leaders import (
+    ElectionType,
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResult,
+)
+
+ELECTED_AT_ONCE = 1000
+"""Partitions in one event of the controller. Other events wait until it is handled."""
+Outcomes = Mapping[TopicPartition, BrokerId | ApiError]
+STRATEGIES: dict[int, Strategy] = {
+    ElectionType.PREFERRED: Strategy.PREFERRED,
+    ElectionType.UNCLEAN: Strategy.OFFLINE_UNCLEAN,
+}
+
+
+async def handle(
+    parts: BrokerParts, request: ElectLeadersRequest, _: RequestHeader, __: Connection
+) -> ElectLeadersResponse:
+    partitions = await aside(size_of(request), asked_for, request, parts.metadata)
+    strategy = STRATEGIES.get(request.election_type)
+    if strategy is None:
+        why = "an election is preferred (0) or unclean (1)"
+        refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        return ElectLeadersResponse(
+            error_code=refused.code,
+            replica_election_results=await aside(
+                len(partitions), by_topic, dict.fromkeys(partitions, refused)
+            ),
+        )
+    outcomes = await decided(parts, partitions, strategy)
+    errors = await told(parts.metadata, outcomes, request.timeout_ms)
+    if request.topic_partitions is None:
+        # A request for all partitions reports only those with an election or an error.
+        errors = {
+            partition: error
+            for partition, error in errors.items()
+            if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
+        }
+    return ElectLeadersResponse(replica_election_results=await aside(len(errors), by_topic, errors))
+
+
+def size_of(request: ElectLeadersRequest) -> int:
+    return sum(len(topic.partitions) for topic in request.topic_partitions or ())
+
+
+def asked_for(request: ElectLeadersRequest, metadata: MetadataCache) -> tuple[TopicPartition, ...]:
+    if request.topic_partitions is None:
+        return tuple(
+            TopicPartition(name, index)
+            for name, topic in metadata.topics.items()
+            for index in topic.partitions
+        )
+    return tuple(
+        dict.fromkeys(
+            TopicPartition(topic.topic, index)
+            for topic in request.topic_partitions
+            for index in topic.partitions
+        )
+    )
+
+
+async def decided(
+    parts: BrokerParts, partitions: tuple[TopicPartition, ...], strategy: Strategy
+) -> Outcomes:
+    if not parts.controller.is_active:
+        return dict.fromkeys(partitions, ApiError(ErrorCode.NOT_CONTROLLER))
+    outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
+    async for some in in_turns(partitions, ELECTED_AT_ONCE):
+        event = partial(ElectLeadersReceived, some, strategy)
+        found: Outcomes | ApiError = await ask_controller(parts.controller.queue, event)
+        outcomes |= dict.fromkeys(some, found) if isinstance(found, ApiError) else found
+    return outcomes
+
+
+async def told(
+    metadata: MetadataCache, outcomes: Outcomes, timeout_ms: int
+) -> dict[TopicPartition, ApiError | None]:
+    """Wait for the new leaders in the metadata cache. Return None for each partition whose leader is there."""
+    waiting = await aside(len(outcomes), elected, outcomes)
+
+    def none_left() -> bool:
+        for partition in [
+            each for each, leader in waiting.items() if leads(metadata, each, leader)
+        ]:
+            del waiting[partition]
+        return not waiting
+
+    await metadata.wait_until(none_left, timeout_ms / 1000)
+    return await aside(len(outcomes), errors_of, outcomes, waiting)
+
+
+def elected(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
+    return {
+        partition: leader
+        for partition, leader in outcomes.items()
+        if not isinstance(leader, ApiError)
+    }
+
+
+def errors_of(
+    outcomes: Outcomes, waiting: Mapping[TopicPartition, BrokerId]
+) -> dict[TopicPartition, ApiError | None]:
+    late = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+    return {
+        partition: outcome
+        if isinstance(outcome, ApiError)
+        else late
+        if partition in waiting
+        else None
+        for partition, outcome in outcomes.items()
+    }
+
+
+def leads(metadata: MetadataCache, partition: TopicPartition, leader: BrokerId) -> bool:
+    topic = metadata.topics.get(partition.topic)
+    state = None if topic is None else topic.partitions.get(partition.partition)
+    return state is not None and state.leader == leader
+
+
+def by_topic(
+    errors: Mapping[TopicPartition, ApiError | None],
+) -> tuple[ElectLeadersTopicResult, ...]:
+    found: dict[str, list[ElectLeadersPartitionResult]] = {}
+    for (topic, index), error in errors.items():
+        result = (
+            ElectLeadersPartitionResult(index)
+            if error is None
+            else ElectLeadersPartitionResult(index, error.code, error.message or None)
+        )
+        found.setdefault(topic, []).append(result)
+    return tuple(ElectLeadersTopicResult(topic, tuple(each)) for topic, each in found.items())

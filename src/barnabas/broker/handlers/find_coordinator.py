@@ -1,0 +1,122 @@
+"""FindCoordinator: the broker that coordinates a consumer group or a transactional id.
+
+The coordinator of a group is the leader of one partition of `__consumer_offsets`, chosen by the hash of the group id.
+If that topic does not exist, it is created. The client retries until the partition has a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+
+from barnabas.broker.auto_creation import create_automatically
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.broker.topic_events import requester_of
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.store import partition_of
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.find_coordinator import (
+    Coordinator,
+    CoordinatorType,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+logger = logging.getLogger("barnabas.groups")
+MANY_KEYS_SINCE = 4
+SHARES_SINCE = 6
+NO_ERROR_MESSAGE = "NONE"  # as Kafka says it up to version 3; later it says nothing
+TOPICS: dict[int, str] = {
+    CoordinatorType.GROUP: CONSUMER_OFFSETS,
+    CoordinatorType.TRANSACTION: TRANSACTION_STATE,
+}
+"""The coordinator is who leads the partition of this topic in which the key has its place."""
+ON_ITS_WAY = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def handle(
+    parts: BrokerParts,
+    request: FindCoordinatorRequest,
+    header: RequestHeader,
+    connection: Connection,
+) -> Work[FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]]:
+    version, key_type = header.api_version, request.key_type
+    keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
+    topic = TOPICS.get(key_type)
+    if topic is not None and topic not in parts.metadata.topics:
+        return create_topic(parts, topic, keys, header, connection)
+    error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+    if key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
+        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups")
+    found = []
+    for key in keys:
+        found.append(
+            refused(key, error)
+            if topic is None
+            else coordinator_of(parts, topic, key, connection.listener_name)
+        )
+        yield None
+    return answer(version, found)
+
+
+def coordinator_of(parts: BrokerParts, topic: str, key: str, listener: str) -> Coordinator:
+    known = parts.metadata.topics.get(topic)
+    if known is None:
+        return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is deleted"))
+    partitions = known.partitions
+    index = partition_of(key, len(partitions))
+    state = partitions.get(index)
+    endpoint = parts.metadata.endpoint_of(state.leader, listener) if state is not None else None
+    if state is None or endpoint is None:
+        why = f"{topic}-{index} has no leader now; ask again"
+        return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
+    return Coordinator(key, state.leader, endpoint.host, endpoint.port, error_message="")
+
+
+async def create_topic(
+    parts: BrokerParts,
+    topic: str,
+    keys: Sequence[str],
+    header: RequestHeader,
+    connection: Connection,
+) -> FindCoordinatorResponse:
+    """Whatever auto.create.topics.enable says."""
+    requester = requester_of(header, connection)
+    told = await create_automatically(parts, (topic,), requester)
+    code = told[topic]
+    why = f"{topic} is being created; ask again"
+    if code not in ON_ITS_WAY:
+        setting = (
+            f"offsets.topic.replication.factor={parts.config.offsets_topic_replication_factor}"
+        )
+        if topic == TRANSACTION_STATE:
+            factor = parts.config.transaction_state_log_replication_factor
+            setting = f"transaction.state.log.replication.factor={factor}"
+        brokers = len(parts.metadata.brokers)
+        why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}"
+        if parts.group_parts.complaint.due(asyncio.get_running_loop().time()):
+            what = "transaction" if topic == TRANSACTION_STATE else "consumer group"
+            logger.error("no %s can be used: %s", what, why)
+    error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+    return answer(header.api_version, [refused(key, error) for key in keys])
+
+
+def refused(key: str, error: ApiError) -> Coordinator:
+    return Coordinator(key, error_code=error.code, error_message=error.message)
+
+
+def answer(version: int, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
+    if version >= MANY_KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=tuple(found))
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message or NO_ERROR_MESSAGE,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )

@@ -1,0 +1,68 @@
+"""JoinGroup: a member joins its group, or rejoins it in a rebalance."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode
+from barnabas.groups.group import Protocol
+from barnabas.groups.group_events import NO_REASON, Join
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+IDS_GIVEN_FIRST_SINCE = 4
+PROTOCOL_MAY_BE_NULL_SINCE = 7
+ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
+PROTOCOLS_MAX = 1000
+"""Of one member. Clients have a handful."""
+NAME_MAX = 8000
+"""Characters of a client id or instance id: the member id that begins with it must fit a string of 32 KB."""
+JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
+
+
+def handle(
+    parts: BrokerParts, request: JoinGroupRequest, header: RequestHeader, connection: Connection
+) -> object:
+    """A response, or an awaitable of it."""
+    version = header.api_version
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if max(len(header.client_id or ""), len(request.group_instance_id or "")) > NAME_MAX:
+        return refuse_join(request, ErrorCode.INVALID_REQUEST)
+    wish = Join(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        new_member_id="",
+        client_id=header.client_id or "",
+        client_host=f"/{connection.stream.peer[0]}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=(
+            request.rebalance_timeout_ms if version else request.session_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        must_know_id=version >= IDS_GIVEN_FIRST_SINCE and request.group_instance_id is None,
+        may_skip_assignment=version >= ASSIGNMENT_MAY_BE_SKIPPED_SINCE,
+        reason=request.reason or NO_REASON,
+    )
+    answer = parts.groups.join(request.group_id, wish)
+    if version >= PROTOCOL_MAY_BE_NULL_SINCE:
+        return answer
+    return named_later(answer) if isinstance(answer, asyncio.Future) else named(answer)
+
+
+def refuse_join(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=request.member_id, protocol_name="")
+
+
+async def named_later(answer: asyncio.Future[JoinGroupResponse]) -> JoinGroupResponse:
+    return named(await answer)
+
+
+def named(answer: JoinGroupResponse) -> JoinGroupResponse:
+    """For old clients, to which no protocol is an empty name."""
+    if answer.protocol_name is not None:
+        return answer
+    return JoinGroupResponse(error_code=answer.error_code, member_id=answer.member_id)

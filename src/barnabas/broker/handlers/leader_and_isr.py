@@ -1,0 +1,99 @@
+"""LeaderAndIsr: the controller tells this broker which partitions it leads and which it follows."""
+
+from __future__ import annotations
+
+import logging
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode, RegistryError
+from barnabas.model import TopicPartition
+from barnabas.tasks import aside
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+
+logger = logging.getLogger("barnabas.control")
+TOPIC_IDS_SINCE = 5
+Topics = tuple[LeaderAndIsrTopicState, ...]
+
+
+async def handle(
+    parts: BrokerParts, request: LeaderAndIsrRequest, header: RequestHeader, connection: Connection
+) -> LeaderAndIsrResponse:
+    control, version = parts.control, header.api_version
+    topics = request.topic_states or grouped(request.ungrouped_partition_states)
+    who = ("LeaderAndIsr", request.controller_id)
+    if not may_act_for_the_cluster(connection):
+        return await refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if error := await control.broker_error(*who, request.broker_epoch):
+        return await refused(topics, version, error)
+    if not await control.recognises(*who, request.controller_epoch):
+        return await refused(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
+    async with control.lock:
+        if error := control.controller_error(*who, request.controller_epoch):
+            return await refused(topics, version, error)
+        try:
+            # A log is created with its topic's settings, and only the registry has those of a topic new to us.
+            await parts.topics.learn(sorted(parts.replicas.topics_without_log(topics)))
+        except RegistryError as registry_error:
+            logger.error("cannot read topic settings error=%s", registry_error)
+            return await refused(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        errors = await parts.replicas.become_leader_or_follower(topics, parts.topics.config_of)
+    return await aside(len(errors), answer, topics, version, errors)
+
+
+def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
+    """The flat list of the oldest versions, by topic."""
+    by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
+    for state in states:
+        by_topic.setdefault(state.topic_name, []).append(state)
+    return tuple(
+        LeaderAndIsrTopicState(topic_name=name, partition_states=tuple(found))
+        for name, found in by_topic.items()
+    )
+
+
+async def refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+    """The whole request, and so each of its partitions."""
+    size = sum(1 + len(topic.partition_states) for topic in topics)
+    return await aside(size, all_refused, topics, version, code)
+
+
+def all_refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+    errors = {
+        TopicPartition(topic.topic_name, state.partition_index): code
+        for topic in topics
+        for state in topic.partition_states
+    }
+    return answer(topics, version, errors, code)
+
+
+def answer(
+    topics: Topics,
+    version: int,
+    errors: dict[TopicPartition, ErrorCode],
+    code: ErrorCode = ErrorCode.NONE,
+) -> LeaderAndIsrResponse:
+    if version < TOPIC_IDS_SINCE:
+        flat = tuple(LeaderAndIsrPartitionError(*tp, error) for tp, error in errors.items())
+        return LeaderAndIsrResponse(error_code=code, partition_errors=flat)
+    ids = {topic.topic_name: topic.topic_id for topic in topics}
+    by_id: dict[str, list[LeaderAndIsrPartitionError]] = {}
+    for (name, index), error in errors.items():
+        by_id.setdefault(name, []).append(
+            LeaderAndIsrPartitionError(partition_index=index, error_code=error)
+        )
+    return LeaderAndIsrResponse(
+        error_code=code,
+        topics=tuple(
+            LeaderAndIsrTopicError(ids[name], tuple(each)) for name, each in by_id.items()
+        ),
+    )

@@ -1,0 +1,38 @@
+"""LeaveGroup: members leave their group."""
+
+from __future__ import annotations
+
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+
+MEMBERS_LEAVE_TOGETHER_SINCE = 3
+LEAVING_PER_TURN = 500
+
+
+def handle(
+    parts: BrokerParts, request: LeaveGroupRequest, header: RequestHeader, _: Connection
+) -> Work[LeaveGroupResponse]:
+    together = header.api_version >= MEMBERS_LEAVE_TOGETHER_SINCE
+    members = request.members if together else (MemberIdentity(request.member_id),)
+    left: list[MemberResponse] = []
+    try:
+        for start in range(0, len(members), LEAVING_PER_TURN):
+            leaving = members[start : start + LEAVING_PER_TURN]
+            codes = parts.groups.leave(request.group_id, leaving)
+            for each, code in zip(leaving, codes, strict=True):
+                left.append(MemberResponse(each.member_id, each.group_instance_id, code))
+            yield None
+    except ApiError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    if not together:
+        return LeaveGroupResponse(error_code=left[0].error_code)
+    return LeaveGroupResponse(members=tuple(left))

@@ -1,0 +1,156 @@
+"""ListOffsets: the offset of a log at its start, at its end or at a timestamp."""
+
+from __future__ import annotations
+
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode, StorageError
+from barnabas.model import NO_EPOCH, NO_TIMESTAMP
+from barnabas.replication.partition import Partition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+OFFSET_NOT_AVAILABLE_SINCE = 5
+CONSUMER = -1
+DEBUGGING = -2
+"""The replica id of a tool that looks at any replica, to the end of its log."""
+
+
+def handle(
+    parts: BrokerParts, request: ListOffsetsRequest, header: RequestHeader, _: Connection
+) -> Work[ListOffsetsResponse]:
+    version = header.api_version
+    now_ms = parts.clock.now_ms()
+    counts: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            counts[key] = counts.get(key, 0) + 1
+            yield None
+
+    def one(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        index = wanted.partition_index
+        try:
+            if counts[name, index] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is asked for twice")
+            partition = parts.replicas.find(name, index)
+            if request.replica_id == DEBUGGING:
+                partition.require_replica(wanted.current_leader_epoch)
+            else:
+                partition.require_leader(wanted.current_leader_epoch)
+            if version == 0:
+                return list_segments(partition, wanted, request.replica_id, now_ms)
+            return find_offset(partition, wanted, request.replica_id, version)
+        except ApiError as error:
+            return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+        except StorageError as error:
+            parts.replicas.fail(parts.replicas.find(name, index), error)
+            return ListOffsetsPartitionResponse(
+                partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+            )
+
+    topics = []
+    for topic in request.topics:
+        found = []
+        for wanted in topic.partitions:
+            found.append(one(topic.name, wanted))
+            yield None
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
+        yield None
+    return ListOffsetsResponse(topics=tuple(topics))
+
+
+def find_offset(
+    partition: Partition, wanted: ListOffsetsPartition, replica_id: int, version: int
+) -> ListOffsetsPartitionResponse:
+    log = partition.log
+    index = wanted.partition_index
+    is_consumer = replica_id == CONSUMER
+    end = log.high_watermark if is_consumer else log.log_end_offset
+    # Until the high watermark has reached a new leader's epoch, what it says may be less than clients were told before.
+    is_behind = is_consumer and end < partition.epoch_start_offset
+    timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
+    match wanted.timestamp:
+        case -1:
+            assert LATEST_TIMESTAMP == -1
+            require_settled(is_behind, version)
+            offset, epoch = end, partition.leader_epoch
+        case -2 | -4:
+            assert (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP) == (-2, -4)
+            require_version(wanted.timestamp, version)
+            offset = log.log_start_offset
+            epoch = log.epochs.epoch_at(offset)
+        case -3:
+            assert MAX_TIMESTAMP == -3
+            require_version(wanted.timestamp, version)
+            found = log.offset_of_max_timestamp()
+            if found is not None and found[1] < end:
+                timestamp, offset, epoch = found
+            else:
+                require_settled(is_behind, version)
+        case -5:
+            assert LATEST_TIERED_TIMESTAMP == -5
+            require_version(wanted.timestamp, version)
+        case at if at >= 0:
+            found = log.offset_for_timestamp(at)
+            if found is not None and found[1] < end:
+                timestamp, offset, epoch = found
+            else:
+                require_settled(is_behind, version)
+        case other:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {other}")
+    return ListOffsetsPartitionResponse(
+        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+SPECIAL_SINCE = {
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+
+
+def require_settled(is_behind: bool, version: int) -> None:
+    if is_behind:
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= OFFSET_NOT_AVAILABLE_SINCE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+
+
+def require_version(timestamp: int, version: int) -> None:
+    if version < SPECIAL_SINCE[timestamp]:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in v{version}")
+
+
+def list_segments(
+    partition: Partition, wanted: ListOffsetsPartition, replica_id: int, now_ms: int
+) -> ListOffsetsPartitionResponse:
+    """Version 0: the base offsets of segments that begin before a time, newest first."""
+    log = partition.log
+    offsets = log.segment_base_offsets_newest_first(
+        wanted.timestamp, wanted.max_num_offsets, now_ms
+    )
+    if replica_id == CONSUMER:
+        # Consumers see nothing above the high watermark, so the log's end is not theirs to know.
+        bound = log.high_watermark
+        within = [offset for offset in offsets if offset <= bound]
+        offsets = within if len(within) == len(offsets) else [bound, *within]
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, old_style_offsets=tuple(offsets)
+    )

@@ -1,0 +1,169 @@
+"""OffsetCommit: a consumer group commits offsets to its coordinator.
+
+A commit is acknowledged when the replicas of `__consumer_offsets` have it; only then OffsetFetch returns it. Errors are
+per partition. If the group rejects the member, all partitions get the same error. Version 0 keeps offsets in the
+registry (registry_offsets.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import NamedTuple
+
+from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.connection import Connection
+from barnabas.broker.handlers import registry_offsets
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode, LocalWireError
+from barnabas.groups.group import Group, GroupState
+from barnabas.groups.records import NEVER, CommittedOffset, KeyValue, offset_record
+from barnabas.groups.store import OF_COMMITS, translated
+from barnabas.model import NO_TIMESTAMP, TopicPartition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+KEPT_AS_LONG_AS_BROKER_SAYS = -1
+FOR_EVER = 2**63 - 1
+Codes = dict[TopicPartition, ErrorCode]
+Commits = dict[TopicPartition, CommittedOffset]
+
+
+class PendingCommit(NamedTuple):
+    """Offsets that are in the log and wait for its replicas, and the codes of the others."""
+
+    commits: Commits
+    codes: Codes
+    result: Awaitable[ErrorCode]
+
+
+def handle(
+    parts: BrokerParts, request: OffsetCommitRequest, header: RequestHeader, _: Connection
+) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
+    if header.api_version == 0:
+        return registry_offsets.commit(parts, request)
+    codes = yield from commit(parts, request)
+    if isinstance(codes, PendingCommit):
+        return finish_commit(request, codes)
+    size = sum(1 + len(partitions) for _, partitions in request.topics)
+    return (yield from aside(size, partial(committed, request, codes)))
+
+
+def commit(parts: BrokerParts, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
+    """The error codes by partition. A partition without one is committed."""
+    commits, oversized, unknown = yield from wished(parts, request)
+    if not commits and not oversized:
+        return unknown
+    try:
+        group = group_to_commit_to(parts, request)
+    except ApiError as error:
+        return dict.fromkeys([*commits, *oversized], error.code) | unknown
+    codes = oversized | unknown
+    if not commits:
+        return codes
+    try:
+        records = yield from records_of(request.group_id, commits)
+        group = group_to_commit_to(parts, request)  # it may have rebalanced between the turns
+        group.offsets.begin(commits)
+        try:
+            appended = parts.group_store.begin_append(request.group_id, records)
+        except ApiError as error:
+            group.offsets.fail(commits)
+            raise translated(error, OF_COMMITS) from error
+    except ApiError as error:
+        return dict.fromkeys(commits, error.code) | codes
+    if appended.waits:
+        result = parts.groups.commits.finish(group.offsets, commits, appended)
+        return PendingCommit(commits, codes, result)
+    group.offsets.complete(commits, appended.first_offset)
+    return codes
+
+
+def wished(parts: BrokerParts, request: OffsetCommitRequest) -> Work[tuple[Commits, Codes, Codes]]:
+    """The offsets to commit, and the codes of the others: metadata too long (reported to members only), unknown."""
+    commits: Commits = {}
+    oversized: Codes = {}
+    unknown: Codes = {}
+    now_ms = parts.clock.now_ms()
+    expires = NEVER
+    if request.retention_time_ms != KEPT_AS_LONG_AS_BROKER_SAYS:
+        expires = max(0, min(now_ms + request.retention_time_ms, FOR_EVER))
+    note_max = parts.config.offset_metadata_max_bytes
+    for name, partitions in request.topics:
+        topic = parts.metadata.topics.get(name)
+        yield None
+        for index, offset, leader_epoch, timestamp, note in partitions:
+            if topic is None or index not in topic.partitions:
+                unknown[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif note and is_longer(note, note_max):
+                oversized[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                at = now_ms if timestamp == NO_TIMESTAMP else timestamp
+                # A thousand groups share the topic's name.
+                commits[TopicPartition(topic.name, index)] = CommittedOffset(
+                    offset, leader_epoch, note or "", at, expires
+                )
+            yield None
+    return commits, oversized, unknown
+
+
+def is_longer(note: str, length_max: int) -> bool:
+    """In UTF-16 units, as the setting counts in spite of its name."""
+    return len(note) > length_max or (
+        not note.isascii() and len(note.encode("utf-16-le", "surrogatepass")) // 2 > length_max
+    )
+
+
+def group_to_commit_to(parts: BrokerParts, request: OffsetCommitRequest) -> Group:
+    coordinator = parts.groups
+    generation = request.generation_id_or_member_epoch
+    group = coordinator.find(request.group_id, may_be_empty=True)
+    if group is None:
+        if generation >= 0:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION, "there is no such group")
+        group = coordinator.find_or_make(request.group_id, may_be_empty=True)
+    code = group.refusal_of_commit(request.member_id, request.group_instance_id, generation)
+    if code is not ErrorCode.NONE:
+        raise ApiError(code)
+    if group.state is not GroupState.EMPTY:
+        coordinator.heard_from(group, request.member_id)
+    return group
+
+
+def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
+    records = []
+    try:
+        for each, value in commits.items():
+            records.append(offset_record(group_id, *each, value))
+            yield None
+    except LocalWireError as error:
+        raise ApiError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error)) from error
+    return records
+
+
+async def finish_commit(
+    request: OffsetCommitRequest, pending: PendingCommit
+) -> OffsetCommitResponse:
+    return committed(request, dict.fromkeys(pending.commits, await pending.result) | pending.codes)
+
+
+def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
+    """The response; a partition without a code was committed."""
+    none = ErrorCode.NONE
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name,
+                tuple(
+                    OffsetCommitResponsePartition(each[0], codes.get((name, each[0]), none))  # type: ignore[call-overload]
+                    for each in partitions
+                ),
+            )
+            for name, partitions in request.topics
+        )
+    )

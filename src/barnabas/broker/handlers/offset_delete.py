@@ -1,0 +1,84 @@
+"""OffsetDelete: deletes committed offsets of topics that the group does not subscribe to."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.group import Group, GroupState
+from barnabas.model import TopicPartition
+from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+def handle(
+    parts: BrokerParts, request: OffsetDeleteRequest, _: RequestHeader, __: Connection
+) -> Work[OffsetDeleteResponse]:
+    try:
+        codes = yield from delete_offsets(parts, request)
+    except ApiError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    size = sum(1 + len(partitions) for _, partitions in request.topics)
+    return (yield from aside(size, partial(deleted, request, codes)))
+
+
+def deleted(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name,
+                tuple(
+                    OffsetDeleteResponsePartition(index, codes[TopicPartition(name, index)])
+                    for (index,) in partitions
+                ),
+            )
+            for name, partitions in request.topics
+        )
+    )
+
+
+def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Codes]:
+    """Raises ApiError if the group as a whole does not allow it."""
+    group_to_delete_from(parts, request)
+    codes: Codes = {}
+    known: dict[TopicPartition, None] = {}
+    for name, partitions in request.topics:
+        yield None
+        for (index,) in partitions:
+            partition = TopicPartition(name, index)
+            codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if parts.metadata.knows(name, index):
+                codes[partition] = ErrorCode.NONE
+                known[partition] = None
+            yield None
+    # The group may have changed between the turns. What follows is one turn.
+    group = group_to_delete_from(parts, request)
+    if group.state is not GroupState.EMPTY:
+        for each in known:
+            if group.is_subscribed_to(each.topic):
+                codes[each] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    allowed = [each for each in known if codes[each] is ErrorCode.NONE]
+    if allowed:
+        found = group.offsets.among(allowed)
+        parts.groups.forget(group, found)
+    return codes
+
+
+def group_to_delete_from(parts: BrokerParts, request: OffsetDeleteRequest) -> Group:
+    group = parts.groups.find(request.group_id)
+    if group is None or group.state is GroupState.DEAD:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+    return group

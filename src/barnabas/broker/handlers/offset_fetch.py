@@ -1,0 +1,176 @@
+"""OffsetFetch: the committed offsets of consumer groups.
+
+A request with `require_stable`, as consumers send it before they read a partition, waits for commits in flight.
+Version 0 reads offsets from the registry (registry_offsets.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from barnabas.broker.bounded_work import Work, aside, run_in_turns
+from barnabas.broker.connection import Connection
+from barnabas.broker.handlers import registry_offsets
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError, ErrorCode
+from barnabas.groups.group import GroupState
+from barnabas.groups.offsets import GroupOffsets
+from barnabas.model import TopicPartition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+ERROR_OF_GROUP_SINCE = 2
+MANY_GROUPS_SINCE = 8
+Topics = tuple[OffsetFetchRequestTopic, ...]
+AskedFor = tuple[str, Topics | None]
+
+
+def handle(
+    parts: BrokerParts, request: OffsetFetchRequest, header: RequestHeader, _: Connection
+) -> Work[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
+    version = header.api_version
+    if version == 0:
+        return registry_offsets.fetch(parts, request)
+    if request.require_stable:
+        for each in asked_for(request, version):
+            if unsettled(parts, *each):
+                return fetched_when_settled(parts, request, version)
+            yield None
+    return (yield from fetched(parts, request, version))
+
+
+def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
+    if version >= MANY_GROUPS_SINCE:
+        return ((each.group_id, each.topics) for each in request.groups)
+    return ((request.group_id, request.topics),)
+
+
+async def fetched_when_settled(
+    parts: BrokerParts, request: OffsetFetchRequest, version: int
+) -> OffsetFetchResponse:
+    """A commit that is under way is about to be true, and its sender to be told so. Clients are not told to ask again,
+    as Kafka does: librdkafka takes that for no offset at all if it is given more partitions in the meantime."""
+    for group_id, topics in asked_for(request, version):
+        group = parts.groups.groups.get(group_id)
+        if group is not None:
+            await parts.groups.commits.settled(
+                group.offsets, partial(unsettled, parts, group_id, topics)
+            )
+    return await run_in_turns(fetched(parts, request, version))
+
+
+def unsettled(parts: BrokerParts, group_id: str, topics: Topics | None) -> bool:
+    """Whether one of these is being committed."""
+    group = parts.groups.groups.get(group_id)
+    if group is None or not group.offsets.pending:
+        return False
+    pending = group.offsets.pending
+    if topics is None:
+        return not pending.keys().isdisjoint(group.offsets.committed)
+    return any(
+        TopicPartition(name, index) in pending for name, indexes in topics for index in indexes
+    )
+
+
+def fetched(
+    parts: BrokerParts, request: OffsetFetchRequest, version: int
+) -> Work[OffsetFetchResponse]:
+    found: dict[AskedFor, OffsetFetchResponseGroup] = {}
+    asked = []
+    for each in asked_for(request, version):
+        asked.append(each)
+        if each not in found:
+            found[each] = yield from fetched_of_group(
+                parts, *each, is_stable=request.require_stable
+            )
+        yield None
+    if version >= MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=tuple(found[each] for each in asked))
+    only = found[asked[0]]
+    if only.error_code and version < ERROR_OF_GROUP_SINCE:
+        error = ErrorCode(only.error_code)
+        return OffsetFetchResponse(topics=without_offsets(request.topics or (), error))
+    return OffsetFetchResponse(topics=only.topics, error_code=only.error_code)
+
+
+def fetched_of_group(
+    parts: BrokerParts, group_id: str, topics: Topics | None, *, is_stable: bool
+) -> Work[OffsetFetchResponseGroup]:
+    """`topics` of None: all committed offsets of the group. `is_stable`: only those without a pending commit."""
+    try:
+        group = parts.groups.find(group_id, may_be_empty=True)
+    except ApiError as error:
+        return OffsetFetchResponseGroup(group_id, (), error.code)
+    if group is None or group.state is GroupState.DEAD:
+        size = sum(1 + len(indexes) for _, indexes in topics or ())
+        answers = yield from aside(size, partial(without_offsets, topics or ()))
+        return OffsetFetchResponseGroup(group_id, answers)
+    offsets = group.offsets
+    if topics is None:
+        by_topic: dict[str, list[int]] = {}
+        for name, index in list(offsets.committed):
+            by_topic.setdefault(name, []).append(index)
+            yield None
+        topics = tuple(
+            OffsetFetchRequestTopic(name, tuple(indexes)) for name, indexes in by_topic.items()
+        )
+    find = find_stable if is_stable and offsets.pending else find_all
+    found = []
+    for name, indexes in topics:
+        of_topic = yield from aside(len(indexes), partial(find, offsets, name, indexes))
+        found.append(OffsetFetchResponseTopic(name, of_topic))
+        yield None
+    return OffsetFetchResponseGroup(group_id, tuple(found))
+
+
+def find_all(
+    offsets: GroupOffsets, topic: str, indexes: Iterable[int]
+) -> tuple[OffsetFetchResponsePartition, ...]:
+    """Some ask for ten thousand, and everybody else waits meanwhile: so it is done in one loop, without the calls and
+    names that others can afford."""
+    get: Any = offsets.committed.get
+    new, made = tuple.__new__, OffsetFetchResponsePartition
+    none = ErrorCode.NONE
+    return tuple(
+        [
+            new(made, (index, value[0], value[1], value[2], none))
+            if (value := get((topic, index)))
+            else made(index)
+            for index in indexes
+        ]
+    )
+
+
+def find_stable(
+    offsets: GroupOffsets, topic: str, indexes: Iterable[int]
+) -> tuple[OffsetFetchResponsePartition, ...]:
+    """Those that are being committed anew are not told."""
+    return tuple(
+        OffsetFetchResponsePartition(
+            found.partition_index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+        )
+        if (topic, found.partition_index) in offsets.pending
+        else found
+        for found in find_all(offsets, topic, indexes)
+    )
+
+
+def without_offsets(
+    topics: Sequence[OffsetFetchRequestTopic], error: ErrorCode = ErrorCode.NONE
+) -> tuple[OffsetFetchResponseTopic, ...]:
+    return tuple(
+        OffsetFetchResponseTopic(
+            name,
+            tuple(OffsetFetchResponsePartition(index, error_code=error) for index in indexes),
+        )
+        for name, indexes in topics
+    )

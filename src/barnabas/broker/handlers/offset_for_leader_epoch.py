@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in the leader's log."""
+
+from __future__ import annotations
+
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ApiError
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(
+    parts: BrokerParts, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
+) -> Work[OffsetForLeaderEpochResponse]:
+    def one(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        index = wanted.partition
+        try:
+            partition = parts.replicas.find(name, index)
+            partition.require_leader(wanted.current_leader_epoch)
+            epoch, end = partition.end_offset_for(wanted.leader_epoch)
+        except ApiError as error:
+            return EpochEndOffset(partition=index, error_code=error.code)
+        return EpochEndOffset(error_code=0, partition=index, leader_epoch=epoch, end_offset=end)
+
+    topics = []
+    for topic in request.topics:
+        found = []
+        for wanted in topic.partitions:
+            found.append(one(topic.topic, wanted))
+            yield None
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(found)))
+        yield None
+    return OffsetForLeaderEpochResponse(topics=tuple(topics))

@@ -1,0 +1,54 @@
+"""StopReplica: the controller tells this broker to stop replicas, and to delete their logs if it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.broker.connection import Connection
+from barnabas.broker.control_plane import may_act_for_the_cluster
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode
+from barnabas.model import NO_EPOCH, TopicPartition
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+
+async def handle(
+    parts: BrokerParts, request: StopReplicaRequest, _: RequestHeader, connection: Connection
+) -> StopReplicaResponse:
+    control = parts.control
+    who = ("StopReplica", request.controller_id)
+    if not may_act_for_the_cluster(connection):
+        return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if error := await control.broker_error(*who, request.broker_epoch):
+        return StopReplicaResponse(error_code=error)
+    if not await control.recognises(*who, request.controller_epoch):
+        return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    async with control.lock:
+        if error := control.controller_error(*who, request.controller_epoch):
+            return StopReplicaResponse(error_code=error)
+        errors = await parts.replicas.stop_replicas(dict(to_stop(request)))
+    return StopReplicaResponse(
+        partition_errors=tuple(
+            StopReplicaPartitionError(*tp, error) for tp, error in errors.items()
+        )
+    )
+
+
+def to_stop(
+    request: StopReplicaRequest,
+) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
+    """All three shapes of the request as the newest one: the older two have no epochs."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), state
+    flat = [(each.topic_name, each.partition_index) for each in request.ungrouped_partitions]
+    flat += [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    for name, index in flat:
+        state = StopReplicaPartitionState(index, NO_EPOCH, request.delete_partitions)
+        yield TopicPartition(name, index), state

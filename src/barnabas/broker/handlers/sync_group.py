@@ -1,0 +1,37 @@
+"""SyncGroup: the group leader sends the assignment, and every member gets its part of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.broker.bounded_work import Work
+from barnabas.broker.connection import Connection
+from barnabas.broker.parts import BrokerParts
+from barnabas.errors import ErrorCode
+from barnabas.groups.group_events import Sync
+from barnabas.wire.headers import RequestHeader
+from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+PROTOCOL_MUST_BE_NAMED_SINCE = 5
+
+
+def handle(
+    parts: BrokerParts, request: SyncGroupRequest, header: RequestHeader, _: Connection
+) -> Work[SyncGroupResponse | asyncio.Future[SyncGroupResponse]]:
+    if header.api_version >= PROTOCOL_MUST_BE_NAMED_SINCE and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assignments: dict[str, bytes] = {}
+    for each in request.assignments:
+        assignments[each.member_id] = bytes(each.assignment)
+        yield None
+    wish = Sync(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments=assignments,
+    )
+    return parts.groups.sync(request.group_id, wish)

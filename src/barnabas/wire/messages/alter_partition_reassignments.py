@@ -1,0 +1,53 @@
+"""AlterPartitionReassignments: moves partitions to other brokers, or cancels such a move."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Int16, Int32
+
+
+class ReassignablePartition(NamedTuple):
+    """`replicas=None` cancels a move that is under way."""
+
+    partition_index: Int32
+    replicas: tuple[Int32, ...] | None
+
+
+class ReassignableTopic(NamedTuple):
+    name: str
+    partitions: tuple[ReassignablePartition, ...]
+
+
+class AlterPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    timeout_ms: Int32 = 60_000
+    topics: tuple[ReassignableTopic, ...]
+
+
+class ReassignablePartitionResponse(NamedTuple):
+    partition_index: Int32
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class ReassignableTopicResponse(NamedTuple):
+    name: str
+    partitions: tuple[ReassignablePartitionResponse, ...]
+
+
+class AlterPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    responses: tuple[ReassignableTopicResponse, ...] = ()

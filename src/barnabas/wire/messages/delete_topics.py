@@ -1,0 +1,52 @@
+"""DeleteTopics: deletes topics by name or, from version 6 on, by id."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NamedTuple
+from uuid import UUID
+
+from msgspec import Struct
+
+from barnabas.model import ZERO_ID
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import (
+    Essential,
+    Int16,
+    Int32,
+    NullableSince,
+    Since,
+    Until,
+)
+
+
+class DeleteTopicState(NamedTuple):
+    name: str | None = None
+    topic_id: UUID = ZERO_ID
+
+
+class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
+    """Topics go by name alone up to version 5, by name or id from version 6 on."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    VERSIONS: ClassVar[range] = range(7)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    topics: Annotated[tuple[DeleteTopicState, ...], Since(6), Essential] = ()
+    topic_names: Annotated[tuple[str, ...], Until(5)] = ()
+    timeout_ms: Int32
+
+
+class DeletableTopicResult(NamedTuple):
+    name: Annotated[str | None, NullableSince(6)]
+    topic_id: Annotated[UUID, Since(6)] = ZERO_ID
+    error_code: Int16 = 0
+    error_message: Annotated[str | None, Since(5)] = None
+
+
+class DeleteTopicsResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    VERSIONS: ClassVar[range] = range(7)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    responses: tuple[DeletableTopicResult, ...] = ()

@@ -1,0 +1,98 @@
+"""Settings of topics and brokers: DescribeConfigs."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Bool, Essential, Int8, Int16, Int32, Since, Until
+
+
+class ResourceType(IntEnum):
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from. Of the first five, a smaller number wins over a larger one."""
+
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+
+
+class ConfigType(IntEnum):
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class DescribeConfigsResource(NamedTuple):
+    """`configuration_keys=None` asks for all of them."""
+
+    resource_type: Int8
+    resource_name: str
+    configuration_keys: tuple[str, ...] | None = None
+
+
+class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    resources: tuple[DescribeConfigsResource, ...]
+    include_synonyms: Annotated[Bool, Since(1), Essential] = False
+    include_documentation: Annotated[Bool, Since(3), Essential] = False
+
+
+class DescribeConfigsSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: Int8
+
+
+class DescribeConfigsResourceResult(NamedTuple):
+    name: str
+    value: str | None
+    read_only: Bool
+    is_default: Annotated[Bool, Until(0)] = False
+    config_source: Annotated[Int8, Since(1)] = -1
+    is_sensitive: Bool = False
+    synonyms: Annotated[tuple[DescribeConfigsSynonym, ...], Since(1)] = ()
+    config_type: Annotated[Int8, Since(3)] = 0
+    documentation: Annotated[str | None, Since(3)] = None
+
+
+class DescribeConfigsResult(NamedTuple):
+    error_code: Int16
+    error_message: str | None
+    resource_type: Int8
+    resource_name: str
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+
+
+class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
+    VERSIONS: ClassVar[range] = range(5)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    throttle_time_ms: Int32 = 0
+    results: tuple[DescribeConfigsResult, ...] = ()

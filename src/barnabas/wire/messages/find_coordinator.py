@@ -1,0 +1,50 @@
+"""FindCoordinator: which broker looks after a group or a transactional id. One key up to version 3, many after it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since, Until
+
+
+class CoordinatorType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
+    VERSIONS: ClassVar[range] = range(7)
+    FLEXIBLE_SINCE: ClassVar[int] = 3
+
+    key: Annotated[str, Until(3), Essential] = ""
+    key_type: Annotated[Int8, Since(1), Essential] = 0
+    coordinator_keys: Annotated[tuple[str, ...], Since(4), Essential] = ()
+
+
+class Coordinator(NamedTuple):
+    key: str
+    node_id: Int32 = -1
+    host: str = ""
+    port: Int32 = -1
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
+    VERSIONS: ClassVar[range] = range(7)
+    FLEXIBLE_SINCE: ClassVar[int] = 3
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Annotated[Int16, Until(3), Essential] = 0
+    error_message: Annotated[str | None, Since(1), Until(3)] = None
+    node_id: Annotated[Int32, Until(3), Essential] = 0
+    host: Annotated[str, Until(3), Essential] = ""
+    port: Annotated[Int32, Until(3), Essential] = 0
+    coordinators: Annotated[tuple[Coordinator, ...], Since(4), Essential] = ()

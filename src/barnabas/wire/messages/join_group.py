@@ -1,0 +1,57 @@
+"""JoinGroup: a member joins its consumer group, or rejoins it in a rebalance."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Bool, Bytes, Essential, Int16, Int32, NullableSince, Since
+
+
+class JoinGroupRequestProtocol(NamedTuple):
+    name: str
+    metadata: Bytes
+
+
+class JoinGroupRequest(Struct, frozen=True, kw_only=True):
+    """Version 0 has no `rebalance_timeout_ms`: the session timeout counts for both. From version 4 on a member that
+    comes without an id is given one and joins again with it."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_SINCE: ClassVar[int] = 6
+
+    group_id: str
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Annotated[Int32, Since(1)] = -1
+    member_id: str = ""
+    group_instance_id: Annotated[str | None, Since(5), Essential] = None
+    protocol_type: str
+    protocols: tuple[JoinGroupRequestProtocol, ...]
+    reason: Annotated[str | None, Since(8)] = None
+
+
+class JoinGroupResponseMember(NamedTuple):
+    member_id: str
+    group_instance_id: Annotated[str | None, Since(5)] = None
+    metadata: Bytes = b""
+
+
+class JoinGroupResponse(Struct, frozen=True, kw_only=True):
+    """The members are told to the leader alone. Before version 7 a protocol that is not known is an empty name."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_SINCE: ClassVar[int] = 6
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: Annotated[str | None, Since(7)] = None
+    protocol_name: Annotated[str | None, NullableSince(7)] = ""
+    leader: str = ""
+    skip_assignment: Annotated[Bool, Since(9), Essential] = False
+    member_id: str = ""
+    members: tuple[JoinGroupResponseMember, ...] = ()

@@ -1,0 +1,44 @@
+"""LeaveGroup: members leave their group."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Essential, Int16, Int32, Since, Until
+
+
+class MemberIdentity(NamedTuple):
+    member_id: str
+    group_instance_id: str | None = None
+    reason: Annotated[str | None, Since(5)] = None
+
+
+class LeaveGroupRequest(Struct, frozen=True, kw_only=True):
+    """One member up to version 2, many after it."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
+    VERSIONS: ClassVar[range] = range(6)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    group_id: str
+    member_id: Annotated[str, Until(2), Essential] = ""
+    members: Annotated[tuple[MemberIdentity, ...], Since(3), Essential] = ()
+
+
+class MemberResponse(NamedTuple):
+    member_id: str
+    group_instance_id: str | None = None
+    error_code: Int16 = 0
+
+
+class LeaveGroupResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
+    VERSIONS: ClassVar[range] = range(6)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+    members: Annotated[tuple[MemberResponse, ...], Since(3), Essential] = ()

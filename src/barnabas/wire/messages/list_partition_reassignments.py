@@ -1,0 +1,51 @@
+"""ListPartitionReassignments: the reassignments of partitions that are in progress."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Int16, Int32
+
+
+class ListPartitionReassignmentsTopic(NamedTuple):
+    name: str
+    partition_indexes: tuple[Int32, ...]
+
+
+class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
+    """`topics=None` asks for every move that is under way."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    timeout_ms: Int32 = 60_000
+    topics: tuple[ListPartitionReassignmentsTopic, ...] | None = None
+
+
+class OngoingPartitionReassignment(NamedTuple):
+    """`replicas` are all that have the partition now, those that come and those that go among them."""
+
+    partition_index: Int32
+    replicas: tuple[Int32, ...]
+    adding_replicas: tuple[Int32, ...]
+    removing_replicas: tuple[Int32, ...]
+
+
+class OngoingTopicReassignment(NamedTuple):
+    name: str
+    partitions: tuple[OngoingPartitionReassignment, ...]
+
+
+class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_SINCE: ClassVar[int] = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    topics: tuple[OngoingTopicReassignment, ...] = ()

@@ -1,0 +1,57 @@
+"""OffsetCommit: commits the offsets of a consumer group."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Essential, Int16, Int32, Int64, Since, Until
+
+
+class OffsetCommitRequestPartition(NamedTuple):
+    partition_index: Int32
+    committed_offset: Int64
+    committed_leader_epoch: Annotated[Int32, Since(6)] = -1
+    commit_timestamp: Annotated[Int64, Since(1), Until(1)] = -1
+    committed_metadata: str | None = ""
+
+
+class OffsetCommitRequestTopic(NamedTuple):
+    name: str
+    partitions: tuple[OffsetCommitRequestPartition, ...]
+
+
+class OffsetCommitRequest(Struct, frozen=True, kw_only=True):
+    """A generation below 0 and no member id: someone outside of the group commits, which an empty group allows."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_SINCE: ClassVar[int] = 8
+
+    group_id: str
+    generation_id_or_member_epoch: Annotated[Int32, Since(1)] = -1
+    member_id: Annotated[str, Since(1)] = ""
+    group_instance_id: Annotated[str | None, Since(7), Essential] = None
+    retention_time_ms: Annotated[Int64, Since(2), Until(4)] = -1
+    topics: tuple[OffsetCommitRequestTopic, ...]
+
+
+class OffsetCommitResponsePartition(NamedTuple):
+    partition_index: Int32
+    error_code: Int16 = 0
+
+
+class OffsetCommitResponseTopic(NamedTuple):
+    name: str
+    partitions: tuple[OffsetCommitResponsePartition, ...]
+
+
+class OffsetCommitResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    VERSIONS: ClassVar[range] = range(10)
+    FLEXIBLE_SINCE: ClassVar[int] = 8
+
+    throttle_time_ms: Annotated[Int32, Since(3)] = 0
+    topics: tuple[OffsetCommitResponseTopic, ...] = ()

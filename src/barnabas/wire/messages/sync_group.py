@@ -1,0 +1,43 @@
+"""SyncGroup: the group leader sends the assignment, and every member gets its part of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, NamedTuple
+
+from msgspec import Struct
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.codec import Bytes, Essential, Int16, Int32, Since
+
+
+class SyncGroupRequestAssignment(NamedTuple):
+    member_id: str
+    assignment: Bytes
+
+
+class SyncGroupRequest(Struct, frozen=True, kw_only=True):
+    """The leader brings everyone's assignment, the others bring none."""
+
+    API_KEY: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
+    VERSIONS: ClassVar[range] = range(6)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    group_instance_id: Annotated[str | None, Since(3), Essential] = None
+    protocol_type: Annotated[str | None, Since(5)] = None
+    protocol_name: Annotated[str | None, Since(5)] = None
+    assignments: tuple[SyncGroupRequestAssignment, ...] = ()
+
+
+class SyncGroupResponse(Struct, frozen=True, kw_only=True):
+    API_KEY: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
+    VERSIONS: ClassVar[range] = range(6)
+    FLEXIBLE_SINCE: ClassVar[int] = 4
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+    protocol_type: Annotated[str | None, Since(5)] = None
+    protocol_name: Annotated[str | None, Since(5)] = None
+    assignment: Bytes = b""
