@@ -355,7 +355,7 @@ class Life:
 
     def metadata(self) -> MetadataCache:
         assert self.broker.router is not None
-        return self.broker.router.parts.metadata
+        return self.broker.router.context.metadata
 
     def fall_silent(self) -> None:
         """Whatever still runs, nobody hears of it: neither those at the other end nor a later reader of the history."""

@@ -176,7 +176,7 @@ def main() -> None:
     meter.install()
     router = life.broker.router
     assert router is not None
-    print("up", router.parts.control.broker_epoch, flush=True)
+    print("up", router.context.control.broker_epoch, flush=True)
     for line in sys.stdin:
         if line.strip() == "reset":
             loop_thread.call(forget_peak_memory)

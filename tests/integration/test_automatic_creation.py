@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from barnabas import LocalCluster
-from barnabas.broker import auto_creation
+from barnabas.broker.topic_admin import auto_creation
 from barnabas.cli.main import cli
 from barnabas.errors import ErrorCode
 from barnabas.model import ZERO_ID

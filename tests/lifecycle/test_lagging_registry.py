@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from barnabas.broker.control_plane import ControlPlane
-from barnabas.broker.topics import Topics
+from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import ErrorCode, NoNode

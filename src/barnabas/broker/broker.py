@@ -14,17 +14,17 @@ import asyncio
 import logging
 
 from barnabas.broker import maintenance
-from barnabas.broker.adoption import adopt_logs, set_strays_aside
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane, history_client_id
-from barnabas.broker.departure import leave_in_peace
+from barnabas.broker.controlled_shutdown import shut_down_controlled
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.group_parts import GroupParts
+from barnabas.broker.init_producer_id import ProducerIds
+from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import ConnectionLimits, Listeners
-from barnabas.broker.lost_logs import find_lost_logs
-from barnabas.broker.parts import BrokerParts
-from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.router import Router
-from barnabas.broker.topics import Topics
+from barnabas.broker.startup.lost_logs import find_lost_logs
+from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
+from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.topic_checks import TopicDefaults
@@ -66,7 +66,7 @@ class Broker:
         self.logs: LogManager | None = None
         self.replicas: ReplicaManager | None = None
         self.listeners: Listeners | None = None
-        self.groups: GroupParts | None = None
+        self.groups: LazyGroups | None = None
         self.router: Router | None = None
         self.controller: Controller | None = None
         self.publisher: Publisher | None = None
@@ -131,7 +131,7 @@ class Broker:
         publisher.open()
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, config)
-        await set_strays_aside(registry, logs)
+        await set_stray_logs_aside(registry, logs)
         lost = await find_lost_logs(registry, logs, self.broker_id, wait_s=self.patience_s)
         control = self.control = ControlPlane(self.broker_id, registry)
         replicas = self.replicas = ReplicaManager(
@@ -154,10 +154,10 @@ class Broker:
             history=publisher,
             register=self.register,
         )
-        groups = self.groups = GroupParts(
+        groups = self.groups = LazyGroups(
             config, replicas, metadata, clock=world.clock, random=world.random
         )
-        parts = BrokerParts(
+        context = BrokerContext(
             config=config,
             clock=world.clock,
             network=world.network,
@@ -169,10 +169,10 @@ class Broker:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, world.random),
             producer_ids=ProducerIds(self.broker_id, registry),
             topics=topics,
-            group_parts=groups,
+            lazy_groups=groups,
             watchdog=world.watchdog,
         )
-        self.router = Router(parts)
+        self.router = Router(context)
         listeners = self.listeners = Listeners(
             world.network, connection_limits(config), self.router.serve
         )
@@ -290,7 +290,7 @@ class Broker:
         for tests and failed starts."""
         self.world.watchdog.stop()  # flushing all logs may hold the loop for long
         if clean and self.router is not None and self.config.controlled_shutdown_enable:
-            await leave_in_peace(self.router.parts, self.broker_id)
+            await shut_down_controlled(self.router.context, self.broker_id)
         if self.listeners is not None:
             await self.listeners.close()
             self.listeners = None

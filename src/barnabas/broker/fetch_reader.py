@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.fetch_sessions import FetchEntry, FetchSession
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
@@ -48,9 +48,9 @@ class PartitionReader:
     """Reads partitions as one fetch request asks for them."""
 
     def __init__(
-        self, parts: BrokerParts, request: FetchRequest, version: int, listener: str
+        self, context: BrokerContext, request: FetchRequest, version: int, listener: str
     ) -> None:
-        self.parts = parts
+        self.context = context
         self.request = request
         self.version = version
         self.listener = listener
@@ -60,7 +60,7 @@ class PartitionReader:
         self.rack = ""
         """The rack of a consumer that may be sent to another replica."""
         if self.replica_id < 0 and version >= ANY_REPLICA_SINCE:
-            self.rack = request.rack_id if parts.config.replica_selector_class else ""
+            self.rack = request.rack_id if context.config.replica_selector_class else ""
         self.session: FetchSession | None = None
         self.has_arrived = False
         """The position of a follower is taken from its fetch once, on arrival."""
@@ -73,9 +73,9 @@ class PartitionReader:
         except ApiError as error:
             code = error.code
         except StorageError as error:
-            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
+            partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
-                self.parts.replicas.fail(partition, error)
+                self.context.replicas.fail(partition, error)
             code = storage_code(error, partition)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_SINCE:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -126,7 +126,7 @@ class PartitionReader:
             if found.unchecked is not None:
                 # Not before it is known to be right; whoever waits for the partition is told.
                 self.has_unchecked = True
-                integrity = self.parts.replicas.integrity
+                integrity = self.context.replicas.integrity
                 integrity.look_through(partition, found.unchecked, found.slices[0].position)
                 slices, size, is_held_back, is_older = (), 0, True, False
             if size and self.version < MAGIC_2_SINCE:
@@ -160,7 +160,7 @@ class PartitionReader:
         """Who in the consumer's rack has what it asks for; None if it had better stay with us."""
         if partition.leader != partition.broker_id:
             return None
-        metadata, offset = self.parts.metadata, entry.fetch_offset
+        metadata, offset = self.context.metadata, entry.fetch_offset
         followers = [
             Candidate(broker, known.rack, follower.log_end_offset, follower.last_caught_up_ms)
             for broker, follower in partition.followers.items()
@@ -169,7 +169,7 @@ class PartitionReader:
             and (known := metadata.brokers.get(broker)) is not None
             and metadata.endpoint(known, self.listener) is not None
         ]
-        return rack_aware(self.rack, self.parts.config.broker_rack, followers)
+        return rack_aware(self.rack, self.context.config.broker_rack, followers)
 
     def is_of_a_former_life(self, partition: Partition) -> bool:
         """What a process that was replaced holds says nothing about what the broker of that id holds now."""
@@ -178,7 +178,7 @@ class PartitionReader:
 
     def must_wait(self, partition: Partition) -> bool:
         """Whether this follower gets nothing for now, lest replication take more than it may. One in sync is spared."""
-        quota = self.parts.replicas.leader_quota
+        quota = self.context.replicas.leader_quota
         return (
             quota is not None
             and self.replica_id not in partition.isr
@@ -192,16 +192,16 @@ class PartitionReader:
             entry.topic = self.name_of(entry.topic_id)
             if not entry.topic:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = self.parts.replicas.find(entry.topic, entry.index)
+        partition = self.context.replicas.find(entry.topic, entry.index)
         if entry.topic_id != ZERO_ID and partition.topic_id != entry.topic_id:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         return partition
 
     def name_of(self, topic_id: UUID) -> str:
         """LeaderAndIsr comes before UpdateMetadata: a follower may ask for a topic that only its replicas know yet."""
-        name = self.parts.metadata.names.get(topic_id)
+        name = self.context.metadata.names.get(topic_id)
         if name is None and self.replica_id >= 0:
-            name = self.parts.replicas.names.get(topic_id)
+            name = self.context.replicas.names.get(topic_id)
         return name or ""
 
     def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:

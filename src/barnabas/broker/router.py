@@ -2,7 +2,7 @@
 
     frame ─► header ─► ROUTES[api key] ─► decode ─► handler ─► encode ─► size | header | body
 
-A handler takes (parts, request, header, connection) and returns the response, an awaitable of it, a generator that
+A handler takes (context, request, header, connection) and returns the response, an awaitable of it, a generator that
 works in bounded turns (bounded_work.py), or None if nothing is sent back. An error that concerns one item of a request
 goes into the response. An unexpected exception closes the connection, in connection.py.
 
@@ -32,6 +32,7 @@ from barnabas.broker.connection import (
     Connection,
     Promise,
 )
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import (
     alter_partition,
     api_versions,
@@ -47,7 +48,6 @@ from barnabas.broker.handlers import (
 )
 from barnabas.broker.handlers.fetch import FetchAnswer
 from barnabas.broker.handlers.produce import ProduceAnswer, handle_repeated, may_be_repeated
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError
 from barnabas.storage.acceptance import LargeBatch
 from barnabas.tasks import in_thread
@@ -75,7 +75,7 @@ RESPONSE_BYTES_MAX = 32 << 20
 """Does not apply to the records of a fetch: those are sent from their files."""
 
 Decode = Callable[[int, memoryview, int], Any]
-Handle = Callable[[BrokerParts, Any, RequestHeader, Connection], Any]
+Handle = Callable[[BrokerContext, Any, RequestHeader, Connection], Any]
 Encode = Callable[[int, Any], tuple[list[Part], int]]
 
 
@@ -153,9 +153,9 @@ def on_demand(key: ApiKey, handler: Callable[[], Handle]) -> Route:
         return route().decode(version, data, at)
 
     def handle(
-        parts: BrokerParts, request: Any, header: RequestHeader, connection: Connection
+        context: BrokerContext, request: Any, header: RequestHeader, connection: Connection
     ) -> Any:
-        return route().handle(parts, request, header, connection)
+        return route().handle(context, request, header, connection)
 
     return Route(decode, handle, encode_message)
 
@@ -209,10 +209,10 @@ ROUTES: dict[int, Route] = {
 
 
 class Router:
-    """Serves frames with the parts of one broker."""
+    """Serves the requests of one broker."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self.parts = parts
+    def __init__(self, context: BrokerContext) -> None:
+        self.context = context
         self.background = Background()
         # Insertion-ordered: a set would be walked in address order.
         self.running: dict[asyncio.Task[Any], None] = {}
@@ -226,7 +226,7 @@ class Router:
             if batch is not None:
                 number: int = SIZE.unpack_from(frame, 4)[0]
                 try:
-                    answer = handle_repeated(self.parts, repeated, batch, number, connection)
+                    answer = handle_repeated(self.context, repeated, batch, number, connection)
                 except (ApiError, LargeBatch):
                     pass  # the ordinary path below answers both
                 else:
@@ -236,9 +236,9 @@ class Router:
                     return Promise(answer, partial(framed, ROUTES[PRODUCE], header))
         fetch_again = connection.fetches.find(frame)
         if fetch_again is not None:
-            parts = fetch.handle_repeated(self.parts, fetch_again, frame)
-            if parts is not None:
-                return parts
+            response = fetch.handle_repeated(self.context, fetch_again, frame)
+            if response is not None:
+                return response
         return self.serve_any(frame, connection, is_repeated_fetch=fetch_again is not None)
 
     def serve_any(
@@ -258,7 +258,7 @@ class Router:
             connection.produces.learn(frame, header, request)
         elif header.api_key == FETCH and not is_repeated_fetch:
             connection.fetches.learn(frame, at, header, request)
-        response = route.handle(self.parts, request, header, connection)
+        response = route.handle(self.context, request, header, connection)
         if isinstance(response, GeneratorType):
             turn = self.background.start(response)
             if not turn.is_done:
@@ -294,7 +294,7 @@ class Router:
         async with lane.large:
             async with lane.thread:
                 request = await in_thread(decode, header.api_version, frame, at)
-            response = route.handle(self.parts, request, header, connection)
+            response = route.handle(self.context, request, header, connection)
             if isinstance(response, GeneratorType):
                 response = await self.background.finish(response, NOT_STARTED)
         return await self.answer(route, header, response)

@@ -94,7 +94,7 @@ class Journal:
             self.current.append([data])
         except StorageError as error:
             self.lost += len(events)
-            if self.warnings.due(self.clock.now_ms() / 1000):
+            if self.warnings.is_due(self.clock.now_ms() / 1000):
                 logger.error("state changes are not written count=%d error=%s", self.lost, error)
             return
         if self.lost:

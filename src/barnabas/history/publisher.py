@@ -267,7 +267,7 @@ class Publisher:
             self.connection = None
 
     def warn(self, what: str, error: Exception) -> None:
-        if self.warnings.due(asyncio.get_running_loop().time()):
+        if self.warnings.is_due(asyncio.get_running_loop().time()):
             logger.warning("%s error=%s", what, reason(error))
 
 

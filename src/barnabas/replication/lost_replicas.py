@@ -4,10 +4,10 @@
                                                              └► told to follow a leader that lives: no longer lost
 
 A broker that comes back empty must not lead what it was in sync for: all others would cut their logs to its empty one.
-It waits for a controller to take it out of the ISRs before it registers (broker/lost_logs.py). That comes to nothing if
-no other broker is there to be controller, or if it was the last one in sync, which stays in the ISR for ever. Then it
-refuses, and nobody leads: the partition is offline, and the others keep what they have until somebody decides that it
-is enough (unclean.leader.election.enable).
+It waits for a controller to take it out of the ISRs before it registers (broker/startup/lost_logs.py). That comes to
+nothing if no other broker is there to be controller, or if it was the last one in sync, which stays in the ISR for
+ever. Then it refuses, and nobody leads: the partition is offline, and the others keep what they have until somebody
+decides that it is enough (unclean.leader.election.enable).
 
 With a single replica there is nothing that anybody could keep: it begins anew, as in Kafka.
 """

@@ -40,7 +40,7 @@ def registry() -> Registry:
 async def node(registry: Registry) -> AsyncIterator[Node]:
     nodes = Nodes(Node(1))
     await nodes.start()
-    nodes[1].parts = replace(nodes[1].parts, registry=cast(RegistryClient, registry))
+    nodes[1].context = replace(nodes[1].context, registry=cast(RegistryClient, registry))
     yield nodes[1]
     await nodes.stop()
 

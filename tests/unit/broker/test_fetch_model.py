@@ -124,7 +124,7 @@ class FetchModel(RuleBasedStateMachine):
         self.to_name = set()
 
         async def ask() -> FetchAnswer | Awaitable[FetchAnswer]:
-            work = fetch.handle(self.node.parts, request, HEADER, CONNECTION)
+            work = fetch.handle(self.node.context, request, HEADER, CONNECTION)
             appends = iter(between)
             try:
                 while True:
@@ -195,7 +195,7 @@ class FetchModel(RuleBasedStateMachine):
 
     @invariant()
     def what_sleeps_has_a_watcher(self) -> None:
-        for session in self.node.parts.sessions.sessions.values():
+        for session in self.node.context.sessions.sessions.values():
             for entry in session.partitions.values():
                 if entry in session.awake:
                     continue
@@ -211,7 +211,7 @@ class FetchModel(RuleBasedStateMachine):
     @invariant()
     def nothing_is_left_behind(self) -> None:
         """A partition has at most one watcher for each session."""
-        sessions = len(self.node.parts.sessions.sessions)
+        sessions = len(self.node.context.sessions.sessions)
         for index in range(PARTITIONS):
             assert len(self.node.partition(index).watchers) <= sessions
 

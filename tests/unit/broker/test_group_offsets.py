@@ -58,7 +58,7 @@ class Coordinator:
         await self.node.leader_and_isr(
             LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=(topic,))
         )
-        store = self.node.parts.group_store
+        store = self.node.context.group_store
         await eventually(lambda: store.is_led(0))
 
     def commit(
@@ -72,7 +72,7 @@ class Coordinator:
             topics=(OffsetCommitRequestTopic(TOPIC, (partition,)),),
         )
         header = RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None)
-        return run_to_end(offset_commit.handle(self.node.parts, request, header, NO_CONNECTION))
+        return run_to_end(offset_commit.handle(self.node.context, request, header, NO_CONNECTION))
 
     def sent(self, offset: int) -> asyncio.Future[OffsetCommitResponse]:
         """It is in the log, and its connection waits for the answer."""
@@ -88,7 +88,7 @@ class Coordinator:
             groups=(OffsetFetchRequestGroup(GROUP, topics=topics),), require_stable=require_stable
         )
         header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, None)
-        return run_to_end(offset_fetch.handle(self.node.parts, request, header, NO_CONNECTION))
+        return run_to_end(offset_fetch.handle(self.node.context, request, header, NO_CONNECTION))
 
     async def committed(self, *, require_stable: bool = True) -> int:
         answer = self.fetch(require_stable=require_stable)
@@ -123,7 +123,7 @@ async def coordinator(request: pytest.FixtureRequest) -> AsyncIterator[Coordinat
     made = Coordinator(nodes[1])
     await made.start()
     yield made
-    await nodes[1].parts.group_parts.stop()
+    await nodes[1].context.lazy_groups.stop()
     await nodes.stop()
 
 
@@ -154,7 +154,7 @@ async def test_a_commit_counts_though_its_sender_is_gone(coordinator: Coordinato
     sent.cancel()
     await asyncio.wait([sent])
     coordinator.copy()
-    offsets = coordinator.node.parts.groups.groups[GROUP].offsets
+    offsets = coordinator.node.context.groups.groups[GROUP].offsets
     await eventually(lambda: not offsets.pending)
     assert await coordinator.committed() == 40
 
@@ -174,7 +174,7 @@ async def test_a_commit_that_takes_too_long_is_over_and_the_offset_is_what_it_wa
 async def test_who_has_waited_as_long_as_a_commit_may_take_is_told_that_nothing_is_certain(
     coordinator: Coordinator,
 ) -> None:
-    group = coordinator.node.parts.groups.find_or_make(GROUP)
+    group = coordinator.node.context.groups.find_or_make(GROUP)
     group.offsets.begin({HERE: CommittedOffset(5)})  # and nobody ends it
     answer = coordinator.fetch()
     assert inspect.isawaitable(answer)
@@ -231,13 +231,13 @@ async def test_commit_is_rejected_if_the_group_changed_between_its_turns(
     request = OffsetCommitRequest(
         group_id=GROUP, topics=(OffsetCommitRequestTopic(TOPIC, (partition,)),)
     )
-    parts = coordinator.node.parts
+    context = coordinator.node.context
     work = offset_commit.handle(
-        parts, request, RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None), NO_CONNECTION
+        context, request, RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None), NO_CONNECTION
     )
     refusals = iter([ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
     monkeypatch.setattr(Group, "refusal_of_commit", lambda *_: next(refusals))
     answer = run_to_end(work)
     assert isinstance(answer, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert not parts.groups.groups[GROUP].offsets.pending
+    assert not context.groups.groups[GROUP].offsets.pending

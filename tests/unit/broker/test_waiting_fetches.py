@@ -82,7 +82,7 @@ async def test_superseded_fetch_of_a_session_does_not_take_its_news(two: Nodes) 
     former, latter = await connect(two), await connect(two)
     try:
         opened = await former.exchange(fetch(two, 0, 0, 0), FetchResponse, timeout_s=10)
-        (session,) = leader.parts.sessions.sessions.values()
+        (session,) = leader.context.sessions.sessions.values()
         # The follower has given up this fetch, and the leader does not know it yet.
         request = fetch(two, opened.session_id, 1, 1, wait_ms=300)
         abandoned = asyncio.ensure_future(former.exchange(request, FetchResponse, timeout_s=10))
@@ -116,19 +116,19 @@ async def test_failure_of_a_waiting_fetch_closes_its_connection(
 
 async def test_session_of_a_fetch_that_was_interrupted_between_turns_is_closed(two: Nodes) -> None:
     """The client may continue the session, and would not name the partitions again that are missing in it."""
-    parts = two[1].parts
-    opened = run_to_end(handle(parts, fetch(two, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
+    context = two[1].context
+    opened = run_to_end(handle(context, fetch(two, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
     assert isinstance(opened, FetchAnswer)
-    (session,) = parts.sessions.sessions.values()
+    (session,) = context.sessions.sessions.values()
     request = fetch(two, session.id, 1, 0)
     (topic,) = request.topics
     many = tuple(
         topic.partitions[0]._replace(partition=index) for index in range(2 * PARTITIONS_PER_TURN)
     )
     work = handle(
-        parts, replace(request, topics=(topic._replace(partitions=many),)), HEADER, CONNECTION
+        context, replace(request, topics=(topic._replace(partitions=many),)), HEADER, CONNECTION
     )
     next(work)
     assert len(session.partitions) == PARTITIONS_PER_TURN
     work.close()
-    assert not parts.sessions.sessions
+    assert not context.sessions.sessions

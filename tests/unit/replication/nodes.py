@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from barnabas.broker import handlers
 from barnabas.broker.broker import connection_limits
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.group_parts import GroupParts
+from barnabas.broker.lazy_groups import LazyGroups
 from barnabas.broker.listener import Listeners
-from barnabas.broker.parts import BrokerParts
 from barnabas.broker.router import Router
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.controller.events import AlterPartitionReceived
@@ -158,7 +158,7 @@ class Node:
             control=self.control,
             config=self.config,
         )
-        self.parts = BrokerParts(
+        self.context = BrokerContext(
             config=self.config,
             clock=StandingClock(),
             network=self.network,
@@ -170,7 +170,7 @@ class Node:
             sessions=FetchSessions(100, Random(self.id)),
             producer_ids=cast(Any, None),
             topics=cast(Any, self.topics),
-            group_parts=GroupParts(
+            lazy_groups=LazyGroups(
                 self.config,
                 self.replicas,
                 self.metadata,
@@ -179,7 +179,7 @@ class Node:
             ),
             watchdog=NoWatchdog(),
         )
-        self.router = Router(self.parts)
+        self.router = Router(self.context)
         self.listeners = Listeners(self.network, connection_limits(self.config), self.router.serve)
         _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
@@ -197,15 +197,15 @@ class Node:
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         header = RequestHeader(ApiKey.LEADER_AND_ISR, 7, 0, None)
-        return await handlers.leader_and_isr.handle(self.parts, request, header, NO_CONNECTION)
+        return await handlers.leader_and_isr.handle(self.context, request, header, NO_CONNECTION)
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         header = RequestHeader(ApiKey.UPDATE_METADATA, 8, 0, None)
-        return await handlers.update_metadata.handle(self.parts, request, header, NO_CONNECTION)
+        return await handlers.update_metadata.handle(self.context, request, header, NO_CONNECTION)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         header = RequestHeader(ApiKey.STOP_REPLICA, 4, 0, None)
-        return await handlers.stop_replica.handle(self.parts, request, header, NO_CONNECTION)
+        return await handlers.stop_replica.handle(self.context, request, header, NO_CONNECTION)
 
     # ---- what a test looks at
 

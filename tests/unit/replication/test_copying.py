@@ -171,7 +171,7 @@ async def test_an_idle_session_names_no_partition(two: Nodes) -> None:
     )
     (fetcher,) = fetchers(two[2]).fetchers.values()
     await eventually(lambda: not fetcher.to_name and fetcher.session_epoch > 1)
-    (session,) = two[1].parts.sessions.sessions.values()
+    (session,) = two[1].context.sessions.sessions.values()
     await eventually(lambda: not session.awake)
     assert len(session.partitions) == 20
 
@@ -374,7 +374,7 @@ def delete_before(offset: int, timeout_ms: int) -> DeleteRecordsRequest:
 
 async def deleted(node: Node, request: DeleteRecordsRequest) -> DeleteRecordsPartitionResult:
     header = RequestHeader(21, 2, 0)
-    answer = run_to_end(delete_records.handle(node.parts, request, header, NO_CONNECTION))
+    answer = run_to_end(delete_records.handle(node.context, request, header, NO_CONNECTION))
     response = answer if isinstance(answer, DeleteRecordsResponse) else await answer
     return response.topics[0].partitions[0]
 

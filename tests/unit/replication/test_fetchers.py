@@ -107,7 +107,7 @@ async def test_a_partition_that_is_added_while_a_fetch_waits_is_copied_all_the_s
     await nodes.start()
     try:
         await nodes.lead(1)
-        sessions = nodes[1].parts.sessions.sessions
+        sessions = nodes[1].context.sessions.sessions
         await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
         (fetcher,) = fetchers(nodes[2]).fetchers.values()
         session = fetcher.session_id
@@ -132,7 +132,7 @@ async def test_what_an_answer_said_that_was_let_go_is_asked_for_again() -> None:
         await nodes.lead(1)
         info = nodes[1].append(b"one", acks=-1)
         await asyncio.wait_for(nodes[1].partition().promise(info.last_offset + 1), 10)
-        sessions = nodes[1].parts.sessions.sessions
+        sessions = nodes[1].context.sessions.sessions
         await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
         # As if the follower had been told, and the answer had been lost on its way.
         (session,) = sessions.values()
@@ -170,7 +170,7 @@ async def test_interrupted_fetch_backs_off_while_its_leader_has_no_address(
 
     try:
         await nodes.lead(1)
-        sessions = nodes[1].parts.sessions.sessions
+        sessions = nodes[1].context.sessions.sessions
         await eventually(lambda: any(each.waiting_fetch for each in sessions.values()))
         (fetcher,) = fetchers(nodes[2]).fetchers.values()
         monkeypatch.setattr(Fetcher, "connect", counted)
@@ -230,7 +230,7 @@ async def test_a_fetch_that_takes_over_a_session_is_woken_whatever_the_former_on
         )
 
     opened = await former.exchange(fetch(0, 0, 0), FetchResponse, timeout_s=10)
-    (session,) = leader.parts.sessions.sessions.values()
+    (session,) = leader.context.sessions.sessions.values()
     waits: list[asyncio.Task[FetchResponse]] = []
     for epoch, connection, offsets in ((1, former, (1,)), (2, latter, ())):
         request = fetch(opened.session_id, epoch, *offsets)
@@ -255,7 +255,7 @@ async def test_a_fetch_that_takes_over_a_session_is_woken_whatever_the_former_on
 async def test_a_leader_without_room_for_a_session_is_not_asked_without_end() -> None:
     nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=200))
     await nodes.start()
-    nodes[1].parts.sessions.slots = 0
+    nodes[1].context.sessions.slots = 0
     asked = 0
     fetch_once = Fetcher.fetch_once
 

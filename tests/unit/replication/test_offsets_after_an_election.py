@@ -44,7 +44,7 @@ def asked(
         topics=(ListOffsetsTopic(TOPIC, (ListOffsetsPartition(0, timestamp=timestamp),)),),
     )
     header = RequestHeader(ListOffsetsRequest.API_KEY, version, 0, None)
-    answer = run_to_end(list_offsets.handle(nodes[1].parts, request, header, NO_CONNECTION))
+    answer = run_to_end(list_offsets.handle(nodes[1].context, request, header, NO_CONNECTION))
     return answer.topics[0].partitions[0]
 
 

@@ -8,9 +8,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.handlers.controller_queue import ask_controller
-from barnabas.broker.parts import BrokerParts
 from barnabas.controller.events import AlterPartitionReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -27,21 +27,21 @@ ALTERED_AT_ONCE = 1000
 
 
 async def handle(
-    parts: BrokerParts,
+    context: BrokerContext,
     request: AlterPartitionRequest,
     header: RequestHeader,
     connection: Connection,
 ) -> AlterPartitionResponse:
     if not may_act_for_the_cluster(connection):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if not parts.controller.is_active:
+    if not context.controller.is_active:
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
     altered: list[AlterPartitionTopicResponse] = []
     for topics in bounded(request.topics):
         some = replace(request, topics=topics)
         event = partial(AlterPartitionReceived, some, header.api_version)
         result: AlterPartitionResponse | ApiError
-        result = await ask_controller(parts.controller.queue, event)
+        result = await ask_controller(context.controller.queue, event)
         if isinstance(result, ApiError):
             return AlterPartitionResponse(error_code=result.code)
         if result.error_code:

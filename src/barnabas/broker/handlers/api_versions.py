@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.headers import RequestHeader
@@ -28,7 +28,10 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(
-    parts: BrokerParts, request: ApiVersionsRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext,
+    request: ApiVersionsRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> ApiVersionsResponse:
     name, version = request.client_software_name, request.client_software_version
     if header.api_version >= 3:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.handlers.controller_queue import ask_controller
-from barnabas.broker.parts import BrokerParts
 from barnabas.controller.events import ControlledShutdownReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -18,15 +18,18 @@ from barnabas.wire.messages.controlled_shutdown import (
 
 
 async def handle(
-    parts: BrokerParts, request: ControlledShutdownRequest, _: RequestHeader, connection: Connection
+    context: BrokerContext,
+    request: ControlledShutdownRequest,
+    _: RequestHeader,
+    connection: Connection,
 ) -> ControlledShutdownResponse:
     if not may_act_for_the_cluster(connection):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if not parts.controller.is_active:
+    if not context.controller.is_active:
         return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
     event = partial(ControlledShutdownReceived, request)
     result: ControlledShutdownResponse | ApiError
-    result = await ask_controller(parts.controller.queue, event)
+    result = await ask_controller(context.controller.queue, event)
     if isinstance(result, ApiError):
         return ControlledShutdownResponse(error_code=result.code)
     return result

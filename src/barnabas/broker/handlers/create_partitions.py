@@ -1,14 +1,14 @@
-"""CreatePartitions: topics get more partitions. Only the controller's broker serves it, others are NOT_CONTROLLER."""
+"""CreatePartitions: adds partitions to topics. Only the broker of the active controller serves it."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.expansion import ExpansionWish, expand
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.create_partitions import NewPartitions, create_partitions
+from barnabas.broker.topic_admin.topics import to_api_error
 from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
-from barnabas.broker.topics import why_not
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.history.requester import Requester
 from barnabas.tasks import aside
@@ -24,49 +24,49 @@ Outcomes = dict[str, ApiError | None]
 
 
 async def handle(
-    parts: BrokerParts,
+    context: BrokerContext,
     request: CreatePartitionsRequest,
     header: RequestHeader,
     connection: Connection,
 ) -> CreatePartitionsResponse:
-    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
     asked = await aside(len(request.topics), named, request)
     outcomes: Outcomes = {}
-    if parts.controller.is_active:
+    if context.controller.is_active:
         outcomes = await aside(len(asked), refused_names, asked)
         wishes = await aside(len(asked), wishes_of, request, outcomes)
         if wishes:
-            outcomes |= await expanded(parts, request, wishes)
+            outcomes |= await create(context, request, wishes)
         if not request.validate_only:
             done = [wish for wish in wishes if is_done(outcomes[wish.name])]
-            record_growth(parts, done, requester)
+            record_growth(context, done, requester)
     else:
         outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
     return CreatePartitionsResponse(results=await aside(len(asked), results_of, asked, outcomes))
 
 
-async def expanded(
-    parts: BrokerParts, request: CreatePartitionsRequest, wishes: list[ExpansionWish]
+async def create(
+    context: BrokerContext, request: CreatePartitionsRequest, wishes: list[NewPartitions]
 ) -> Outcomes:
     try:
-        return await expand(
-            parts.topics,
+        return await create_partitions(
+            context.topics,
             wishes,
-            is_queued_for_deletion=parts.controller.context.is_topic_queued_for_deletion,
+            is_queued_for_deletion=context.controller.context.is_topic_queued_for_deletion,
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
     except ApiError as error:
         why = error
     except (RegistryError, StorageError) as error:
-        why = why_not(error)
+        why = to_api_error(error)
     return {wish.name: why for wish in wishes}
 
 
-def record_growth(parts: BrokerParts, wishes: list[ExpansionWish], requester: Requester) -> None:
+def record_growth(context: BrokerContext, wishes: list[NewPartitions], requester: Requester) -> None:
     for wish in wishes:
         record_topic_request(
-            parts,
+            context,
             [wish.name],
             requester,
             request="CreatePartitions",
@@ -86,18 +86,18 @@ def refused_names(asked: Counter[str]) -> Outcomes:
     return refused
 
 
-def wishes_of(request: CreatePartitionsRequest, refused: Outcomes) -> list[ExpansionWish]:
+def wishes_of(request: CreatePartitionsRequest, refused: Outcomes) -> list[NewPartitions]:
     return [wish_of(topic) for topic in request.topics if topic.name not in refused]
 
 
 def results_of(asked: Counter[str], outcomes: Outcomes) -> tuple[CreatePartitionsTopicResult, ...]:
-    """One for each name."""
+    """Return one result for each name."""
     return tuple(result(name, outcomes[name]) for name in asked)
 
 
-def wish_of(topic: CreatePartitionsTopic) -> ExpansionWish:
+def wish_of(topic: CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
-    return ExpansionWish(
+    return NewPartitions(
         name=topic.name,
         count=topic.count,
         assignments=None if assignments is None else [each.broker_ids for each in assignments],

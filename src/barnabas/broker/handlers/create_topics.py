@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.create_topics import TopicOutcome, create_topics
+from barnabas.broker.topic_admin.topics import to_api_error
 from barnabas.broker.topic_events import record_creations, requester_of
-from barnabas.broker.topics import TopicOutcome, why_not
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicWish
@@ -29,25 +30,31 @@ RESULTS_PER_TURN = 500
 
 
 async def handle(
-    parts: BrokerParts, request: CreateTopicsRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext,
+    request: CreateTopicsRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> CreateTopicsResponse:
-    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
-    refused = await aside(len(request.topics), refuse_before_checking, parts, request)
+    requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
+    refused = await aside(len(request.topics), refuse_before_checking, context, request)
     wishes = await aside(len(request.topics), wishes_of, request.topics, refused)
     outcomes: list[TopicOutcome] = []
     if wishes:
         try:
-            outcomes = await parts.topics.create(
-                wishes, timeout_ms=request.timeout_ms, validate_only=request.validate_only
+            outcomes = await create_topics(
+                context.topics,
+                wishes,
+                timeout_ms=request.timeout_ms,
+                validate_only=request.validate_only,
             )
         except ApiError as error:
             refused |= {wish.name: error for wish in wishes}
         except (RegistryError, StorageError) as error:
-            refused |= {wish.name: why_not(error) for wish in wishes}
+            refused |= {wish.name: to_api_error(error) for wish in wishes}
     if outcomes and not request.validate_only:
-        record_creations(parts, wishes, outcomes, requester)
+        record_creations(context, wishes, outcomes, requester)
     by_name = {outcome.name: outcome for outcome in outcomes}
-    descriptions = Descriptions(parts.config)
+    descriptions = Descriptions(context.config)
     results = []
     turns = Turns(RESULTS_PER_TURN)
     for topic in request.topics:
@@ -64,8 +71,10 @@ async def handle(
     return CreateTopicsResponse(topics=tuple(results))
 
 
-def refuse_before_checking(parts: BrokerParts, request: CreateTopicsRequest) -> dict[str, ApiError]:
-    if not parts.controller.is_active:
+def refuse_before_checking(
+    context: BrokerContext, request: CreateTopicsRequest
+) -> dict[str, ApiError]:
+    if not context.controller.is_active:
         error = ApiError(ErrorCode.NOT_CONTROLLER)
         return {topic.name: error for topic in request.topics}
     refused = {}
@@ -89,7 +98,7 @@ def wishes_of(
 def wish_of(topic: CreatableTopic) -> TopicWish:
     assignments = None
     if topic.assignments:
-        # Of a partition that is assigned more than once the last assignment stands, as in Kafka.
+        # If a partition is assigned more than once, the last assignment counts, as in Kafka.
         assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
     return TopicWish(
         name=topic.name,
@@ -108,7 +117,7 @@ def not_created(name: str, error: ApiError) -> CreatableTopicResult:
 
 def created(outcome: TopicOutcome) -> CreatableTopicResult:
     if outcome.error is not None:
-        # Who did not wait long enough is told the id all the same.
+        # After a timeout the client gets the id all the same.
         return not_created(outcome.name, outcome.error)._replace(topic_id=outcome.topic_id)
     return CreatableTopicResult(
         name=outcome.name,
@@ -119,7 +128,7 @@ def created(outcome: TopicOutcome) -> CreatableTopicResult:
 
 
 class Descriptions:
-    """Dozens of settings are told of each topic, and most topics of a request have the same."""
+    """Cache of the described settings. Most topics of a request have the same settings."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config

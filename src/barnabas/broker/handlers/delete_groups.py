@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.delete_groups import (
@@ -15,12 +15,12 @@ from barnabas.wire.messages.delete_groups import (
 
 
 def handle(
-    parts: BrokerParts, request: DeleteGroupsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: DeleteGroupsRequest, _: RequestHeader, __: Connection
 ) -> Work[DeleteGroupsResponse]:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            parts.groups.delete(group_id)
+            context.groups.delete(group_id)
         except ApiError as error:
             results.append(DeletableGroupResult(group_id, error.code))
         else:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.replication.partition import Partition
@@ -36,7 +36,7 @@ class Wait(NamedTuple):
 
 
 def handle(
-    parts: BrokerParts, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
 ) -> Work[DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]]:
     waits: list[Wait] = []
     results: Results = []
@@ -48,13 +48,13 @@ def handle(
             yield None
             index = wanted.partition_index
             try:
-                partition = parts.replicas.find(topic.name, index)
+                partition = context.replicas.find(topic.name, index)
                 offset = delete_before(partition, wanted.offset)
             except ApiError as error:
                 done.append(DeleteRecordsPartitionResult(index, error_code=error.code))
                 continue
             except StorageError as error:
-                parts.replicas.fail(parts.replicas.find(topic.name, index), error)
+                context.replicas.fail(context.replicas.find(topic.name, index), error)
                 code = ErrorCode.KAFKA_STORAGE_ERROR
                 done.append(DeleteRecordsPartitionResult(index, error_code=code))
                 continue

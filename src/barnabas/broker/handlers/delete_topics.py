@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID
@@ -24,9 +25,12 @@ DISABLED_SINCE = 3  # before, there was no code of its own for it
 
 
 async def handle(
-    parts: BrokerParts, request: DeleteTopicsRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext,
+    request: DeleteTopicsRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> DeleteTopicsResponse:
-    requester = requester_of(header, connection)._replace(at_ms=parts.clock.now_ms())
+    requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
     version = header.api_version
     wanted = (
         request.topics
@@ -34,21 +38,21 @@ async def handle(
         else tuple(DeleteTopicState(name=name) for name in request.topic_names)
     )
     turns = Turns(RESULTS_PER_TURN)
-    error = await aside(len(wanted), refusal, parts, wanted, version)
+    error = await aside(len(wanted), refusal, context, wanted, version)
     if error is not None:
         refused = await aside(len(wanted), none_deleted, wanted, error)
         return DeleteTopicsResponse(responses=refused)
     named = []
     names = []
     for topic in wanted:
-        name = name_of(parts, topic)
+        name = name_of(context, topic)
         named.append(name)
         if isinstance(name, str):
             names.append(name)
         await turns.leave()
-    outcomes = await parts.topics.delete(names, timeout_ms=request.timeout_ms)
+    outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
     done = await aside(len(outcomes), done_of, outcomes)
-    record_topic_request(parts, done, requester, request="DeleteTopics", after="marked for deletion")
+    record_topic_request(context, done, requester, request="DeleteTopics", after="marked for deletion")
     results = []
     for topic, found in zip(wanted, named, strict=True):
         await turns.leave()
@@ -62,12 +66,12 @@ async def handle(
 
 
 def refusal(
-    parts: BrokerParts, wanted: tuple[DeleteTopicState, ...], version: int
+    context: BrokerContext, wanted: tuple[DeleteTopicState, ...], version: int
 ) -> ApiError | None:
-    """Of the whole request."""
-    if not parts.controller.is_active:
+    """Return the error of the whole request, if any."""
+    if not context.controller.is_active:
         return ApiError(ErrorCode.NOT_CONTROLLER)
-    if not parts.config.delete_topic_enable:
+    if not context.config.delete_topic_enable:
         known = version >= DISABLED_SINCE
         return ApiError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
     if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
@@ -75,13 +79,13 @@ def refusal(
     return None
 
 
-def name_of(parts: BrokerParts, topic: DeleteTopicState) -> str | ApiError:
+def name_of(context: BrokerContext, topic: DeleteTopicState) -> str | ApiError:
     if topic.name is not None:
         return topic.name
     if topic.topic_id == ZERO_ID:
         return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
-    # The controller knows a topic by its id until nothing is left of it, longer than clients are told of it.
-    name = parts.controller.context.topic_names.get(topic.topic_id)
+    # The controller knows the id until the deletion is complete, longer than the metadata of clients.
+    name = context.controller.context.topic_names.get(topic.topic_id)
     if name is None:
         why = f"there is no topic with id {topic.topic_id}"
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)

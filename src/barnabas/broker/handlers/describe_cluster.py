@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_cluster import (
@@ -17,12 +17,12 @@ from barnabas.wire.messages.metadata import CLUSTER_OPERATIONS, NO_OPERATIONS
 
 
 def handle(
-    parts: BrokerParts,
+    context: BrokerContext,
     request: DescribeClusterRequest,
     header: RequestHeader,
     connection: Connection,
 ) -> DescribeClusterResponse:
-    cache = parts.metadata
+    cache = context.metadata
     if request.endpoint_type != BROKER_ENDPOINTS:
         code, why = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type"
         if request.endpoint_type == CONTROLLER_ENDPOINTS:

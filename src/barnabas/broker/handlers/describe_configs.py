@@ -7,8 +7,8 @@ from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
-from barnabas.broker.topics import apply_overrides
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.topics import apply_overrides
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import (
     ConfigEntry,
@@ -44,15 +44,15 @@ class Resource(NamedTuple):
 
 
 async def handle(
-    parts: BrokerParts, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: DescribeConfigsRequest, header: RequestHeader, _: Connection
 ) -> DescribeConfigsResponse:
-    overrides = await topic_overrides(parts, request)
+    overrides = await topic_overrides(context, request)
     lookups: dict[Resource, tuple[DescribeConfigsResourceResult, ...] | ApiError] = {}
     results = []
     turns = Turns()
     for resource, keys in await aside(len(request.resources), distinct_resources, request):
         if resource not in lookups:
-            lookups[resource] = look_up(parts, resource, overrides, request)
+            lookups[resource] = look_up(context, resource, overrides, request)
         results.append(answer(resource, keys, lookups[resource]))
         await turns.leave()
     return DescribeConfigsResponse(results=tuple(results))
@@ -70,26 +70,28 @@ def distinct_resources(request: DescribeConfigsRequest) -> dict[tuple[Resource, 
 
 
 async def topic_overrides(
-    parts: BrokerParts, request: DescribeConfigsRequest
+    context: BrokerContext, request: DescribeConfigsRequest
 ) -> dict[str, dict[str, str]]:
     """Return what the topics of this request set for themselves.
 
     For a topic with a replica here: the settings its logs use. A broker reads those when it gets its first replica of
     the topic, not when somebody changes the znode. For another topic: the settings in the registry.
     """
-    topics = parts.metadata.topics
+    topics = context.metadata.topics
     asked = await aside(len(request.resources), known_topics, request, topics)
     named = [name for name in asked if name in topics]  # it may have been deleted meanwhile
-    known = parts.topics.overrides
+    known = context.topics.overrides
     found = {name: known.get(name, {}) for name in named}
-    elsewhere = [name for name in named if not parts.replicas.has_replica_of(topics[name].topic_id)]
+    elsewhere = [
+        name for name in named if not context.replicas.has_replica_of(topics[name].topic_id)
+    ]
     try:
-        in_registry = await parts.topics.read(elsewhere)
+        in_registry = await context.topics.read(elsewhere)
     except (RegistryError, StorageError) as error:
         logger.warning("cannot read the settings of topics, telling what is known error=%s", error)
     else:
         found |= {name: settings or {} for name, settings in in_registry.items()}
-    defaults = parts.topics.defaults
+    defaults = context.topics.defaults
     return {name: apply_overrides(defaults, each).overrides for name, each in found.items()}
 
 
@@ -102,14 +104,14 @@ def known_topics(request: DescribeConfigsRequest, topics: Container[str]) -> dic
 
 
 def look_up(
-    parts: BrokerParts,
+    context: BrokerContext,
     resource: Resource,
     overrides: Mapping[str, Mapping[str, str]],
     request: DescribeConfigsRequest,
 ) -> tuple[DescribeConfigsResourceResult, ...] | ApiError:
     try:
         return tuple(
-            result(entry, request) for entry in entries_of(parts.config, resource, overrides)
+            result(entry, request) for entry in entries_of(context.config, resource, overrides)
         )
     except ApiError as error:
         return error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.group import Group, GroupState
 from barnabas.wire.headers import RequestHeader
@@ -19,23 +19,23 @@ from barnabas.wire.messages.metadata import NO_OPERATIONS
 
 
 def handle(
-    parts: BrokerParts, request: DescribeGroupsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: DescribeGroupsRequest, _: RequestHeader, __: Connection
 ) -> Work[DescribeGroupsResponse]:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
     found: dict[str, DescribedGroup] = {}
     groups = []
     for group_id in request.groups:
         if group_id not in found:
-            found[group_id] = described(parts, group_id, operations)
+            found[group_id] = described(context, group_id, operations)
         groups.append(found[group_id])
         yield None
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def described(parts: BrokerParts, group_id: str, operations: int) -> DescribedGroup:
+def described(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
     """Of one that does not exist it is said that it is Dead, and that this is no error."""
     try:
-        group = parts.groups.find(group_id, may_be_empty=True)
+        group = context.groups.find(group_id, may_be_empty=True)
     except ApiError as error:
         return DescribedGroup(error.code, group_id)
     if group is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_log_dirs import (
@@ -17,7 +17,7 @@ from barnabas.wire.messages.describe_log_dirs import (
 
 
 def handle(
-    parts: BrokerParts, request: DescribeLogDirsRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: DescribeLogDirsRequest, header: RequestHeader, _: Connection
 ) -> Work[DescribeLogDirsResponse]:
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
@@ -26,7 +26,7 @@ def handle(
             wanted.update((topic.topic, index) for index in topic.partitions)
             yield None
     results = []
-    for directory in parts.replicas.logs.describe():
+    for directory in context.replicas.logs.describe():
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for tp, size in directory.sizes.items():
             if wanted is None or tp in wanted:

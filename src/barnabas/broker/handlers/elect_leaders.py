@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers.controller_queue import ask_controller
-from barnabas.broker.parts import BrokerParts
 from barnabas.controller.elections import Strategy
 from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
@@ -39,9 +39,9 @@ STRATEGIES: dict[int, Strategy] = {
 
 
 async def handle(
-    parts: BrokerParts, request: ElectLeadersRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, __: Connection
 ) -> ElectLeadersResponse:
-    partitions = await aside(size_of(request), asked_for, request, parts.metadata)
+    partitions = await aside(size_of(request), asked_for, request, context.metadata)
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
         why = "an election is preferred (0) or unclean (1)"
@@ -52,8 +52,8 @@ async def handle(
                 len(partitions), by_topic, dict.fromkeys(partitions, refused)
             ),
         )
-    outcomes = await decided(parts, partitions, strategy)
-    errors = await told(parts.metadata, outcomes, request.timeout_ms)
+    outcomes = await decided(context, partitions, strategy)
+    errors = await told(context.metadata, outcomes, request.timeout_ms)
     if request.topic_partitions is None:
         # A request for all partitions reports only those with an election or an error.
         errors = {
@@ -85,14 +85,14 @@ def asked_for(request: ElectLeadersRequest, metadata: MetadataCache) -> tuple[To
 
 
 async def decided(
-    parts: BrokerParts, partitions: tuple[TopicPartition, ...], strategy: Strategy
+    context: BrokerContext, partitions: tuple[TopicPartition, ...], strategy: Strategy
 ) -> Outcomes:
-    if not parts.controller.is_active:
+    if not context.controller.is_active:
         return dict.fromkeys(partitions, ApiError(ErrorCode.NOT_CONTROLLER))
     outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
     async for some in in_turns(partitions, ELECTED_AT_ONCE):
         event = partial(ElectLeadersReceived, some, strategy)
-        found: Outcomes | ApiError = await ask_controller(parts.controller.queue, event)
+        found: Outcomes | ApiError = await ask_controller(context.controller.queue, event)
         outcomes |= dict.fromkeys(some, found) if isinstance(found, ApiError) else found
     return outcomes
 

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from barnabas.broker.bounded_work import Work, run_in_turns, run_to_end
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.fetch_reader import (
     ONE_BATCH_SINCE,
@@ -36,7 +37,6 @@ from barnabas.broker.fetch_sessions import (
     Key,
 )
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import ZERO_ID
 from barnabas.wire.fast import FetchedPartition, FetchedTopic, RepeatedFetch, Told
@@ -66,9 +66,9 @@ class FetchAnswer(NamedTuple):
 
 
 def handle(
-    parts: BrokerParts, request: FetchRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext, request: FetchRequest, header: RequestHeader, connection: Connection
 ) -> Work[FetchAnswer | Awaitable[FetchAnswer]]:
-    fetch = Fetch(parts, request, header.api_version, connection.listener_name)
+    fetch = Fetch(context, request, header.api_version, connection.listener_name)
     try:
         yield from fetch.find_session()
     except ApiError as error:
@@ -91,12 +91,12 @@ def handle(
 
 
 def handle_repeated(
-    parts: BrokerParts, repeated: RepeatedFetch, frame: memoryview
+    context: BrokerContext, repeated: RepeatedFetch, frame: memoryview
 ) -> list[Part] | None:
     """The same for a request whose shape is known from earlier ones, if it can be answered at once with what it asks
     for. None, with nothing done, for all else: `handle` will see."""
-    replicas, names = parts.replicas.partitions, parts.metadata.names
-    most = min(repeated.max_bytes, parts.config.fetch_max_bytes)
+    replicas, names = context.replicas.partitions, context.metadata.names
+    most = min(repeated.max_bytes, context.config.fetch_max_bytes)
     left = most
     told: list[Told] = []
     name, id_of_name = "", ZERO_ID
@@ -130,16 +130,16 @@ class Fetch:
     """One fetch request being served."""
 
     def __init__(
-        self, parts: BrokerParts, request: FetchRequest, version: int, listener: str
+        self, context: BrokerContext, request: FetchRequest, version: int, listener: str
     ) -> None:
-        self.parts = parts
+        self.context = context
         self.request = request
         self.version = version
         self.listener = listener
         self.loop = asyncio.get_running_loop()
-        self.reader = PartitionReader(parts, request, version, listener)
+        self.reader = PartitionReader(context, request, version, listener)
         self.replica_id = self.reader.replica_id
-        self.bytes_max = min(request.max_bytes, parts.config.fetch_max_bytes)
+        self.bytes_max = min(request.max_bytes, context.config.fetch_max_bytes)
         self.entries: list[FetchEntry] = []
         self.is_incremental = False
         self.session: FetchSession | None = None
@@ -164,7 +164,7 @@ class Fetch:
 
     def find_session(self) -> Work[None]:
         """Set the session that this request opens or continues; `entries` if it has none."""
-        request, sessions = self.request, self.parts.sessions
+        request, sessions = self.request, self.context.sessions
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             yield from self.continue_session()
             return
@@ -187,7 +187,7 @@ class Fetch:
             self.entries = list(named.values())
             return
         session.is_hasty = (
-            self.replica_id >= 0 and self.parts.config.replica_selector_class is not None
+            self.replica_id >= 0 and self.context.config.replica_selector_class is not None
         )
         for number, (key, entry) in enumerate(named.items(), 1):
             session.put(key, entry)
@@ -200,7 +200,7 @@ class Fetch:
         self.session_epoch = session.epoch
 
     def continue_session(self) -> Work[None]:
-        request, sessions = self.request, self.parts.sessions
+        request, sessions = self.request, self.context.sessions
         uses_topic_ids = self.version >= TOPIC_IDS_SINCE
         session = sessions.resume(
             request.session_id,
@@ -270,7 +270,7 @@ class Fetch:
     def forget_follower(self, entry: FetchEntry | None) -> None:
         """It no longer copies this partition, however long the session goes on about others."""
         if entry is not None and self.replica_id >= 0:
-            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
+            partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             follower = partition and partition.followers.get(self.replica_id)
             if follower:
                 follower.contact = None
@@ -388,7 +388,7 @@ class Fetch:
 
     def watch(self, entries: Iterable[FetchEntry]) -> None:
         for entry in entries:
-            partition = self.parts.replicas.partitions.get((entry.topic, entry.index))
+            partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
                 entry.forget()  # an earlier fetch of the session may still be told instead
                 entry.sleep(partition, self.entry_changed)
@@ -493,7 +493,7 @@ class Fetch:
 
     def answer(self, looks: list[Look]) -> Work[FetchAnswer]:
         session = self.session
-        quota = self.parts.replicas.leader_quota if self.replica_id >= 0 else None
+        quota = self.context.replicas.leader_quota if self.replica_id >= 0 else None
         if session is not None:
             session.served([entry for entry, data, *_ in looks if data.size])
             if self.is_incremental:
@@ -511,7 +511,7 @@ class Fetch:
             if quota is not None and data.size and partition and is_throttled_here(partition):
                 quota.record(data.size)
             if data.error_code in LEADER_TOLD and self.version >= LEADER_TOLD_SINCE:
-                leader = leader_of(self.parts, entry.topic, entry.index)
+                leader = leader_of(self.context, entry.topic, entry.index)
                 leaders.append(leader)
                 data = data._replace(current_leader=leader)
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
@@ -526,7 +526,7 @@ class Fetch:
             error_code=0,
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(fetched),
-            node_endpoints=endpoints_of(self.parts, leaders, self.listener) if leaders else (),
+            node_endpoints=endpoints_of(self.context, leaders, self.listener) if leaders else (),
         )
 
 

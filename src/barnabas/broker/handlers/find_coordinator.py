@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 
-from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.auto_creation import create_automatically
 from barnabas.broker.topic_events import requester_of
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
@@ -39,7 +39,7 @@ ON_ITS_WAY = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITI
 
 
 def handle(
-    parts: BrokerParts,
+    context: BrokerContext,
     request: FindCoordinatorRequest,
     header: RequestHeader,
     connection: Connection,
@@ -47,8 +47,8 @@ def handle(
     version, key_type = header.api_version, request.key_type
     keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
     topic = TOPICS.get(key_type)
-    if topic is not None and topic not in parts.metadata.topics:
-        return create_topic(parts, topic, keys, header, connection)
+    if topic is not None and topic not in context.metadata.topics:
+        return create_topic(context, topic, keys, header, connection)
     error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
     if key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
         error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups")
@@ -57,20 +57,20 @@ def handle(
         found.append(
             refused(key, error)
             if topic is None
-            else coordinator_of(parts, topic, key, connection.listener_name)
+            else coordinator_of(context, topic, key, connection.listener_name)
         )
         yield None
     return answer(version, found)
 
 
-def coordinator_of(parts: BrokerParts, topic: str, key: str, listener: str) -> Coordinator:
-    known = parts.metadata.topics.get(topic)
+def coordinator_of(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
+    known = context.metadata.topics.get(topic)
     if known is None:
         return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is deleted"))
     partitions = known.partitions
     index = partition_of(key, len(partitions))
     state = partitions.get(index)
-    endpoint = parts.metadata.endpoint_of(state.leader, listener) if state is not None else None
+    endpoint = context.metadata.endpoint_of(state.leader, listener) if state is not None else None
     if state is None or endpoint is None:
         why = f"{topic}-{index} has no leader now; ask again"
         return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
@@ -78,7 +78,7 @@ def coordinator_of(parts: BrokerParts, topic: str, key: str, listener: str) -> C
 
 
 async def create_topic(
-    parts: BrokerParts,
+    context: BrokerContext,
     topic: str,
     keys: Sequence[str],
     header: RequestHeader,
@@ -86,19 +86,19 @@ async def create_topic(
 ) -> FindCoordinatorResponse:
     """Whatever auto.create.topics.enable says."""
     requester = requester_of(header, connection)
-    told = await create_automatically(parts, (topic,), requester)
+    told = await create_automatically(context, (topic,), requester)
     code = told[topic]
     why = f"{topic} is being created; ask again"
     if code not in ON_ITS_WAY:
         setting = (
-            f"offsets.topic.replication.factor={parts.config.offsets_topic_replication_factor}"
+            f"offsets.topic.replication.factor={context.config.offsets_topic_replication_factor}"
         )
         if topic == TRANSACTION_STATE:
-            factor = parts.config.transaction_state_log_replication_factor
+            factor = context.config.transaction_state_log_replication_factor
             setting = f"transaction.state.log.replication.factor={factor}"
-        brokers = len(parts.metadata.brokers)
+        brokers = len(context.metadata.brokers)
         why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}"
-        if parts.group_parts.complaint.due(asyncio.get_running_loop().time()):
+        if context.lazy_groups.complaint.is_due(asyncio.get_running_loop().time()):
             what = "transaction" if topic == TRANSACTION_STATE else "consumer group"
             logger.error("no %s can be used: %s", what, why)
     error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)

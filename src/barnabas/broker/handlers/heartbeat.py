@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(
-    parts: BrokerParts, request: HeartbeatRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: HeartbeatRequest, _: RequestHeader, __: Connection
 ) -> HeartbeatResponse:
-    code = parts.groups.heartbeat(
+    code = context.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
     return HeartbeatResponse(error_code=code)

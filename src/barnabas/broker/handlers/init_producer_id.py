@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 async def handle(
-    parts: BrokerParts, request: InitProducerIdRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: InitProducerIdRequest, header: RequestHeader, _: Connection
 ) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         # There are no transactions yet. Clients tell their user what they are told here.
@@ -21,7 +21,7 @@ async def handle(
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     try:
-        producer_id = await parts.producer_ids.take()
+        producer_id = await context.producer_ids.take()
     except ApiError as error:
         return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import Protocol
 from barnabas.groups.group_events import NO_REASON, Join
@@ -23,7 +23,7 @@ JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
 
 
 def handle(
-    parts: BrokerParts, request: JoinGroupRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext, request: JoinGroupRequest, header: RequestHeader, connection: Connection
 ) -> object:
     """A response, or an awaitable of it."""
     version = header.api_version
@@ -47,7 +47,7 @@ def handle(
         may_skip_assignment=version >= ASSIGNMENT_MAY_BE_SKIPPED_SINCE,
         reason=request.reason or NO_REASON,
     )
-    answer = parts.groups.join(request.group_id, wish)
+    answer = context.groups.join(request.group_id, wish)
     if version >= PROTOCOL_MAY_BE_NULL_SINCE:
         return answer
     return named_later(answer) if isinstance(answer, asyncio.Future) else named(answer)

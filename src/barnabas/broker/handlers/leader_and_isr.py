@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.model import TopicPartition
 from barnabas.tasks import aside
@@ -26,9 +26,12 @@ Topics = tuple[LeaderAndIsrTopicState, ...]
 
 
 async def handle(
-    parts: BrokerParts, request: LeaderAndIsrRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext,
+    request: LeaderAndIsrRequest,
+    header: RequestHeader,
+    connection: Connection,
 ) -> LeaderAndIsrResponse:
-    control, version = parts.control, header.api_version
+    control, version = context.control, header.api_version
     topics = request.topic_states or grouped(request.ungrouped_partition_states)
     who = ("LeaderAndIsr", request.controller_id)
     if not may_act_for_the_cluster(connection):
@@ -42,11 +45,11 @@ async def handle(
             return await refused(topics, version, error)
         try:
             # A log is created with its topic's settings, and only the registry has those of a topic new to us.
-            await parts.topics.learn(sorted(parts.replicas.topics_without_log(topics)))
+            await context.topics.learn(sorted(context.replicas.topics_without_log(topics)))
         except RegistryError as registry_error:
             logger.error("cannot read topic settings error=%s", registry_error)
             return await refused(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
-        errors = await parts.replicas.become_leader_or_follower(topics, parts.topics.config_of)
+        errors = await context.replicas.become_leader_or_follower(topics, context.topics.config_of)
     return await aside(len(errors), answer, topics, version, errors)
 
 

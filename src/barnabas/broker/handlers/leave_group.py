@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.leave_group import (
@@ -19,7 +19,7 @@ LEAVING_PER_TURN = 500
 
 
 def handle(
-    parts: BrokerParts, request: LeaveGroupRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: LeaveGroupRequest, header: RequestHeader, _: Connection
 ) -> Work[LeaveGroupResponse]:
     together = header.api_version >= MEMBERS_LEAVE_TOGETHER_SINCE
     members = request.members if together else (MemberIdentity(request.member_id),)
@@ -27,7 +27,7 @@ def handle(
     try:
         for start in range(0, len(members), LEAVING_PER_TURN):
             leaving = members[start : start + LEAVING_PER_TURN]
-            codes = parts.groups.leave(request.group_id, leaving)
+            codes = context.groups.leave(request.group_id, leaving)
             for each, code in zip(leaving, codes, strict=True):
                 left.append(MemberResponse(each.member_id, each.group_instance_id, code))
             yield None

@@ -7,7 +7,7 @@ from functools import partial
 
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -17,16 +17,16 @@ CLASSIC = "classic"
 
 
 def handle(
-    parts: BrokerParts, request: ListGroupsRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: ListGroupsRequest, _: RequestHeader, __: Connection
 ) -> Work[ListGroupsResponse]:
     """The groups that this broker coordinates. While some are being loaded, the others."""
-    if parts.groups.is_stopping:
+    if context.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    is_loading = parts.groups.store.loading
+    is_loading = context.groups.store.loading
     states = yield from aside(len(request.states_filter), partial(lower, request.states_filter))
     types = yield from aside(len(request.types_filter), partial(lower, request.types_filter))
     listed = []
-    for group in list(parts.groups.groups.values()):
+    for group in list(context.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
             listed.append(
                 ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import NO_EPOCH, NO_TIMESTAMP
 from barnabas.replication.partition import Partition
@@ -29,10 +29,10 @@ DEBUGGING = -2
 
 
 def handle(
-    parts: BrokerParts, request: ListOffsetsRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: ListOffsetsRequest, header: RequestHeader, _: Connection
 ) -> Work[ListOffsetsResponse]:
     version = header.api_version
-    now_ms = parts.clock.now_ms()
+    now_ms = context.clock.now_ms()
     counts: dict[tuple[str, int], int] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -45,7 +45,7 @@ def handle(
         try:
             if counts[name, index] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is asked for twice")
-            partition = parts.replicas.find(name, index)
+            partition = context.replicas.find(name, index)
             if request.replica_id == DEBUGGING:
                 partition.require_replica(wanted.current_leader_epoch)
             else:
@@ -56,7 +56,7 @@ def handle(
         except ApiError as error:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
         except StorageError as error:
-            parts.replicas.fail(parts.replicas.find(name, index), error)
+            context.replicas.fail(context.replicas.find(name, index), error)
             return ListOffsetsPartitionResponse(
                 partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
             )

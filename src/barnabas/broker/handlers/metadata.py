@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.broker.auto_creation import create_automatically
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.auto_creation import create_automatically
 from barnabas.broker.topic_events import requester_of
 from barnabas.errors import ErrorCode
 from barnabas.history.requester import Requester
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 
 def handle(
-    parts: BrokerParts, request: MetadataRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext, request: MetadataRequest, header: RequestHeader, connection: Connection
 ) -> Work[bytes | Awaitable[bytes]]:
     """The encoded response: most of it is kept ready by the metadata cache."""
     version = header.api_version
@@ -58,25 +58,25 @@ def handle(
         request.include_topic_authorized_operations,
         connection.client_software[0].startswith(LIBRDKAFKA),
     )
-    cache = parts.metadata
+    cache = context.metadata
     topics = request.topics
     if topics is None or (version == 0 and not topics):
         topics = tuple(MetadataRequestTopic(name=name) for name in sorted(cache.topics))
         may_create = False
     else:
-        may_create = request.allow_auto_topic_creation and parts.config.auto_create_topics_enable
+        may_create = request.allow_auto_topic_creation and context.config.auto_create_topics_enable
     wanted = yield from aside(len(topics), partial(valid_topics, topics, version))
     if wanted is None:
         return (yield from aside(len(topics), partial(refuse, topics, version)))
     topics = wanted
-    if may_create and any(is_unknown(parts, topic) for topic in topics):
-        requester = requester_of(header, connection)._replace(via=parts.config.broker_id)
-        return create_missing(parts, topics, asked, requester)
+    if may_create and any(is_unknown(context, topic) for topic in topics):
+        requester = requester_of(header, connection)._replace(via=context.config.broker_id)
+        return create_missing(context, topics, asked, requester)
     if cache.in_doubt:
-        return encode_later(parts, topics, asked)
-    if len(topics) > TOPICS_PER_TURN or any(is_large(parts, topic) for topic in topics):
-        return encode_slowly(parts, topics, {}, asked)
-    return respond(parts, encode_topics(parts, topics, {}, asked), asked)
+        return encode_later(context, topics, asked)
+    if len(topics) > TOPICS_PER_TURN or any(is_large(context, topic) for topic in topics):
+        return encode_slowly(context, topics, {}, asked)
+    return respond(context, encode_topics(context, topics, {}, asked), asked)
 
 
 def valid_topics(
@@ -119,41 +119,41 @@ def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
     )
 
 
-def is_unknown(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
+def is_unknown(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
     """By its name: asking for an id creates nothing."""
-    return topic.name is not None and topic.name not in parts.metadata.topics
+    return topic.name is not None and topic.name not in context.metadata.topics
 
 
-def name_of(parts: BrokerParts, topic: MetadataRequestTopic) -> str | None:
+def name_of(context: BrokerContext, topic: MetadataRequestTopic) -> str | None:
     """Return the name of a topic that was requested by name or by id, or None for an unknown id."""
-    return topic.name if topic.name is not None else parts.metadata.names.get(topic.topic_id)
+    return topic.name if topic.name is not None else context.metadata.names.get(topic.topic_id)
 
 
-def is_large(parts: BrokerParts, topic: MetadataRequestTopic) -> bool:
-    found = parts.metadata.topics.get(name_of(parts, topic) or "")
+def is_large(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
+    found = context.metadata.topics.get(name_of(context, topic) or "")
     return found is not None and len(found.partitions) > SMALL
 
 
 async def create_missing(
-    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked, requester: Requester
+    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], asked: Asked, requester: Requester
 ) -> bytes:
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
-    unknown = [topic.name for topic in topics if topic.name and is_unknown(parts, topic)]
+    unknown = [topic.name for topic in topics if topic.name and is_unknown(context, topic)]
     # The rest stays unknown; the client asks again anyway.
-    errors = await create_automatically(parts, unknown[:CREATED_AT_ONCE_MAX], requester)
-    return await encode_slowly(parts, topics, errors, asked)
+    errors = await create_automatically(context, unknown[:CREATED_AT_ONCE_MAX], requester)
+    return await encode_slowly(context, topics, errors, asked)
 
 
 async def encode_later(
-    parts: BrokerParts, topics: tuple[MetadataRequestTopic, ...], asked: Asked
+    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], asked: Asked
 ) -> bytes:
     """When it is clear whether a leader is gone."""
-    await parts.metadata.wait_for_news(name_of(parts, topic) or "" for topic in topics)
-    return await encode_slowly(parts, topics, {}, asked)
+    await context.metadata.wait_for_news(name_of(context, topic) or "" for topic in topics)
+    return await encode_slowly(context, topics, {}, asked)
 
 
 async def encode_slowly(
-    parts: BrokerParts,
+    context: BrokerContext,
     topics: tuple[MetadataRequestTopic, ...],
     errors: dict[str, ErrorCode],
     asked: Asked,
@@ -161,26 +161,28 @@ async def encode_slowly(
     """With turns for others in between."""
     encoded: list[bytes] = []
     for topic in topics:
-        name = name_of(parts, topic)
-        if name is not None and is_large(parts, topic) and not asked.topic_operations:
-            await parts.metadata.prepare(name, asked.version, encode_metadata_topic, asked.listener)
+        name = name_of(context, topic)
+        if name is not None and is_large(context, topic) and not asked.topic_operations:
+            await context.metadata.prepare(
+                name, asked.version, encode_metadata_topic, asked.listener
+            )
     for start in range(0, len(topics), TOPICS_PER_TURN):
-        encoded += encode_topics(parts, topics[start : start + TOPICS_PER_TURN], errors, asked)
+        encoded += encode_topics(context, topics[start : start + TOPICS_PER_TURN], errors, asked)
         await asyncio.sleep(0)
-    return respond(parts, encoded, asked)
+    return respond(context, encoded, asked)
 
 
 def encode_topics(
-    parts: BrokerParts,
+    context: BrokerContext,
     topics: tuple[MetadataRequestTopic, ...],
     errors: dict[str, ErrorCode],
     asked: Asked,
 ) -> list[bytes]:
-    cache = parts.metadata
+    cache = context.metadata
     version = asked.version
     encoded = []
     for topic in topics:
-        name = name_of(parts, topic)
+        name = name_of(context, topic)
         if name is None or name not in cache.topics or name in errors:
             encoded.append(encode_metadata_topic(version, missing(topic, errors, asked)))
         elif asked.topic_operations:
@@ -194,8 +196,8 @@ def encode_topics(
     return encoded
 
 
-def respond(parts: BrokerParts, encoded: list[bytes], asked: Asked) -> bytes:
-    cache = parts.metadata
+def respond(context: BrokerContext, encoded: list[bytes], asked: Asked) -> bytes:
+    cache = context.metadata
     brokers = []
     listed = cache.brokers_and_departed() if asked.is_librdkafka else cache.brokers.values()
     for broker in listed:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, LocalWireError
 from barnabas.groups.group import Group, GroupState
 from barnabas.groups.records import NEVER, CommittedOffset, KeyValue, offset_record
@@ -43,24 +43,24 @@ class PendingCommit(NamedTuple):
 
 
 def handle(
-    parts: BrokerParts, request: OffsetCommitRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: OffsetCommitRequest, header: RequestHeader, _: Connection
 ) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
-        return registry_offsets.commit(parts, request)
-    codes = yield from commit(parts, request)
+        return registry_offsets.commit(context, request)
+    codes = yield from commit(context, request)
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
     return (yield from aside(size, partial(committed, request, codes)))
 
 
-def commit(parts: BrokerParts, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
+def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
     """The error codes by partition. A partition without one is committed."""
-    commits, oversized, unknown = yield from wished(parts, request)
+    commits, oversized, unknown = yield from wished(context, request)
     if not commits and not oversized:
         return unknown
     try:
-        group = group_to_commit_to(parts, request)
+        group = group_to_commit_to(context, request)
     except ApiError as error:
         return dict.fromkeys([*commits, *oversized], error.code) | unknown
     codes = oversized | unknown
@@ -68,34 +68,36 @@ def commit(parts: BrokerParts, request: OffsetCommitRequest) -> Work[Codes | Pen
         return codes
     try:
         records = yield from records_of(request.group_id, commits)
-        group = group_to_commit_to(parts, request)  # it may have rebalanced between the turns
+        group = group_to_commit_to(context, request)  # it may have rebalanced between the turns
         group.offsets.begin(commits)
         try:
-            appended = parts.group_store.begin_append(request.group_id, records)
+            appended = context.group_store.begin_append(request.group_id, records)
         except ApiError as error:
             group.offsets.fail(commits)
             raise translated(error, OF_COMMITS) from error
     except ApiError as error:
         return dict.fromkeys(commits, error.code) | codes
     if appended.waits:
-        result = parts.groups.commits.finish(group.offsets, commits, appended)
+        result = context.groups.commits.finish(group.offsets, commits, appended)
         return PendingCommit(commits, codes, result)
     group.offsets.complete(commits, appended.first_offset)
     return codes
 
 
-def wished(parts: BrokerParts, request: OffsetCommitRequest) -> Work[tuple[Commits, Codes, Codes]]:
+def wished(
+    context: BrokerContext, request: OffsetCommitRequest
+) -> Work[tuple[Commits, Codes, Codes]]:
     """The offsets to commit, and the codes of the others: metadata too long (reported to members only), unknown."""
     commits: Commits = {}
     oversized: Codes = {}
     unknown: Codes = {}
-    now_ms = parts.clock.now_ms()
+    now_ms = context.clock.now_ms()
     expires = NEVER
     if request.retention_time_ms != KEPT_AS_LONG_AS_BROKER_SAYS:
         expires = max(0, min(now_ms + request.retention_time_ms, FOR_EVER))
-    note_max = parts.config.offset_metadata_max_bytes
+    note_max = context.config.offset_metadata_max_bytes
     for name, partitions in request.topics:
-        topic = parts.metadata.topics.get(name)
+        topic = context.metadata.topics.get(name)
         yield None
         for index, offset, leader_epoch, timestamp, note in partitions:
             if topic is None or index not in topic.partitions:
@@ -119,8 +121,8 @@ def is_longer(note: str, length_max: int) -> bool:
     )
 
 
-def group_to_commit_to(parts: BrokerParts, request: OffsetCommitRequest) -> Group:
-    coordinator = parts.groups
+def group_to_commit_to(context: BrokerContext, request: OffsetCommitRequest) -> Group:
+    coordinator = context.groups
     generation = request.generation_id_or_member_epoch
     group = coordinator.find(request.group_id, may_be_empty=True)
     if group is None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.group import Group, GroupState
 from barnabas.model import TopicPartition
@@ -23,10 +23,10 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 def handle(
-    parts: BrokerParts, request: OffsetDeleteRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: OffsetDeleteRequest, _: RequestHeader, __: Connection
 ) -> Work[OffsetDeleteResponse]:
     try:
-        codes = yield from delete_offsets(parts, request)
+        codes = yield from delete_offsets(context, request)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
@@ -48,9 +48,9 @@ def deleted(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
     )
 
 
-def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Codes]:
+def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work[Codes]:
     """Raises ApiError if the group as a whole does not allow it."""
-    group_to_delete_from(parts, request)
+    group_to_delete_from(context, request)
     codes: Codes = {}
     known: dict[TopicPartition, None] = {}
     for name, partitions in request.topics:
@@ -58,12 +58,12 @@ def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Cod
         for (index,) in partitions:
             partition = TopicPartition(name, index)
             codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if parts.metadata.knows(name, index):
+            if context.metadata.knows(name, index):
                 codes[partition] = ErrorCode.NONE
                 known[partition] = None
             yield None
     # The group may have changed between the turns. What follows is one turn.
-    group = group_to_delete_from(parts, request)
+    group = group_to_delete_from(context, request)
     if group.state is not GroupState.EMPTY:
         for each in known:
             if group.is_subscribed_to(each.topic):
@@ -71,12 +71,12 @@ def delete_offsets(parts: BrokerParts, request: OffsetDeleteRequest) -> Work[Cod
     allowed = [each for each in known if codes[each] is ErrorCode.NONE]
     if allowed:
         found = group.offsets.among(allowed)
-        parts.groups.forget(group, found)
+        context.groups.forget(group, found)
     return codes
 
 
-def group_to_delete_from(parts: BrokerParts, request: OffsetDeleteRequest) -> Group:
-    group = parts.groups.find(request.group_id)
+def group_to_delete_from(context: BrokerContext, request: OffsetDeleteRequest) -> Group:
+    group = context.groups.find(request.group_id)
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:

@@ -12,8 +12,8 @@ from typing import Any
 
 from barnabas.broker.bounded_work import Work, aside, run_in_turns
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.group import GroupState
 from barnabas.groups.offsets import GroupOffsets
@@ -35,17 +35,17 @@ AskedFor = tuple[str, Topics | None]
 
 
 def handle(
-    parts: BrokerParts, request: OffsetFetchRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: OffsetFetchRequest, header: RequestHeader, _: Connection
 ) -> Work[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
     version = header.api_version
     if version == 0:
-        return registry_offsets.fetch(parts, request)
+        return registry_offsets.fetch(context, request)
     if request.require_stable:
         for each in asked_for(request, version):
-            if unsettled(parts, *each):
-                return fetched_when_settled(parts, request, version)
+            if unsettled(context, *each):
+                return fetched_when_settled(context, request, version)
             yield None
-    return (yield from fetched(parts, request, version))
+    return (yield from fetched(context, request, version))
 
 
 def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
@@ -55,22 +55,22 @@ def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
 
 
 async def fetched_when_settled(
-    parts: BrokerParts, request: OffsetFetchRequest, version: int
+    context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
     """A commit that is under way is about to be true, and its sender to be told so. Clients are not told to ask again,
     as Kafka does: librdkafka takes that for no offset at all if it is given more partitions in the meantime."""
     for group_id, topics in asked_for(request, version):
-        group = parts.groups.groups.get(group_id)
+        group = context.groups.groups.get(group_id)
         if group is not None:
-            await parts.groups.commits.settled(
-                group.offsets, partial(unsettled, parts, group_id, topics)
+            await context.groups.commits.settled(
+                group.offsets, partial(unsettled, context, group_id, topics)
             )
-    return await run_in_turns(fetched(parts, request, version))
+    return await run_in_turns(fetched(context, request, version))
 
 
-def unsettled(parts: BrokerParts, group_id: str, topics: Topics | None) -> bool:
+def unsettled(context: BrokerContext, group_id: str, topics: Topics | None) -> bool:
     """Whether one of these is being committed."""
-    group = parts.groups.groups.get(group_id)
+    group = context.groups.groups.get(group_id)
     if group is None or not group.offsets.pending:
         return False
     pending = group.offsets.pending
@@ -82,7 +82,7 @@ def unsettled(parts: BrokerParts, group_id: str, topics: Topics | None) -> bool:
 
 
 def fetched(
-    parts: BrokerParts, request: OffsetFetchRequest, version: int
+    context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> Work[OffsetFetchResponse]:
     found: dict[AskedFor, OffsetFetchResponseGroup] = {}
     asked = []
@@ -90,7 +90,7 @@ def fetched(
         asked.append(each)
         if each not in found:
             found[each] = yield from fetched_of_group(
-                parts, *each, is_stable=request.require_stable
+                context, *each, is_stable=request.require_stable
             )
         yield None
     if version >= MANY_GROUPS_SINCE:
@@ -103,11 +103,11 @@ def fetched(
 
 
 def fetched_of_group(
-    parts: BrokerParts, group_id: str, topics: Topics | None, *, is_stable: bool
+    context: BrokerContext, group_id: str, topics: Topics | None, *, is_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
     """`topics` of None: all committed offsets of the group. `is_stable`: only those without a pending commit."""
     try:
-        group = parts.groups.find(group_id, may_be_empty=True)
+        group = context.groups.find(group_id, may_be_empty=True)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.offset_for_leader_epoch import (
@@ -17,12 +17,12 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(
-    parts: BrokerParts, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
+    context: BrokerContext, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
 ) -> Work[OffsetForLeaderEpochResponse]:
     def one(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         index = wanted.partition
         try:
-            partition = parts.replicas.find(name, index)
+            partition = context.replicas.find(name, index)
             partition.require_leader(wanted.current_leader_epoch)
             epoch, end = partition.end_offset_for(wanted.leader_epoch)
         except ApiError as error:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from barnabas.broker.bounded_work import Work, aside
 from barnabas.broker.connection import CloseConnection, Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import NOT_PRODUCED_TO
 from barnabas.model import NO_TIMESTAMP
@@ -77,7 +77,7 @@ class Asker(NamedTuple):
 
 
 def handle(
-    parts: BrokerParts, request: ProduceRequest, header: RequestHeader, connection: Connection
+    context: BrokerContext, request: ProduceRequest, header: RequestHeader, connection: Connection
 ) -> Work[ProduceAnswer | Awaitable[ProduceAnswer] | None]:
     acks = request.acks
     version = header.api_version
@@ -85,7 +85,7 @@ def handle(
     waits: Waits = []
     topics: list[list[PartitionProduceResponse]] = []
     try:
-        failed = yield from append_all(parts, request, header, connection, waits, topics)
+        failed = yield from append_all(context, request, header, connection, waits, topics)
     except GeneratorExit:
         forget_waits(waits)
         raise
@@ -96,12 +96,12 @@ def handle(
             raise CloseConnection(f"produce with acks=0 failed: {summary(request, topics)}")
         return None
     if waits:
-        return finish(parts, asker, names, topics, waits, request.timeout_ms)
-    return (yield from aside(len(topics), partial(response, parts, asker, names, topics)))
+        return finish(context, asker, names, topics, waits, request.timeout_ms)
+    return (yield from aside(len(topics), partial(response, context, asker, names, topics)))
 
 
 def append_all(
-    parts: BrokerParts,
+    context: BrokerContext,
     request: ProduceRequest,
     header: RequestHeader,
     connection: Connection,
@@ -109,7 +109,7 @@ def append_all(
     topics: list[list[PartitionProduceResponse]],
 ) -> Work[bool]:
     """Append every batch of a request, filling `waits` and `topics`. Returns whether one of them failed."""
-    partitions = parts.replicas.partitions
+    partitions = context.replicas.partitions
     failed = False
     for name, data in request.topic_data:
         answers: list[PartitionProduceResponse] = []
@@ -117,16 +117,16 @@ def append_all(
             partition = partitions.get((name, index))
             try:
                 if partition is None:
-                    raise parts.replicas.missing(name, index)
+                    raise context.replicas.missing(name, index)
                 is_allowed = may_produce_to(name, header.client_id, connection)
                 info = yield from append(
-                    partition, records, header.api_version, request, parts.clock, is_allowed
+                    partition, records, header.api_version, request, context.clock, is_allowed
                 )
             except (ApiError, StorageError) as error:
                 failed = True
-                answers.append(refusal(parts, index, error, partition))
+                answers.append(refusal(context, index, error, partition))
             else:
-                waits += waits_of(parts, partition, info, request.acks, len(topics), len(answers))
+                waits += waits_of(context, partition, info, request.acks, len(topics), len(answers))
                 answers.append(accepted(index, info))
             yield None
         topics.append(answers)
@@ -183,7 +183,7 @@ def may_be_repeated(request: ProduceRequest) -> bool:
 
 
 def handle_repeated(
-    parts: BrokerParts,
+    context: BrokerContext,
     repeated: RepeatedProduce,
     batch: memoryview,
     correlation_id: int,
@@ -193,7 +193,7 @@ def handle_repeated(
 
     Raises ApiError or LargeBatch, with nothing done: `handle` then serves the request.
     """
-    partition = parts.replicas.partitions.get(repeated.key)
+    partition = context.replicas.partitions.get(repeated.key)
     acks = repeated.acks
     if partition is None:
         raise ApiError(ErrorCode.INVALID_REQUEST)
@@ -206,22 +206,22 @@ def handle_repeated(
             batch,
             header,
             acks=acks,
-            now_ms=parts.clock.now_ms(),
+            now_ms=context.clock.now_ms(),
             validation=Validation.IF_SMALL,
         )
     except StorageError as error:
         # The batch was stamped already, so it cannot go through `handle` again.
         if acks == 0:
             raise CloseConnection(f"produce with acks=0 failed: {error}") from error
-        refused = refusal(parts, index, error, partition)
+        refused = refusal(context, index, error, partition)
         asker = Asker(repeated.header.api_version, connection.listener_name)
-        return finish(parts, asker, [topic], [[refused]], [], repeated.timeout_ms)
+        return finish(context, asker, [topic], [[refused]], [], repeated.timeout_ms)
     if partition.is_held or (acks == -1 and partition.log.watermark <= info.last_offset):
-        waits = waits_of(parts, partition, info, acks, 0, 0)
+        waits = waits_of(context, partition, info, acks, 0, 0)
         if waits:
             asker = Asker(repeated.header.api_version, connection.listener_name)
             answers = [[accepted(index, info)]]
-            return finish(parts, asker, [topic], answers, waits, repeated.timeout_ms)
+            return finish(context, asker, [topic], answers, waits, repeated.timeout_ms)
     if acks == 0:
         return None
     return [repeated.encode_answer(correlation_id, info[0], info[2], info[3])]
@@ -234,7 +234,7 @@ def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
 
 
 def waits_of(
-    parts: BrokerParts,
+    context: BrokerContext,
     partition: Partition,
     info: AppendInfo,
     acks: int,
@@ -244,7 +244,7 @@ def waits_of(
     """What an appended batch still waits for: the disk, the other replicas, or neither."""
     waits: Waits = []
     if partition.is_held:
-        flushed = parts.replicas.flush(partition)
+        flushed = context.replicas.flush(partition)
         if acks != 0:
             waits.append((topic, position, asyncio.shield(flushed)))
     if acks == -1 and partition.log.high_watermark <= info.last_offset:
@@ -253,7 +253,7 @@ def waits_of(
 
 
 def response(
-    parts: BrokerParts,
+    context: BrokerContext,
     asker: Asker,
     names: list[str],
     topics: list[list[PartitionProduceResponse]],
@@ -263,7 +263,7 @@ def response(
         for name, answers in zip(names, topics, strict=True):
             for position, answer in enumerate(answers):
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    leader = leader_of(parts, name, answer.index)
+                    leader = leader_of(context, name, answer.index)
                     leaders.append(leader)
                     answers[position] = answer._replace(current_leader=leader)
     return ProduceAnswer(
@@ -271,12 +271,12 @@ def response(
             TopicProduceResponse(name, tuple(answers))
             for name, answers in zip(names, topics, strict=True)
         ),
-        endpoints_of(parts, leaders, asker.listener) if leaders else (),
+        endpoints_of(context, leaders, asker.listener) if leaders else (),
     )
 
 
 async def finish(
-    parts: BrokerParts,
+    context: BrokerContext,
     asker: Asker,
     names: list[str],
     topics: list[list[PartitionProduceResponse]],
@@ -302,7 +302,7 @@ async def finish(
                 )
     finally:
         forget_waits(waits)
-    return response(parts, asker, names, topics)
+    return response(context, asker, names, topics)
 
 
 def forget_waits(waits: Waits) -> None:
@@ -313,11 +313,11 @@ def forget_waits(waits: Waits) -> None:
 
 
 def refusal(
-    parts: BrokerParts, index: int, error: ApiError | StorageError, partition: Partition | None
+    context: BrokerContext, index: int, error: ApiError | StorageError, partition: Partition | None
 ) -> PartitionProduceResponse:
     if isinstance(error, StorageError):
         if partition is not None:
-            parts.replicas.fail(partition, error)
+            context.replicas.fail(partition, error)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     log_start = -1
     is_about_the_log = error.code not in WITHOUT_LOG_START and not isinstance(error, BadRequest)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
@@ -33,7 +33,7 @@ NUMBER = re.compile(rb"-?[0-9]{1,19}")
 OFFSET_MAX = 2**63 - 1
 
 
-async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def commit(context: BrokerContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     topics = []
     turns = Turns()
     for name, partitions in request.topics:
@@ -43,21 +43,21 @@ async def commit(parts: BrokerParts, request: OffsetCommitRequest) -> OffsetComm
             await turns.leave()
             code = ErrorCode.NONE
             note = each.committed_metadata or ""
-            if not parts.metadata.knows(name, each.partition_index):
+            if not context.metadata.knows(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(note) > parts.config.offset_metadata_max_bytes:
+            elif len(note) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 path = path_of(request.group_id, name, each.partition_index)
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
                 if is_valid_group(request.group_id):
-                    code = await write(parts.registry, path, each.committed_offset)
+                    code = await write(context.registry, path, each.committed_offset)
             answers.append(OffsetCommitResponsePartition(each.partition_index, code))
         topics.append(OffsetCommitResponseTopic(name, tuple(answers)))
     return OffsetCommitResponse(topics=tuple(topics))
 
 
-async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def fetch(context: BrokerContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """A partition without an offset is told as one that is not known, as this version always did."""
     topics = []
     turns = Turns()
@@ -69,10 +69,10 @@ async def fetch(parts: BrokerParts, request: OffsetFetchRequest) -> OffsetFetchR
             answer = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            if parts.metadata.knows(name, index):
+            if context.metadata.knows(name, index):
                 try:
                     path = path_of(request.group_id, name, index)
-                    offset = read((await parts.registry.get(path))[0])
+                    offset = read((await context.registry.get(path))[0])
                     answer = OffsetFetchResponsePartition(index, offset)
                 except NoNode:
                     pass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ErrorCode
 from barnabas.model import NO_EPOCH, TopicPartition
 from barnabas.wire.headers import RequestHeader
@@ -19,9 +19,9 @@ from barnabas.wire.messages.stop_replica import (
 
 
 async def handle(
-    parts: BrokerParts, request: StopReplicaRequest, _: RequestHeader, connection: Connection
+    context: BrokerContext, request: StopReplicaRequest, _: RequestHeader, connection: Connection
 ) -> StopReplicaResponse:
-    control = parts.control
+    control = context.control
     who = ("StopReplica", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -32,7 +32,7 @@ async def handle(
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return StopReplicaResponse(error_code=error)
-        errors = await parts.replicas.stop_replicas(dict(to_stop(request)))
+        errors = await context.replicas.stop_replicas(dict(to_stop(request)))
     return StopReplicaResponse(
         partition_errors=tuple(
             StopReplicaPartitionError(*tp, error) for tp, error in errors.items()

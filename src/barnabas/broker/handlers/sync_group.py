@@ -6,7 +6,7 @@ import asyncio
 
 from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
 from barnabas.groups.group_events import Sync
 from barnabas.wire.headers import RequestHeader
@@ -16,7 +16,7 @@ PROTOCOL_MUST_BE_NAMED_SINCE = 5
 
 
 def handle(
-    parts: BrokerParts, request: SyncGroupRequest, header: RequestHeader, _: Connection
+    context: BrokerContext, request: SyncGroupRequest, header: RequestHeader, _: Connection
 ) -> Work[SyncGroupResponse | asyncio.Future[SyncGroupResponse]]:
     if header.api_version >= PROTOCOL_MUST_BE_NAMED_SINCE and (
         request.protocol_type is None or request.protocol_name is None
@@ -34,4 +34,4 @@ def handle(
         protocol=request.protocol_name,
         assignments=assignments,
     )
-    return parts.groups.sync(request.group_id, wish)
+    return context.groups.sync(request.group_id, wish)

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
+from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import catch_up, may_act_for_the_cluster
-from barnabas.broker.parts import BrokerParts
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import TopicState
@@ -20,9 +20,9 @@ logger = logging.getLogger("barnabas.control")
 
 
 async def handle(
-    parts: BrokerParts, request: UpdateMetadataRequest, _: RequestHeader, connection: Connection
+    context: BrokerContext, request: UpdateMetadataRequest, _: RequestHeader, connection: Connection
 ) -> UpdateMetadataResponse:
-    control = parts.control
+    control = context.control
     who = ("UpdateMetadata", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -33,7 +33,7 @@ async def handle(
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return UpdateMetadataResponse(error_code=error)
-        metadata = parts.metadata
+        metadata = context.metadata
         known: dict[str, TopicState] = {}
         if request.broker_epoch > control.updated_in:
             control.updated_in = BrokerEpoch(request.broker_epoch)
@@ -43,29 +43,29 @@ async def handle(
         size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
         removed = metadata.take_over(request, await aside(size, metadata.merged, request))
         if removed:
-            parts.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
-            parts.group_parts.partitions_deleted(removed)
+            context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
+            context.lazy_groups.partitions_deleted(removed)
             logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
     if known:
-        parts.replicas.tasks.start("deleted-topics", forget_deleted(parts, known))
+        context.replicas.tasks.start("deleted-topics", forget_deleted(context, known))
     return UpdateMetadataResponse()
 
 
-async def forget_deleted(parts: BrokerParts, known: Mapping[str, TopicState]) -> None:
+async def forget_deleted(context: BrokerContext, known: Mapping[str, TopicState]) -> None:
     """Drop the topics from the metadata that were deleted while this broker was not registered.
 
     A controller reports a deletion to registered brokers only. From the first UpdateMetadata of a registration on, this
     broker is one of them.
     """
     try:
-        await catch_up(parts.registry)
-        existing = set(await parts.registry.children(znodes.TOPICS))
+        await catch_up(context.registry)
+        existing = set(await context.registry.children(znodes.TOPICS))
     except RegistryError as error:
         # The session is over. The next registration brings this up again.
         logger.warning("cannot look for deleted topics error=%s", error)
         return
-    metadata = parts.metadata
-    async with parts.control.lock:
+    metadata = context.metadata
+    async with context.control.lock:
         removed = []
         for name, topic in known.items():
             now = metadata.topics.get(name)
@@ -73,7 +73,7 @@ async def forget_deleted(parts: BrokerParts, known: Mapping[str, TopicState]) ->
                 removed += [TopicPartition(name, index) for index in now.partitions]
                 metadata.remove_topic(name)
         if removed:
-            parts.topics.forget({topic for topic, _ in removed})
-            parts.group_parts.partitions_deleted(removed)
+            context.topics.forget({topic for topic, _ in removed})
+            context.lazy_groups.partitions_deleted(removed)
             metadata.wake()
             logger.info("forgot partitions=%d deleted while not registered", len(removed))

@@ -7,14 +7,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.broker.expansion import ExpansionWish, expand
-from barnabas.broker.topics import Topics
+from barnabas.broker.topic_admin.create_partitions import NewPartitions, create_partitions
+from barnabas.broker.topic_admin.create_topics import create_topics
+from barnabas.broker.topic_admin.topics import Topics
 from barnabas.errors import ApiError, BadVersion, ErrorCode, MultiFailed
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.world.ports import Op, ZnodeStat
-from tests.unit.broker.test_topics import LONG_MS, cache, led, registry, tell, topics, wish
+from tests.unit.broker.topic_admin.test_topics import (
+    LONG_MS,
+    cache,
+    led,
+    registry,
+    tell,
+    topics,
+    wish,
+)
 
 __all__ = ["cache", "registry", "topics"]
 
@@ -22,7 +31,7 @@ PATH = znodes.topic_path("t")
 
 
 async def create(topics: Topics, name: str = "t", **more: object) -> None:
-    (made,) = await topics.create([wish(name, **more)], timeout_ms=0)
+    (made,) = await create_topics(topics, [wish(name, **more)], timeout_ms=0)
     assert made.error is not None
     assert made.error.code is ErrorCode.REQUEST_TIMED_OUT
 
@@ -36,9 +45,9 @@ async def grow(
     validate_only: bool = False,
     queued: bool = False,
 ) -> ErrorCode:
-    outcomes = await expand(
+    outcomes = await create_partitions(
         topics,
-        [ExpansionWish(name="t", count=count, assignments=assignments)],
+        [NewPartitions(name="t", count=count, assignments=assignments)],
         is_queued_for_deletion=lambda _: queued,
         timeout_ms=timeout_ms,
         validate_only=validate_only,

@@ -1,13 +1,13 @@
-"""Topics that come into being because a client asked for them.
+"""Automatic creation of topics that a client requests by name.
 
-The controller's own broker creates them; any other one asks the controller to, with a plain CreateTopics that does not
-wait for leaders. Meanwhile the client hears LEADER_NOT_AVAILABLE and asks again; what keeps a topic from being created
-is told as CreateTopics tells it. A name is asked for once at a time, however many clients ask for it: the others hear
-UNKNOWN_TOPIC_OR_PARTITION, which makes them ask again, too.
+The broker of the active controller creates the topics. Any other broker sends a CreateTopics to it and does not wait
+for leaders. Meanwhile the client gets LEADER_NOT_AVAILABLE and retries. If a topic cannot be created, the client gets
+the error of CreateTopics. Only one request at a time creates a name. Other clients get UNKNOWN_TOPIC_OR_PARTITION and
+retry.
 
-How large a topic becomes is up to the settings of the broker that was asked, as in Kafka, not of the
-controller's. Asking for an id, producing and fetching create nothing. FindCoordinator of a group creates
-`__consumer_offsets`, whatever auto.create.topics.enable says.
+As in Kafka, the partition count and the replication factor come from the settings of the broker that the client asked,
+not from those of the controller. Requests by topic id, Produce and Fetch create no topics. FindCoordinator of a group
+creates `__consumer_offsets` regardless of auto.create.topics.enable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from barnabas.broker.parts import BrokerParts
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.create_topics import create_topics
 from barnabas.broker.topic_events import record_creations
 from barnabas.client.connection import BrokerConnection
 from barnabas.config import BrokerConfig
@@ -46,48 +47,50 @@ logger = logging.getLogger("barnabas.topics")
 
 DO_NOT_WAIT = 0
 FORWARD_SECONDS = 5.0
-"""The controller has as long to be reached, and again to answer. Clients ask again sooner than they give up."""
+"""Timeout to connect to the controller, and again for its response. Clients retry for longer."""
 ON_ITS_WAY = (
     ErrorCode.NONE,
-    ErrorCode.TOPIC_ALREADY_EXISTS,  # or is being deleted, and will be free when the client asks again
-    ErrorCode.REQUEST_TIMED_OUT,  # the answer to who does not wait
-    ErrorCode.NOT_CONTROLLER,  # somebody will be, when the client asks again
+    ErrorCode.TOPIC_ALREADY_EXISTS,  # or is being deleted; the client retries
+    ErrorCode.REQUEST_TIMED_OUT,  # the response to a request that does not wait
+    ErrorCode.NOT_CONTROLLER,  # the client retries
 )
 
 
 async def create_automatically(
-    parts: BrokerParts, names: Sequence[str], requester: Requester
+    context: BrokerContext, names: Sequence[str], requester: Requester
 ) -> dict[str, ErrorCode]:
-    """What the client is told of each. The history's topic is made by who has something to tell."""
-    told: dict[str, ErrorCode] = {}
+    """Return the error code of each topic for the client. The topic of the history is not created this way."""
+    codes: dict[str, ErrorCode] = {}
     wanted = []
-    being_created = parts.topics.created_automatically
+    being_created = context.topics.created_automatically
     for name in names:
         if what_is_wrong_with(name) is not None:
-            told[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif name == STATE_CHANGES or name in being_created:
-            told[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             wanted.append(name)
             being_created[name] = None
     if wanted:
-        wishes = [wish_for(name, parts.config) for name in wanted]
+        wishes = [wish_for(name, context.config) for name in wanted]
         try:
-            found = await (create if parts.controller.is_active else forward)(
-                parts, wishes, requester
+            found = await (create if context.controller.is_active else forward)(
+                context, wishes, requester
             )
         finally:
             for name in wanted:
                 del being_created[name]
         for name in wanted:
             code = found.get(name, ErrorCode.NONE)
-            told[name] = ErrorCode.LEADER_NOT_AVAILABLE if code in ON_ITS_WAY else code
-    return told
+            codes[name] = ErrorCode.LEADER_NOT_AVAILABLE if code in ON_ITS_WAY else code
+    return codes
 
 
 def wish_for(name: str, config: BrokerConfig) -> TopicWish:
-    """The counts stand in it, so that it means the same to any controller. Kafka's own two topics have settings of
-    their own."""
+    """Return the topic to create, with explicit counts, so that it does not depend on the controller's defaults.
+
+    Kafka's two internal topics have settings of their own.
+    """
     if name == CONSUMER_OFFSETS:
         return TopicWish(
             name=name,
@@ -121,26 +124,26 @@ def wish_for(name: str, config: BrokerConfig) -> TopicWish:
 
 
 async def create(
-    parts: BrokerParts, wishes: Sequence[TopicWish], requester: Requester
+    context: BrokerContext, wishes: Sequence[TopicWish], requester: Requester
 ) -> dict[str, ErrorCode]:
     try:
-        outcomes = await parts.topics.create(wishes, timeout_ms=DO_NOT_WAIT)
+        outcomes = await create_topics(context.topics, wishes, timeout_ms=DO_NOT_WAIT)
     except ApiError as error:
         return dict.fromkeys((wish.name for wish in wishes), error.code)
     except (RegistryError, StorageError) as error:
         logger.error("cannot create topics=%s error=%s", listed(wishes), error)
         return dict.fromkeys((wish.name for wish in wishes), ErrorCode.UNKNOWN_SERVER_ERROR)
-    record_creations(parts, wishes, outcomes, requester)
+    record_creations(context, wishes, outcomes, requester)
     return {each.name: each.error.code for each in outcomes if each.error is not None}
 
 
 async def forward(
-    parts: BrokerParts, wishes: Sequence[TopicWish], requester: Requester
+    context: BrokerContext, wishes: Sequence[TopicWish], requester: Requester
 ) -> dict[str, ErrorCode]:
-    """Where the controller cannot be asked now, the client that asks again is the one to try again."""
+    """Send the request to the controller once. If that fails, the client retries."""
     nobody = dict.fromkeys((wish.name for wish in wishes), ErrorCode.NOT_CONTROLLER)
-    controller = parts.metadata.controller_id
-    endpoint = parts.metadata.endpoint_of(controller, parts.config.inter_broker_listener)
+    controller = context.metadata.controller_id
+    endpoint = context.metadata.endpoint_of(controller, context.config.inter_broker_listener)
     if endpoint is None:
         return nobody
     request = CreateTopicsRequest(
@@ -148,7 +151,7 @@ async def forward(
     )
     try:
         connection = await BrokerConnection.open(
-            parts.network,
+            context.network,
             endpoint.host,
             endpoint.port,
             client_id=format_client_id(requester),

@@ -1,10 +1,11 @@
-"""What a broker needs for consumer groups, built when it is needed: most brokers of a test never are asked for one.
+"""The group coordinator of a broker, created on first use: many brokers never coordinate a group.
 
-    a partition of `__consumer_offsets` is led here  ─┐
-    the first request about a group                   ├─► store, coordinator, loader ─► what is led is loaded
-                                                      ┘
-At the start of a broker nothing of it is imported before clients are served: partitions that are led by then are noted
-and loaded a moment later. Until then, as while they are loaded, clients hear that it takes a moment.
+    this broker becomes leader of a partition of `__consumer_offsets`  ─┐
+    first request about a group                                        ─┴─► store, coordinator, loader ─► load groups
+
+At the start of a broker the groups package is not imported before clients are served. The leaderships until then are
+kept, and their groups are loaded right after. Until they are loaded, clients get COORDINATOR_LOAD_IN_PROGRESS and
+retry.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 COMPLAINT_INTERVAL_S = 60.0
 
 
-class Built(NamedTuple):
+class GroupComponents(NamedTuple):
     store: GroupStore
     coordinator: GroupCoordinator
     loader: GroupLoader
 
 
-class GroupParts:
+class LazyGroups:
+    """Creates the group coordinator and its store on first use, and tells its loader of leaderships."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -54,31 +57,31 @@ class GroupParts:
         self.random = random
         self.tasks = Tasks()
         self.is_open = False
-        self.noted: dict[int, Partition] = {}
-        """Partitions whose leadership changed before there was anybody to tell."""
-        self.built: Built | None = None
+        self.changed: dict[int, Partition] = {}
+        """Partitions whose leadership changed before the loader was created, by index."""
+        self.components: GroupComponents | None = None
         self.complaint = LogRateLimiter(COMPLAINT_INTERVAL_S)
-        """Clients that find no coordinator ask again ten times a second."""
+        """Limits a log message: clients without a coordinator retry ten times a second."""
         replicas.on_leadership[CONSUMER_OFFSETS] = self.leadership_changed
 
     @property
     def coordinator(self) -> GroupCoordinator:
-        return self.parts.coordinator
+        return self.ensure_created().coordinator
 
     @property
     def store(self) -> GroupStore:
-        return self.parts.store
+        return self.ensure_created().store
 
-    @property
-    def parts(self) -> Built:
-        if self.built is None:
-            self.built = self.build()
-            for partition in self.noted.values():
-                self.built.loader.leadership_changed(partition)
-            self.noted.clear()
-        return self.built
+    def ensure_created(self) -> GroupComponents:
+        """Return the components. Create them first if there are none."""
+        if self.components is None:
+            self.components = self.create()
+            for partition in self.changed.values():
+                self.components.loader.leadership_changed(partition)
+            self.changed.clear()
+        return self.components
 
-    def build(self) -> Built:
+    def create(self) -> GroupComponents:
         from barnabas.groups.coordinator import GroupCoordinator
         from barnabas.groups.expiry import expire
         from barnabas.groups.loading import GroupLoader
@@ -91,35 +94,35 @@ class GroupParts:
         loader = GroupLoader(store, coordinator)
         self.tasks.start("load-groups", loader.run())
         self.tasks.start("expire-offsets", expire(coordinator, store))
-        return Built(store, coordinator, loader)
+        return GroupComponents(store, coordinator, loader)
 
     def open(self) -> None:
-        """Clients are served: what is led can be loaded."""
+        """Load the groups of the partitions that this broker leads, now that clients are served."""
         self.is_open = True
-        if any(partition.leader == partition.broker_id for partition in self.noted.values()):
-            self.tasks.start("build-groups", self.build_soon())
+        if any(partition.leader == partition.broker_id for partition in self.changed.values()):
+            self.tasks.start("build-groups", self.create_soon())
 
-    async def build_soon(self) -> None:
-        """Not before whoever is at work now has ended: to import it all takes a while."""
-        assert self.parts is not None
+    async def create_soon(self) -> None:
+        """Runs after the current task, since the imports take a while."""
+        self.ensure_created()
 
     def leadership_changed(self, partition: Partition) -> None:
-        if self.built is not None:
-            self.built.loader.leadership_changed(partition)
+        if self.components is not None:
+            self.components.loader.leadership_changed(partition)
             return
-        self.noted[partition.index] = partition
+        self.changed[partition.index] = partition
         if self.is_open:
             self.open()
 
     def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Nobody commits there any more, and what was committed is forgotten."""
-        if self.built is not None:
+        """Delete the committed offsets of deleted partitions."""
+        if self.components is not None:
             from barnabas.groups.expiry import forget_deleted
 
-            work = forget_deleted(self.built.coordinator, self.built.store, partitions)
+            work = forget_deleted(self.components.coordinator, self.components.store, partitions)
             self.tasks.start("forget-offsets", work)
 
     async def stop(self) -> None:
         await self.tasks.stop()
-        if self.built is not None:
-            await self.built.coordinator.stop()
+        if self.components is not None:
+            await self.components.coordinator.stop()

@@ -1,8 +1,8 @@
-"""Numbers for idempotent producers, each given out once in the life of a cluster.
+"""Producer ids for InitProducerId. Each id is assigned once in the life of a cluster.
 
-They are reserved in the registry by the thousand, so that a restart wastes at most one block and a producer costs no
-write. Every broker reserves for itself, and whoever comes second looks again; Kafka asks its controller to do it, and
-what stands in the registry is the same.
+A broker reserves a block of 1000 ids in the registry, so most producers cost no write, and a restart wastes at most one
+block. Every broker reserves for itself and retries after a conflict. In Kafka the controller reserves the blocks; the
+content of the registry is the same.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class ProducerIds:
         self.reserving = asyncio.Lock()
 
     async def take(self) -> int:
+        """Return the next id. Raises ApiError if no block can be reserved."""
         async with self.reserving:
             if self.next_id >= self.end:
                 try:
@@ -40,7 +41,7 @@ class ProducerIds:
             return self.next_id - 1
 
     async def reserve(self) -> None:
-        """Claim the block behind the last one. Another broker may be claiming it too: then look again."""
+        """Reserve the block after the last one. Retry if another broker has reserved it first."""
         backoff = Backoff(*CONFLICT_S, random=Random(self.broker_id))
         while True:
             data, stat = await self.registry.get(znodes.PRODUCER_ID_BLOCK)

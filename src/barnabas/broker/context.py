@@ -1,4 +1,4 @@
-"""The parts of one broker, as its handlers see them."""
+"""The components of one broker that its request handlers use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from barnabas.broker.control_plane import ControlPlane
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.group_parts import GroupParts
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.topics import Topics
+from barnabas.broker.init_producer_id import ProducerIds
+from barnabas.broker.lazy_groups import LazyGroups
+from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller
 from barnabas.metadata.cache import MetadataCache
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from barnabas.groups.store import GroupStore
 
 
-class BrokerParts(Struct, frozen=True, kw_only=True):
-    """Built once by broker.py and handed to every handler."""
+class BrokerContext(Struct, frozen=True, kw_only=True):
+    """Created once by broker.py and passed to every handler."""
 
     config: BrokerConfig
     clock: Clock
@@ -37,13 +37,13 @@ class BrokerParts(Struct, frozen=True, kw_only=True):
     sessions: FetchSessions
     producer_ids: ProducerIds
     topics: Topics
-    group_parts: GroupParts
+    lazy_groups: LazyGroups
     watchdog: Watchdog
 
     @property
     def groups(self) -> GroupCoordinator:
-        return self.group_parts.coordinator
+        return self.lazy_groups.coordinator
 
     @property
     def group_store(self) -> GroupStore:
-        return self.group_parts.store
+        return self.lazy_groups.store

@@ -1,13 +1,13 @@
-"""Wishes of clients that a topic have more partitions.
+"""Adding partitions to topics.
 
-    check ─► /brokers/topics/<t>, the new partitions behind those it has ─► wait for the metadata cache
+    check ─► /brokers/topics/<t>, with the new partitions after the existing ones ─► wait for the metadata cache
 
-As with a creation the wish is only written down: the controller watches the znode, gives every new partition its first
-leader and tells all brokers; whoever gives up waiting gets the partitions all the same. Those that were there keep
-their replicas and their records.
+The broker only writes the znode. The controller watches it, elects the first leader of every new partition and informs
+all brokers. After a timeout the partitions are created all the same. Existing partitions keep their replicas and their
+records.
 
-What is written stands on what was checked. If the znode has changed in between, by another client's wish, it is checked
-again: Kafka lets the later overwrite the earlier, and the topic may lose partitions that somebody was told of.
+The write requires the version of the znode that was checked. If another client has changed the znode, it is checked
+again. Kafka lets the later request overwrite the earlier one, so that a topic may lose partitions it has reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from barnabas.broker.topics import IN_FLIGHT_MAX, Topics, another_is_in_charge, at_most, why_not
+from barnabas.broker.topic_admin.topics import (
+    IN_FLIGHT_MAX,
+    Topics,
+    at_most,
+    not_controller,
+    to_api_error,
+)
 from barnabas.controller.assignment import check_racks
 from barnabas.controller.topic_checks import check_added_partitions
 from barnabas.errors import (
@@ -41,42 +47,45 @@ logger = logging.getLogger("barnabas.topics")
 CONTROLLER_CHECK = 0
 
 
-class ExpansionWish(Struct, frozen=True, kw_only=True):
-    """`count` is the new total. `assignments` are for the new partitions alone; None leaves them to the broker."""
+class NewPartitions(Struct, frozen=True, kw_only=True):
+    """`count` is the new total. `assignments` are for the new partitions only; None lets the broker assign them."""
 
     name: str
     count: int
     assignments: Sequence[Sequence[int]] | None = None
 
 
-async def expand(
+async def create_partitions(
     topics: Topics,
-    wishes: Sequence[ExpansionWish],
+    wishes: Sequence[NewPartitions],
     *,
     is_queued_for_deletion: Callable[[str], bool],
     timeout_ms: int,
     validate_only: bool = False,
 ) -> dict[str, ApiError | None]:
-    """What became of each; no two wishes are for the same topic. RegistryError if the registry cannot be asked."""
-    # Before all else, and also where clients name the brokers themselves: as in Kafka.
+    """Return the error of each topic, if any. No two wishes may name the same topic.
+
+    Raises RegistryError if the registry cannot be read.
+    """
+    # First of all, and also if the client assigns the replicas: as in Kafka.
     check_racks(tuple(topics.metadata.brokers.values()))
     marked, controller_version = await asyncio.gather(
         topics.registry.children(znodes.DELETE_TOPICS), topics.controller_version()
     )
     going = frozenset(marked)
 
-    async def one(wish: ExpansionWish) -> ApiError | None:
+    async def one(wish: NewPartitions) -> ApiError | None:
         try:
             if wish.name in going or is_queued_for_deletion(wish.name):
                 why = f"topic '{wish.name}' is queued for deletion"
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
             await write(topics, wish, controller_version, validate_only=validate_only)
         except ApiError as error:
-            # Without its traceback, which would keep every frame of the way here in memory.
+            # Without its traceback, which would keep all its frames in memory.
             return ApiError(error.code, error.message)
         except (RegistryError, StorageError) as error:
             logger.error("cannot expand topic=%s error=%s", wish.name, error)
-            return why_not(error)
+            return to_api_error(error)
         return None
 
     errors = await at_most(IN_FLIGHT_MAX, one, wishes)
@@ -89,18 +98,18 @@ async def expand(
 
 
 def by_name(
-    wishes: Sequence[ExpansionWish], errors: Sequence[ApiError | None]
+    wishes: Sequence[NewPartitions], errors: Sequence[ApiError | None]
 ) -> dict[str, ApiError | None]:
     return {wish.name: error for wish, error in zip(wishes, errors, strict=True)}
 
 
 async def write(
-    topics: Topics, wish: ExpansionWish, controller_version: int, *, validate_only: bool
+    topics: Topics, wish: NewPartitions, controller_version: int, *, validate_only: bool
 ) -> None:
     name, path = wish.name, znodes.topic_path(wish.name)
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     if what_is_wrong_with(name):
-        raise missing  # and its path may be that of something else
+        raise missing  # its path may be that of another znode
     check = Check(path=znodes.CONTROLLER, version=controller_version)
     grown: znodes.TopicAssignment | None = None
     backoff = Backoff(*CONFLICT_S, random=topics.random)
@@ -111,7 +120,7 @@ async def write(
             raise missing from None
         found = await aside(wish.count, znodes.decode_topic, name, data)
         if found == grown:
-            return  # the answer to our own write was lost with a connection, and the second attempt met the first
+            return  # our own write: its response was lost with a connection, and it was sent again
         grown = await aside(wish.count, with_added, found, wish, topics)
         if validate_only:
             return
@@ -121,7 +130,7 @@ async def write(
             await topics.registry.multi([check, written])
         except MultiFailed as failed:
             if failed.index == CONTROLLER_CHECK:
-                raise another_is_in_charge() from failed
+                raise not_controller() from failed
             if not isinstance(failed.error, BadVersion | NoNode):
                 raise
             await backoff.wait()
@@ -134,7 +143,7 @@ async def write(
 
 
 def with_added(
-    found: znodes.TopicAssignment, wish: ExpansionWish, topics: Topics
+    found: znodes.TopicAssignment, wish: NewPartitions, topics: Topics
 ) -> znodes.TopicAssignment:
     added = check_added_partitions(
         found.partitions,

@@ -1,8 +1,8 @@
-"""Which logs a broker has lost: looked for when it starts with an empty log directory, before it registers.
+"""Detection of lost logs at the start of a broker with an empty log directory, before it registers.
 
-A new broker is in nobody's ISR. So one that is in an ISR and has no log there had one, and its disk was replaced or
-wiped. As long as it is not registered, a controller takes it for dead and out of the ISRs; so it waits for that. What
-it does where nobody else is left to lead is in replication/lost_replicas.py.
+A new broker is in no ISR. If the broker is in the ISR of a partition and has no log of it, its disk was replaced or
+wiped. While it is not registered, the controller treats it as failed and removes it from the ISRs, so it waits for
+that. replication/lost_replicas.py handles partitions without any other replica that could lead.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ LOOK_SECONDS = (0.05, 0.25)
 async def find_lost_logs(
     registry: RegistryClient, logs: LogManager, broker_id: BrokerId, *, wait_s: float
 ) -> dict[tuple[str, int], UUID]:
-    """What it is in sync for and does not have, with the ids of the topics, when the controller has had time to let
-    others lead. Not what it alone is a replica of: nobody else has anything of that."""
+    """Return the partitions with this broker in their ISR and no log here, with their topic ids.
+
+    Waits up to `wait_s` for the controller to elect other leaders. Partitions with this broker as their only replica
+    are not included: no other broker has their records.
+    """
     if not logs.blank:
         return {}
     missing = await find_missing_logs(registry, logs, broker_id)
@@ -68,7 +71,7 @@ async def find_missing_logs(
 async def in_sync_for(
     registry: RegistryClient, partitions: dict[tuple[str, int], UUID], broker_id: BrokerId
 ) -> dict[tuple[str, int], tuple[BrokerId, ...]]:
-    """Those of the partitions in whose ISR this broker is, with that ISR."""
+    """Return the ISR of each partition that has this broker in its ISR."""
     wanted = [TopicPartition(*tp) for tp in partitions]
     found = await registry.get_many([znodes.state_path(tp) for tp in wanted])
     in_sync: dict[tuple[str, int], tuple[BrokerId, ...]] = {}

@@ -1,12 +1,12 @@
-"""What becomes, at the start of a broker, of logs that no topic has.
+"""Stray logs: logs on disk at the start of a broker that belong to no topic.
 
-Usually they are set aside: their deletion had not reached the disk, or somebody copied them here, and either way they
-would be taken for the logs of the next topic of that name. With barnabas.adopt.logs they become topics instead: each is
-written into the registry under the id it brings, with this broker as its only replica, and goes on in its last leader
-epoch. So does `__consumer_offsets`, with the settings it always has: groups go on where they were.
+Usually they are set aside. Their deletion did not reach the disk, or somebody copied them here, and the next topic of
+that name must not use them. With barnabas.adopt.logs they become topics instead. Each topic is written into the
+registry with the id from its log, this broker as its only replica, and its last leader epoch. `__consumer_offsets` is
+adopted with its usual settings, so groups resume from their committed offsets.
 
-Both are done before the broker registers, so that no controller hands out what is being looked at. Only a broker that
-is alone may adopt: another one may hold a replica of the same topic, with other records.
+This happens before the broker registers, so that no controller assigns these partitions meanwhile. Only a broker that
+is alone adopts logs: another broker may have a replica of the same topic with other records.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
-from barnabas.broker.auto_creation import wish_for
-from barnabas.broker.topics import Topics
+from barnabas.broker.topic_admin.auto_creation import wish_for
+from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.errors import NoNode, RegistryError
 from barnabas.metadata import znodes
@@ -40,12 +40,10 @@ FIRST_EPOCH = LeaderEpoch(0)
 LEFT_ALONE = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
 
 
-# ---- adopting
-
-
 async def adopt_logs(
     registry: RegistryClient, logs: LogManager, topics: Topics, config: BrokerConfig
 ) -> None:
+    """Create a topic for the stray logs of each topic name."""
     broker_id = BrokerId(config.broker_id)
     others = [each for each in await registry.children(znodes.BROKER_IDS) if each != str(broker_id)]
     if others:
@@ -81,7 +79,7 @@ async def adopt_logs(
 
 
 async def controller_epoch(registry: RegistryClient) -> ControllerEpoch:
-    """The last one there was: whoever is elected next has a larger one."""
+    """Return the epoch of the last controller. The next one has a larger epoch."""
     try:
         data, _ = await registry.get(znodes.CONTROLLER_EPOCH)
     except NoNode:
@@ -96,7 +94,7 @@ async def write_topic(
     states: list[LeaderAndIsr],
     configs: Mapping[str, str],
 ) -> None:
-    """With the states of its partitions: to a controller it is a topic that has been led before."""
+    """Write a topic with the states of its partitions, so that the controller treats it as an existing topic."""
     assignment = znodes.TopicAssignment(
         topic_id=topic_id,
         partitions={
@@ -118,11 +116,8 @@ async def write_topic(
     await registry.multi(operations)
 
 
-# ---- setting aside
-
-
-async def set_strays_aside(registry: RegistryClient, logs: LogManager) -> None:
-    """RegistryError if the registry cannot be asked: nothing is set aside on a guess."""
+async def set_stray_logs_aside(registry: RegistryClient, logs: LogManager) -> None:
+    """Move stray logs out of the way. Raises RegistryError, and moves nothing, if the registry cannot be read."""
     names = frozenset(await registry.children(znodes.TOPICS))
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in logs.logs:
@@ -136,7 +131,7 @@ async def set_strays_aside(registry: RegistryClient, logs: LogManager) -> None:
 
 
 async def partitions_of(registry: RegistryClient, name: str) -> frozenset[int] | None:
-    """None if its entry cannot be understood: then nobody knows which of its logs are needed."""
+    """Return the partitions of a topic, or None if its znode is corrupt."""
     try:
         data, _ = await registry.get(znodes.topic_path(name))
     except NoNode:

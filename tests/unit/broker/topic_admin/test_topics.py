@@ -9,7 +9,15 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.topics import TopicOutcome, Topics, why_not
+from barnabas.broker.topic_admin.create_topics import (
+    TopicOutcome,
+    check,
+    create_topics,
+    read_registry,
+    write,
+)
+from barnabas.broker.topic_admin.delete_topics import delete_topics
+from barnabas.broker.topic_admin.topics import Topics, to_api_error
 from barnabas.config import TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults, TopicWish
 from barnabas.errors import ApiError, ErrorCode, RegistryUnreachable, SessionExpired
@@ -105,7 +113,9 @@ async def test_a_wish_is_written_and_answered_when_the_cache_shows_every_leader(
 ) -> None:
     configs = {"retention.ms": "5"}
     asked = asyncio.create_task(
-        topics.create([wish("t", configs=configs, replication_factor=2)], timeout_ms=LONG_MS)
+        create_topics(
+            topics, [wish("t", configs=configs, replication_factor=2)], timeout_ms=LONG_MS
+        )
     )
     await until_there(registry, "/brokers/topics/t")
     tell(cache, led("t", 1, -1))
@@ -128,7 +138,7 @@ async def test_who_gives_up_waiting_gets_the_topic_all_the_same(
     topics: Topics, registry: RegistryClient
 ) -> None:
     for name, timeout_ms in (("short", 1), ("none", 0), ("less", -1)):
-        (outcome,) = await topics.create([wish(name)], timeout_ms=timeout_ms)
+        (outcome,) = await create_topics(topics, [wish(name)], timeout_ms=timeout_ms)
         assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
         assert outcome.error is not None
         assert outcome.error.message == ""
@@ -139,7 +149,7 @@ async def test_all_topics_of_a_request_are_answered_together(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
     wishes = [wish("a"), wish("bad name"), wish("b")]
-    asked = asyncio.create_task(topics.create(wishes, timeout_ms=LONG_MS))
+    asked = asyncio.create_task(create_topics(topics, wishes, timeout_ms=LONG_MS))
     await until_there(registry, "/brokers/topics/b")
     tell(cache, led("a", 1, 1))
     await asyncio.sleep(0)
@@ -157,7 +167,7 @@ async def test_all_topics_of_a_request_are_answered_together(
 async def test_when_the_time_is_over_only_those_without_leader_are_told_so(
     topics: Topics, cache: MetadataCache
 ) -> None:
-    asked = asyncio.create_task(topics.create([wish("a"), wish("b")], timeout_ms=LONG_MS))
+    asked = asyncio.create_task(create_topics(topics, [wish("a"), wish("b")], timeout_ms=LONG_MS))
     async with asyncio.timeout(30):
         while not cache.waiting:
             await asyncio.sleep(0)
@@ -170,7 +180,7 @@ async def test_when_the_time_is_over_only_those_without_leader_are_told_so(
 
 async def test_only_checking_writes_nothing(topics: Topics, registry: RegistryClient) -> None:
     wishes = [wish("a.b"), wish("a_b"), wish("c", configs={"retention.ms": "soon"})]
-    outcomes = await topics.create(wishes, timeout_ms=LONG_MS, validate_only=True)
+    outcomes = await create_topics(topics, wishes, timeout_ms=LONG_MS, validate_only=True)
     assert [code_of(each) for each in outcomes] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
@@ -183,7 +193,7 @@ async def test_only_checking_writes_nothing(topics: Topics, registry: RegistryCl
 async def test_of_two_names_that_look_alike_in_one_request_one_is_made(
     topics: Topics, registry: RegistryClient
 ) -> None:
-    outcomes = await topics.create([wish("a.b"), wish("a_b")], timeout_ms=0)
+    outcomes = await create_topics(topics, [wish("a.b"), wish("a_b")], timeout_ms=0)
     assert [code_of(each) for each in outcomes] == [
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -192,8 +202,8 @@ async def test_of_two_names_that_look_alike_in_one_request_one_is_made(
 
 
 async def test_a_topic_that_is_in_the_registry_alone_exists(topics: Topics) -> None:
-    await topics.create([wish("t")], timeout_ms=0)
-    (again,) = await topics.create([wish("t")], timeout_ms=0)
+    await create_topics(topics, [wish("t")], timeout_ms=0)
+    (again,) = await create_topics(topics, [wish("t")], timeout_ms=0)
     assert code_of(again) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
@@ -201,7 +211,7 @@ async def test_of_two_who_create_the_same_topic_at_once_one_is_told_that_it_exis
     topics: Topics,
 ) -> None:
     found = await asyncio.gather(
-        *(topics.create([wish("t")], timeout_ms=0) for _ in range(5)),
+        *(create_topics(topics, [wish("t")], timeout_ms=0) for _ in range(5)),
     )
     codes = sorted(code_of(outcomes[0]) for outcomes in found)
     assert codes == [ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 4]
@@ -218,7 +228,7 @@ async def test_a_creation_that_is_sent_again_with_a_new_connection_is_not_told_t
         return await carry_out(operations)
 
     monkeypatch.setattr(registry, "multi", lose_the_first_answer)
-    asked = asyncio.create_task(topics.create([wish("t")], timeout_ms=LONG_MS))
+    asked = asyncio.create_task(create_topics(topics, [wish("t")], timeout_ms=LONG_MS))
     await until_there(registry, "/brokers/topics/t")
     tell(cache, led("t", 1, 1))
     (outcome,) = await asked
@@ -231,7 +241,7 @@ async def test_a_topic_that_is_marked_for_deletion_is_refused(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await registry.create("/admin/delete_topics/t")
-    (outcome,) = await topics.create([wish("t")], timeout_ms=0)
+    (outcome,) = await create_topics(topics, [wish("t")], timeout_ms=0)
     assert code_of(outcome) is ErrorCode.TOPIC_ALREADY_EXISTS
     assert "marked for deletion" in str(outcome.error)
 
@@ -240,7 +250,7 @@ async def test_settings_that_an_interrupted_creation_left_are_overwritten(
     topics: Topics, registry: RegistryClient
 ) -> None:
     await registry.create("/config/topics/t", znodes.encode_config({"segment.bytes": "100"}))
-    (outcome,) = await topics.create([wish("t")], timeout_ms=0)
+    (outcome,) = await create_topics(topics, [wish("t")], timeout_ms=0)
     assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
     data, _ = await registry.get("/config/topics/t")
     assert znodes.decode_config("", data) == {}
@@ -252,17 +262,17 @@ async def test_without_a_controller_nothing_is_created(
 ) -> None:
     await registry.delete(znodes.CONTROLLER)
     with pytest.raises(ApiError) as refused:
-        await topics.create([wish("t")], timeout_ms=0)
+        await create_topics(topics, [wish("t")], timeout_ms=0)
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
 async def test_when_the_controller_moves_before_the_write_nothing_is_created(
     topics: Topics, registry: RegistryClient
 ) -> None:
-    known = await topics.read_known()
+    known = await read_registry(topics)
     await registry.set(znodes.CONTROLLER, b"{}")
-    checked = topics.check(wish("t"), known)
-    outcome = await topics.write(checked, known.controller_version)
+    checked = check(topics, wish("t"), known)
+    outcome = await write(topics, checked, known.controller_version)
     assert code_of(outcome) is ErrorCode.NOT_CONTROLLER
     assert await registry.exists("/brokers/topics/t") is None
     assert await registry.exists("/config/topics/t") is None
@@ -271,7 +281,7 @@ async def test_when_the_controller_moves_before_the_write_nothing_is_created(
 async def test_a_thousand_topics_take_one_request(topics: Topics, registry: RegistryClient) -> None:
     wishes = [wish(f"many.{index}") for index in range(1000)]
     async with asyncio.timeout(30):
-        outcomes = await topics.create(wishes, timeout_ms=0)
+        outcomes = await create_topics(topics, wishes, timeout_ms=0)
     assert {code_of(each) for each in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
     assert len(await registry.children("/brokers/topics")) == 1000
 
@@ -282,11 +292,11 @@ async def test_a_thousand_topics_take_one_request(topics: Topics, registry: Regi
 async def test_a_deletion_is_marked_and_answered_when_the_cache_has_forgotten_the_topic(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    await topics.create([wish("t")], timeout_ms=0)
+    await create_topics(topics, [wish("t")], timeout_ms=0)
     tell(cache, led("t", 1, 1))
-    first = asyncio.create_task(topics.delete(["t", "nowhere", "t"], timeout_ms=LONG_MS))
+    first = asyncio.create_task(delete_topics(topics, ["t", "nowhere", "t"], timeout_ms=LONG_MS))
     await until_there(registry, "/admin/delete_topics/t")
-    second = asyncio.create_task(topics.delete(["t"], timeout_ms=LONG_MS))
+    second = asyncio.create_task(delete_topics(topics, ["t"], timeout_ms=LONG_MS))
     async with asyncio.timeout(30):
         while len(cache.waiting) < 2:
             await asyncio.sleep(0)
@@ -305,9 +315,9 @@ async def test_a_deletion_is_marked_and_answered_when_the_cache_has_forgotten_th
 async def test_a_deletion_nobody_waits_for_is_marked_all_the_same(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
-    await topics.create([wish("t")], timeout_ms=0)
+    await create_topics(topics, [wish("t")], timeout_ms=0)
     tell(cache, led("t", 1, 1))
-    (error,) = (await topics.delete(["t"], timeout_ms=0)).values()
+    (error,) = (await delete_topics(topics, ["t"], timeout_ms=0)).values()
     assert error is not None
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
     assert await registry.children("/admin/delete_topics") == ["t"]
@@ -317,7 +327,7 @@ async def test_a_topic_the_registry_does_not_have_is_not_marked(
     topics: Topics, registry: RegistryClient, cache: MetadataCache
 ) -> None:
     tell(cache, led("gone", 1))
-    (error,) = (await topics.delete(["gone"], timeout_ms=LONG_MS)).values()
+    (error,) = (await delete_topics(topics, ["gone"], timeout_ms=LONG_MS)).values()
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await registry.children("/admin/delete_topics") == []
@@ -345,7 +355,7 @@ async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skip
     topics: Topics, registry: RegistryClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("bad", "good", "odd"):
-        await topics.create([wish(name)], timeout_ms=0)
+        await create_topics(topics, [wish(name)], timeout_ms=0)
     await registry.set("/config/topics/bad", b"{")
     await registry.set("/config/topics/good", znodes.encode_config({"segment.bytes": "100"}))
     await registry.set("/config/topics/odd", znodes.encode_config({"segment.bytes": "many"}))
@@ -358,5 +368,5 @@ async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skip
 
 
 def test_a_controller_whose_session_is_over_sends_clients_to_another() -> None:
-    assert why_not(SessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
-    assert why_not(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert to_api_error(SessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
+    assert to_api_error(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -33,7 +33,7 @@ async def node() -> AsyncIterator[Node]:
     nodes = Nodes(Node(1, offsets_topic_num_partitions=1))
     await nodes.start()
     yield nodes[1]
-    await nodes[1].parts.group_parts.stop()
+    await nodes[1].context.lazy_groups.stop()
     await nodes.stop()
 
 
@@ -45,31 +45,31 @@ def test_a_broker_starts_without_a_line_of_them() -> None:
 
 
 async def test_what_is_led_before_clients_are_served_is_loaded_a_moment_later(node: Node) -> None:
-    groups = node.parts.group_parts
+    groups = node.context.lazy_groups
     await lead(node)
-    assert groups.built is None
+    assert groups.components is None
     groups.open()
-    await eventually(lambda: groups.built is not None)
+    await eventually(lambda: groups.components is not None)
     await eventually(lambda: groups.store.is_led(0))
 
 
 async def test_what_is_led_later_is_loaded_at_once(node: Node) -> None:
-    groups = node.parts.group_parts
+    groups = node.context.lazy_groups
     groups.open()
-    assert not groups.noted
+    assert not groups.changed
     await lead(node)
-    await eventually(lambda: groups.built is not None)
+    await eventually(lambda: groups.components is not None)
     await eventually(lambda: groups.store.is_led(0))
 
 
 async def test_who_asks_first_finds_what_is_being_loaded(node: Node) -> None:
     await lead(node)
-    assert node.parts.group_store.is_loading(0)
-    await eventually(lambda: node.parts.group_store.is_led(0))
+    assert node.context.group_store.is_loading(0)
+    await eventually(lambda: node.context.group_store.is_led(0))
 
 
 async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
-    groups = node.parts.group_parts
+    groups = node.context.lazy_groups
     await lead(node)
     partition = node.partition(topic=CONSUMER_OFFSETS)
     partition.cease()
@@ -80,7 +80,7 @@ async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
 
 
 async def test_of_a_topic_that_is_gone_offsets_are_forgotten(node: Node) -> None:
-    groups = node.parts.group_parts
+    groups = node.context.lazy_groups
     await lead(node)
     await eventually(lambda: groups.store.is_led(0))
     group = groups.coordinator.find_or_make("app")

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.broker.adoption import adopt_logs, set_strays_aside
-from barnabas.broker.topics import Topics
+from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
+from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults
 from barnabas.errors import SessionExpired
@@ -93,7 +93,7 @@ async def test_adopted_logs_become_topics_that_have_been_led_before(
         assert (state.leader_epoch, state.controller_epoch) == (epoch, 3)
     data, _ = await registry.get("/config/topics/orders")
     assert znodes.decode_config("", data) == {}
-    await set_strays_aside(registry, logs)
+    await set_stray_logs_aside(registry, logs)
     assert held(logs) == ["orders-0", "orders-1"]
 
 
@@ -125,7 +125,7 @@ async def test_beside_other_brokers_nothing_is_adopted(
 
 async def test_logs_without_topic_are_set_aside(registry: RegistryClient, logs: LogManager) -> None:
     await registry.create("/brokers/topics/orders", assigned({0: (9,)}))
-    await set_strays_aside(registry, logs)
+    await set_stray_logs_aside(registry, logs)
     assert held(logs) == ["orders-0"], "that it is assigned elsewhere now is for the controller"
 
 
@@ -134,7 +134,7 @@ async def test_logs_whose_topic_cannot_be_understood_are_left_alone(
 ) -> None:
     await registry.create("/brokers/topics/orders", b"{")
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
-        await set_strays_aside(registry, logs)
+        await set_stray_logs_aside(registry, logs)
     assert held(logs) == ["orders-0", "orders-1"]
     assert "/brokers/topics/orders" in caplog.text
 
@@ -145,7 +145,7 @@ async def test_nothing_is_set_aside_when_the_registry_cannot_be_asked(
     before = held(logs)
     await registry.close()
     with pytest.raises(SessionExpired):
-        await set_strays_aside(registry, logs)
+        await set_stray_logs_aside(registry, logs)
     assert held(logs) == before
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from barnabas.broker.producer_ids import BLOCK_SIZE, ProducerIds
+from barnabas.broker.init_producer_id import BLOCK_SIZE, ProducerIds
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.registry_client import RegistryClient

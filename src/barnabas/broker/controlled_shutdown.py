@@ -1,0 +1,106 @@
+"""Controlled shutdown: before a broker stops, it asks the controller to move its leaders to other brokers.
+
+The broker repeats the request, with a pause in between, until it leads no partition that a running broker could lead,
+or until the last attempt. A broker that is alone sends no request. Without the registry the broker sends one request:
+the controller has most likely lost the registry as well and cannot elect leaders.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+from barnabas.broker.context import BrokerContext
+from barnabas.client.connection import BrokerConnection
+from barnabas.errors import ErrorCode, WireError, reason
+from barnabas.model import BrokerId
+from barnabas.retry import Backoff
+from barnabas.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from barnabas.world.ports import SessionState
+
+logger = logging.getLogger("barnabas.broker")
+
+TIMEOUT_SECONDS = 10.0
+WITHOUT_REGISTRY_SECONDS = 2.0
+BETWEEN_SECONDS = 0.1
+FIRST_ATTEMPTS = 3
+"""Number of attempts with a short pause: a new controller may be about to be elected."""
+
+
+async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> None:
+    """Hand over all leaders as far as possible. The broker keeps serving meanwhile."""
+    context.replicas.is_leaving = True
+    retries = context.config.controlled_shutdown_max_retries
+    configured_s = context.config.controlled_shutdown_retry_backoff_ms / 1000
+    random = Random(broker_id)
+    quick = Backoff(BETWEEN_SECONDS, BETWEEN_SECONDS, random=random)
+    configured = Backoff(configured_s, configured_s, random=random)
+    for attempt in range(FIRST_ATTEMPTS + retries):
+        # Checked in each attempt: if all brokers stop together, the last one is alone only now.
+        if not any(other != broker_id for other in context.metadata.brokers):
+            return
+        has_registry = context.registry.state is SessionState.CONNECTED
+        if not has_registry and context.metadata.controller_id == broker_id:
+            break
+        timeout_s = TIMEOUT_SECONDS if has_registry else WITHOUT_REGISTRY_SECONDS
+        try:
+            remaining = await send_request(context, broker_id, timeout_s)
+            if not remaining:
+                return
+            logger.info("still leading partitions=%d", remaining)
+        except TimeoutError:
+            logger.info("controlled shutdown timed out after %g s", timeout_s)
+        except (OSError, WireError) as error:
+            logger.info("controlled shutdown failed error=%s", reason(error))
+        if context.registry.state is not SessionState.CONNECTED:
+            break
+        backoff = quick if attempt < FIRST_ATTEMPTS else configured
+        await wait_for_another_broker(context, backoff.next_s())
+    logger.warning("leaving without having handed over all partitions")
+
+
+async def wait_for_another_broker(context: BrokerContext, timeout_s: float) -> None:
+    """Wait until another broker has started or stopped, or until the timeout."""
+    before = frozenset(context.metadata.brokers)
+    await context.metadata.wait_until(lambda: context.metadata.brokers.keys() != before, timeout_s)
+
+
+async def send_request(context: BrokerContext, broker_id: BrokerId, timeout_s: float) -> int:
+    """Send ControlledShutdown. Return how many partitions are left that a running broker could lead."""
+    endpoint = context.metadata.endpoint_of(
+        context.metadata.controller_id, context.config.inter_broker_listener
+    )
+    if endpoint is None:
+        raise ConnectionError("no controller is known")
+    connection = await BrokerConnection.open(
+        context.network,
+        endpoint.host,
+        endpoint.port,
+        client_id=str(broker_id),
+        timeout_s=timeout_s,
+    )
+    try:
+        request = ControlledShutdownRequest(
+            broker_id=broker_id, broker_epoch=context.control.broker_epoch
+        )
+        response = await connection.exchange(
+            request, ControlledShutdownResponse, timeout_s=timeout_s
+        )
+    finally:
+        connection.close()
+    if response.error_code:
+        raise ConnectionError(ErrorCode(response.error_code).name)
+    others = context.metadata.brokers.keys() - {broker_id}
+    return sum(
+        not others.isdisjoint(replicas_of(context, each)) for each in response.remaining_partitions
+    )
+
+
+def replicas_of(context: BrokerContext, partition: RemainingPartition) -> tuple[BrokerId, ...]:
+    topic = context.metadata.topics.get(partition.topic_name)
+    state = topic.partitions.get(partition.partition_index) if topic is not None else None
+    return state.replicas if state is not None else ()

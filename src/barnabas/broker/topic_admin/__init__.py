@@ -1,0 +1,1 @@
+"""Topic administration: creates, extends and deletes topics, and keeps their settings."""

@@ -1,0 +1,190 @@
+"""Creation of topics, for CreateTopics requests and for topics that are created automatically.
+
+    check ─► /config/topics/<t> and /brokers/topics/<t> in one transaction ─► wait for the metadata cache
+
+The broker only writes znodes. The controller watches them, creates the partitions and informs every broker. When the
+metadata cache of this broker has a leader for every partition, the client gets its response. After a timeout the
+topic is created all the same. Only the broker of the active controller writes: the transaction checks that /controller
+has not changed since the request began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from barnabas.broker.topic_admin.topics import (
+    IN_FLIGHT_MAX,
+    Topics,
+    at_most,
+    not_controller,
+    to_api_error,
+)
+from barnabas.controller.assignment import Replicas
+from barnabas.controller.topic_checks import (
+    TopicWish,
+    already_exists,
+    check_new_topic,
+    check_topic_configs,
+)
+from barnabas.errors import (
+    ApiError,
+    ErrorCode,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    RegistryError,
+    StorageError,
+)
+from barnabas.metadata import znodes
+from barnabas.metadata.topic_names import TakenNames
+from barnabas.model import ZERO_ID
+from barnabas.tasks import aside
+from barnabas.world.ports import Check, Create, SetData
+
+logger = logging.getLogger("barnabas.topics")
+
+CHECKED_PER_TURN = 50
+CONTROLLER_CHECK, CONFIG_WRITE, TOPIC_WRITE = range(3)
+
+
+class TopicOutcome(Struct, frozen=True, kw_only=True):
+    """Result of creating one topic. Without an error the topic was written, or would be if only validated."""
+
+    name: str
+    error: ApiError | None = None
+    topic_id: UUID = ZERO_ID
+    replicas: tuple[Replicas, ...] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+class RegistryState(NamedTuple):
+    """Contents of the registry when a request begins."""
+
+    names: TakenNames
+    marked_for_deletion: frozenset[str]
+    controller_version: int
+
+
+async def create_topics(
+    topics: Topics, wishes: Sequence[TopicWish], *, timeout_ms: int, validate_only: bool = False
+) -> list[TopicOutcome]:
+    """Return the outcomes in the order of the wishes. Raises RegistryError if the registry cannot be read."""
+    registry = await read_registry(topics)
+    outcomes = []
+    for index, wish in enumerate(wishes):
+        if index % CHECKED_PER_TURN == CHECKED_PER_TURN - 1:
+            await asyncio.sleep(0)  # lets other requests run
+        size = max(wish.partitions, len(wish.assignments or ()))
+        outcomes.append(await aside(size, check, topics, wish, registry))
+        if outcomes[-1].error is None and not validate_only:
+            registry.names.add(wish.name)
+    if validate_only:
+        return outcomes
+
+    async def write_one(outcome: TopicOutcome) -> TopicOutcome:
+        return await write(topics, outcome, registry.controller_version)
+
+    outcomes = await at_most(IN_FLIGHT_MAX, write_one, outcomes)
+    waiting = {each.name: len(each.replicas) for each in outcomes if each.error is None}
+    await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
+    return [timed_out(each) if each.name in waiting else each for each in outcomes]
+
+
+async def read_registry(topics: Topics) -> RegistryState:
+    names, marked, controller_version = await asyncio.gather(
+        topics.registry.children(znodes.TOPICS),
+        topics.registry.children(znodes.DELETE_TOPICS),
+        topics.controller_version(),
+    )
+    return RegistryState(TakenNames(names), frozenset(marked), controller_version)
+
+
+def check(topics: Topics, wish: TopicWish, registry: RegistryState) -> TopicOutcome:
+    try:
+        replicas = check_new_topic(
+            wish,
+            brokers=tuple(topics.metadata.brokers.values()),
+            in_cache=topics.metadata.topics,
+            in_registry=registry.names,
+            marked_for_deletion=registry.marked_for_deletion,
+            defaults=topics.new_topics,
+            random=topics.random,
+        )
+        overrides = check_topic_configs(wish.configs, topics.defaults)
+    except ApiError as error:
+        return TopicOutcome(name=wish.name, error=error)
+    return TopicOutcome(name=wish.name, replicas=replicas, overrides=overrides)
+
+
+async def write(topics: Topics, outcome: TopicOutcome, controller_version: int) -> TopicOutcome:
+    if outcome.error is not None:
+        return outcome
+    topic_id = topics.new_topic_id()
+    try:
+        await write_topic(topics, outcome, topic_id, controller_version)
+    except ApiError as error:
+        return replace(outcome, error=error)
+    except (RegistryError, StorageError) as error:
+        logger.error("cannot create topic=%s error=%s", outcome.name, error)
+        return replace(outcome, error=to_api_error(error))
+    partitions = len(outcome.replicas)
+    logger.info("created topic=%s partitions=%d id=%s", outcome.name, partitions, topic_id)
+    return replace(outcome, topic_id=topic_id)
+
+
+async def write_topic(
+    topics: Topics, outcome: TopicOutcome, topic_id: UUID, controller_version: int
+) -> None:
+    name = outcome.name
+    path = znodes.topic_config_path(name)
+    settings = znodes.encode_config(outcome.overrides)
+    assignment = await aside(len(outcome.replicas), encode_znode, topic_id, outcome.replicas)
+    check = Check(path=znodes.CONTROLLER, version=controller_version)
+    create = Create(path=znodes.topic_path(name), data=assignment)
+    # Settings without a topic are left over from an interrupted creation by Kafka. They are overwritten.
+    for config in (Create(path=path, data=settings), SetData(path=path, data=settings)):
+        try:
+            await topics.registry.multi([check, config, create])
+            return
+        except MultiFailed as failed:
+            if failed.index == CONTROLLER_CHECK:
+                raise not_controller() from failed
+            if failed.index == TOPIC_WRITE and isinstance(failed.error, NodeExists):
+                if await is_written(topics, name, topic_id):
+                    return
+                raise already_exists(name) from failed
+            if failed.index != CONFIG_WRITE or not isinstance(failed.error, NodeExists | NoNode):
+                raise
+    raise already_exists(name)  # its settings are modified concurrently by another client
+
+
+async def is_written(topics: Topics, name: str, topic_id: UUID) -> bool:
+    """Whether the existing topic is the one of this request.
+
+    A transaction without a response is sent again after a reconnect, and the first attempt may have succeeded.
+    """
+    try:
+        data, _ = await topics.registry.get(znodes.topic_path(name))
+        return znodes.decode_topic(name, data).topic_id == topic_id
+    except RegistryError:
+        return False
+
+
+def encode_znode(topic_id: UUID, replicas: Sequence[Replicas]) -> bytes:
+    """Return the content of the znode of a new topic."""
+    partitions = {
+        index: znodes.ReplicaAssignment(replicas=each) for index, each in enumerate(replicas)
+    }
+    return znodes.encode_topic(znodes.TopicAssignment(topic_id=topic_id, partitions=partitions))
+
+
+def timed_out(outcome: TopicOutcome) -> TopicOutcome:
+    """Return the outcome with REQUEST_TIMED_OUT and, as in Kafka, no message."""
+    return replace(outcome, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))

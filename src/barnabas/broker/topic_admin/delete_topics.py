@@ -1,0 +1,59 @@
+"""Deletion of topics.
+
+    /admin/delete_topics/<t> ─► wait for the metadata cache
+
+The broker only writes a marker. The controller watches it and deletes the topic. After a timeout the topic is deleted
+all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from barnabas.broker.topic_admin.topics import IN_FLIGHT_MAX, Topics, at_most, to_api_error
+from barnabas.errors import (
+    ApiError,
+    ErrorCode,
+    NodeExists,
+    RegistryError,
+    StorageError,
+)
+from barnabas.metadata import znodes
+from barnabas.tasks import aside
+
+logger = logging.getLogger("barnabas.topics")
+
+
+async def delete_topics(
+    topics: Topics, names: Sequence[str], *, timeout_ms: int
+) -> dict[str, ApiError | None]:
+    """Mark the topics for deletion and wait until they are gone, also those that were marked before."""
+
+    def is_gone(name: str, _: int) -> bool:
+        return name not in topics.metadata.topics
+
+    distinct = await aside(len(names), dict.fromkeys, names)
+    outcomes = dict(await at_most(IN_FLIGHT_MAX, partial(mark, topics), tuple(distinct)))
+    waiting = {name: 0 for name, error in outcomes.items() if error is None}
+    await topics.wait_until_none(waiting, is_gone, timeout_ms)
+    return outcomes | dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+
+
+async def mark(topics: Topics, name: str) -> tuple[str, ApiError | None]:
+    """Mark a topic for deletion. Return its name and the error, if any."""
+    missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+    if name not in topics.metadata.topics:
+        return name, missing
+    try:
+        if await topics.registry.exists(znodes.topic_path(name)) is None:
+            return name, missing
+        await topics.registry.create(znodes.delete_topic_path(name))
+    except NodeExists:
+        return name, None
+    except (RegistryError, StorageError) as error:
+        logger.error("cannot mark for deletion topic=%s error=%s", name, error)
+        return name, to_api_error(error)
+    logger.info("marked for deletion topic=%s", name)
+    return name, None

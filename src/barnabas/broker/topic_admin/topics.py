@@ -1,0 +1,194 @@
+"""The settings of all topics, and helpers that topic administration shares.
+
+Only topics with a replica on this broker have their settings in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from barnabas.broker.control_plane import catch_up
+from barnabas.config import TopicConfig
+from barnabas.controller.topic_checks import (
+    TopicDefaults,
+)
+from barnabas.errors import (
+    ApiError,
+    ConfigError,
+    ErrorCode,
+    NoNode,
+    RegistryError,
+    SessionExpired,
+    StorageError,
+)
+from barnabas.metadata import znodes
+from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.registry_client import RegistryClient
+from barnabas.model import NO_LEADER
+from barnabas.tasks import Turns
+
+logger = logging.getLogger("barnabas.topics")
+
+IN_FLIGHT_MAX = 100
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AppliedOverrides(NamedTuple):
+    """The settings of a topic that are in force, and the errors of those that are ignored."""
+
+    config: TopicConfig
+    overrides: dict[str, str]
+    errors: list[ConfigError]
+
+
+def apply_overrides(defaults: TopicConfig, overrides: Mapping[str, str]) -> AppliedOverrides:
+    """Lay a topic's own settings over the defaults. An invalid setting is ignored."""
+    applied = AppliedOverrides(defaults, {}, [])
+    for key, value in overrides.items():
+        try:
+            applied = applied._replace(config=applied.config.with_overrides({key: value}))
+            applied.overrides[key] = value
+        except ConfigError as error:
+            applied.errors.append(error)
+    return applied
+
+
+class Topics:
+    """The settings of topics, and what is needed to create, extend and delete topics."""
+
+    def __init__(
+        self,
+        registry: RegistryClient,
+        metadata: MetadataCache,
+        *,
+        defaults: TopicConfig,
+        new_topics: TopicDefaults,
+        random: Random,
+    ) -> None:
+        self.registry = registry
+        self.metadata = metadata
+        self.defaults = defaults
+        self.new_topics = new_topics
+        self.random = random
+        self.overrides: dict[str, Mapping[str, str]] = {}
+        """The settings of each topic that differ from the broker's defaults. Current for topics with a replica here."""
+        self.created_automatically: dict[str, None] = {}
+        """Names of the topics whose automatic creation is in progress."""
+
+    # ---- settings
+
+    async def read_overrides(self) -> None:
+        """Read the settings of all topics, before the logs are opened."""
+        await self.learn(await self.registry.children(znodes.TOPICS))
+
+    async def learn(self, names: Iterable[str]) -> None:
+        """Read the settings of these topics again: the name may have belonged to another topic before."""
+        for name, found in (await self.read(names)).items():
+            if found is None:
+                self.overrides.pop(name, None)
+            else:
+                self.overrides[name] = found
+
+    async def read(self, names: Iterable[str]) -> dict[str, Mapping[str, str] | None]:
+        """Read the settings of these topics from the registry. None stands for a topic without a config znode."""
+        wanted = tuple(names)
+        found = dict(zip(wanted, await at_most(IN_FLIGHT_MAX, self.read_one, wanted), strict=True))
+        missing = [name for name, settings in found.items() if settings is None]
+        if missing:
+            # A topic is created together with its settings, so our ZooKeeper server may lag behind.
+            await catch_up(self.registry)
+            again = await at_most(IN_FLIGHT_MAX, self.read_one, missing)
+            found.update(zip(missing, again, strict=True))
+        return found
+
+    async def read_one(self, name: str) -> Mapping[str, str] | None:
+        path = znodes.topic_config_path(name)
+        try:
+            data, _ = await self.registry.get(path)
+        except NoNode:
+            return None
+        try:
+            return znodes.decode_config(path, data)
+        except RegistryError as error:
+            # The znode is corrupt. The topic keeps its last known settings, or uses the defaults.
+            logger.error("ignoring the settings of topic=%s error=%s", name, error)
+            return self.overrides.get(name, {})
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop the settings of deleted topics."""
+        for name in names:
+            self.overrides.pop(name, None)
+
+    def config_of(self, name: str) -> TopicConfig:
+        """Return the settings of a topic. An invalid setting is ignored, so that the broker starts all the same."""
+        applied = apply_overrides(self.defaults, self.overrides.get(name, {}))
+        for error in applied.errors:
+            logger.warning("ignoring setting topic=%s error=%s", name, error)
+        return applied.config
+
+    async def controller_version(self) -> int:
+        """Return the version of /controller. A write that checks it fails if the controller has changed."""
+        controller = await self.registry.exists(znodes.CONTROLLER)
+        if controller is None:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        return controller.version
+
+    def new_topic_id(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def has_leaders(self, name: str, partitions: int) -> bool:
+        topic = self.metadata.topics.get(name)
+        return (
+            topic is not None
+            and len(topic.partitions) >= partitions
+            and all(each.leader != NO_LEADER for each in topic.partitions.values())
+        )
+
+    async def wait_until_none(
+        self, waiting: dict[str, int], done: Callable[[str, int], bool], timeout_ms: int
+    ) -> None:
+        """Remove the topics from `waiting` that are done, until it is empty or the timeout expires.
+
+        A timeout of 0 means, as in Kafka, that the client does not wait: all topics stay in `waiting`.
+        """
+
+        def none_left() -> bool:
+            for name in [name for name, size in waiting.items() if done(name, size)]:
+                del waiting[name]
+            return not waiting
+
+        if waiting and timeout_ms > 0:
+            await self.metadata.wait_until(none_left, timeout_ms / 1000)
+
+
+def not_controller() -> ApiError:
+    return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is in charge by now")
+
+
+def to_api_error(error: RegistryError | StorageError) -> ApiError:
+    """Return the error for the client. A controller whose session has expired is no longer the controller."""
+    if isinstance(error, SessionExpired):
+        return not_controller()
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+
+
+async def at_most(limit: int, work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """Return the results in the order of the items. At most `limit` items are in progress at a time."""
+    results: dict[int, R] = {}
+    remaining = iter(enumerate(items))
+    turns = Turns()
+
+    async def worker() -> None:
+        for number, item in remaining:
+            results[number] = await work(item)
+            await turns.leave()
+
+    await asyncio.gather(*(worker() for _ in range(min(limit, len(items)))))
+    return [results[number] for number in range(len(items))]
