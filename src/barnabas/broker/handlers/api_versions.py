@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker answers, in which versions."""
+"""ApiVersions: the APIs that this broker serves, with their versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNSUPPORTED = ApiVersionsResponse(
     error_code=ErrorCode.UNSUPPORTED_VERSION,
     api_keys=tuple(entry for entry in API_KEYS if entry.api_key == ApiVersionsRequest.API_KEY),
 )
-FEATURES_EPOCH = 0  # no feature was ever switched on or off
+FEATURES_EPOCH = 0  # there are no features
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics. Only the broker of the active controller serves it; others answer NOT_CONTROLLER per topic."""
+"""CreateTopics: creates topics. Only the broker of the active controller serves it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Where a partition's leader is now, told in the very answer that refuses: a client need not ask for metadata first.
+"""The current leader of a partition, for Produce and Fetch responses with NOT_LEADER_OR_FOLLOWER.
 
-Our own replica knows best, since LeaderAndIsr comes before UpdateMetadata; where there is none, we go by the metadata.
+A client finds the new leader without a Metadata request. The local replica is the best source, since LeaderAndIsr
+arrives before UpdateMetadata. Without a local replica the metadata cache is used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def leader_of(context: BrokerContext, topic: str, index: int) -> LeaderIdAndEpoc
 def endpoints_of(
     context: BrokerContext, leaders: Iterable[LeaderIdAndEpoch], listener: str
 ) -> tuple[NodeEndpoint, ...]:
-    """Each of those that are alive once, as a client that came in through `listener` reaches it."""
+    """Return the endpoints on `listener` of the leaders that are running, each once."""
     found = []
     for leader in sorted({leader.leader_id for leader in leaders}):
         endpoint = context.metadata.endpoint_of(leader, listener)

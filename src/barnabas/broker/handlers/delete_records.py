@@ -27,7 +27,7 @@ Results = list[list[DeleteRecordsPartitionResult]]
 
 
 class Wait(NamedTuple):
-    """For the followers of one partition, and where its result stands in the answer."""
+    """A partition that waits for its followers, and the position of its result in the response."""
 
     partition: Partition
     offset: int
@@ -69,7 +69,7 @@ def handle(
 
 
 def delete_before(partition: Partition, offset: int) -> int:
-    """Move the log's start up; the offset that was meant."""
+    """Advance the log start offset. Return the requested offset, with -1 resolved to the high watermark."""
     partition.require_leader(-1)
     if partition.topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the cluster's own")
@@ -93,7 +93,7 @@ def delete_before(partition: Partition, offset: int) -> int:
 async def finish(
     request: DeleteRecordsRequest, results: Results, waits: list[Wait]
 ) -> DeleteRecordsResponse:
-    """Wait for the followers; what the leader has deleted stays deleted, whatever the answer."""
+    """Wait for the followers. The leader has deleted the records, whatever the response."""
     deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
     for wait in waits:
         before = results[wait.topic][wait.position]
@@ -110,7 +110,7 @@ async def finish(
 
 
 async def reached(partition: Partition, offset: int) -> int:
-    """The low watermark, when it is at `offset`; ApiError if the partition is ours no longer."""
+    """Wait for the low watermark to reach `offset` and return it. Raises ApiError if leadership is lost."""
     while True:
         partition.require_leader(-1)
         low_watermark = partition.low_watermark()

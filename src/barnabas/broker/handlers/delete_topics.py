@@ -1,4 +1,4 @@
-"""DeleteTopics. Only the broker of the active controller serves it; others answer NOT_CONTROLLER per topic."""
+"""DeleteTopics: deletes topics by name or id. Only the broker of the active controller serves it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.wire.messages.delete_topics import (
 
 BY_ID_SINCE = 6
 RESULTS_PER_TURN = 500
-DISABLED_SINCE = 3  # before, there was no code of its own for it
+DISABLED_SINCE = 3  # earlier versions have no error code for it
 
 
 async def handle(

@@ -59,7 +59,7 @@ async def handle(
 
 
 def distinct_resources(request: DescribeConfigsRequest) -> dict[tuple[Resource, Keys], None]:
-    """Return what is asked for, without repetitions. No keys ask for all settings."""
+    """Return the requested resources without duplicates. Empty keys request all settings."""
     return {
         (
             Resource(resource.resource_type, resource.resource_name),
@@ -72,7 +72,7 @@ def distinct_resources(request: DescribeConfigsRequest) -> dict[tuple[Resource, 
 async def topic_overrides(
     context: BrokerContext, request: DescribeConfigsRequest
 ) -> dict[str, dict[str, str]]:
-    """Return what the topics of this request set for themselves.
+    """Return the settings of the topics of this request that differ from the defaults.
 
     For a topic with a replica here: the settings its logs use. A broker reads those when it gets its first replica of
     the topic, not when somebody changes the znode. For another topic: the settings in the registry.

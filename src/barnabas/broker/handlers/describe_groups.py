@@ -33,7 +33,7 @@ def handle(
 
 
 def described(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
-    """Of one that does not exist it is said that it is Dead, and that this is no error."""
+    """Describe a group. A group that does not exist is Dead, which is not an error."""
     try:
         group = context.groups.find(group_id, may_be_empty=True)
     except ApiError as error:

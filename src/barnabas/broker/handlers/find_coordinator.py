@@ -29,12 +29,12 @@ from barnabas.wire.messages.find_coordinator import (
 logger = logging.getLogger("barnabas.groups")
 MANY_KEYS_SINCE = 4
 SHARES_SINCE = 6
-NO_ERROR_MESSAGE = "NONE"  # as Kafka says it up to version 3; later it says nothing
+NO_ERROR_MESSAGE = "NONE"  # as in Kafka up to version 3; later versions have no message
 TOPICS: dict[int, str] = {
     CoordinatorType.GROUP: CONSUMER_OFFSETS,
     CoordinatorType.TRANSACTION: TRANSACTION_STATE,
 }
-"""The coordinator is who leads the partition of this topic in which the key has its place."""
+"""The topic of each coordinator type. The leader of the partition of a key is its coordinator."""
 ON_ITS_WAY = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -84,10 +84,10 @@ async def create_topic(
     header: RequestHeader,
     connection: Connection,
 ) -> FindCoordinatorResponse:
-    """Whatever auto.create.topics.enable says."""
+    """Create an internal topic, regardless of auto.create.topics.enable. The client retries."""
     requester = requester_of(header, connection)
-    told = await create_automatically(context, (topic,), requester)
-    code = told[topic]
+    codes = await create_automatically(context, (topic,), requester)
+    code = codes[topic]
     why = f"{topic} is being created; ask again"
     if code not in ON_ITS_WAY:
         setting = (

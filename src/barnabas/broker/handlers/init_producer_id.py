@@ -13,7 +13,7 @@ async def handle(
     context: BrokerContext, request: InitProducerIdRequest, header: RequestHeader, _: Connection
 ) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        # There are no transactions yet. Clients tell their user what they are told here.
+        # Transactions are not supported. Clients report this error to their user.
         code = (
             ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
         )

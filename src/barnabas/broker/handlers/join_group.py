@@ -16,7 +16,7 @@ IDS_GIVEN_FIRST_SINCE = 4
 PROTOCOL_MAY_BE_NULL_SINCE = 7
 ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
 PROTOCOLS_MAX = 1000
-"""Of one member. Clients have a handful."""
+"""Maximum of one member. Clients have a handful."""
 NAME_MAX = 8000
 """Characters of a client id or instance id: the member id that begins with it must fit a string of 32 KB."""
 JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
@@ -25,7 +25,7 @@ JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
 def handle(
     context: BrokerContext, request: JoinGroupRequest, header: RequestHeader, connection: Connection
 ) -> object:
-    """A response, or an awaitable of it."""
+    """Return the response or an awaitable of it."""
     version = header.api_version
     if len(request.protocols) > PROTOCOLS_MAX:
         return refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -62,7 +62,7 @@ async def named_later(answer: asyncio.Future[JoinGroupResponse]) -> JoinGroupRes
 
 
 def named(answer: JoinGroupResponse) -> JoinGroupResponse:
-    """For old clients, to which no protocol is an empty name."""
+    """Return the response for old clients, with an empty name instead of a null protocol."""
     if answer.protocol_name is not None:
         return answer
     return JoinGroupResponse(error_code=answer.error_code, member_id=answer.member_id)

@@ -44,7 +44,7 @@ async def handle(
         if error := control.controller_error(*who, request.controller_epoch):
             return await refused(topics, version, error)
         try:
-            # A log is created with its topic's settings, and only the registry has those of a topic new to us.
+            # A log is created with its topic's settings. Those of a new topic are only in the registry.
             await context.topics.learn(sorted(context.replicas.topics_without_log(topics)))
         except RegistryError as registry_error:
             logger.error("cannot read topic settings error=%s", registry_error)
@@ -54,7 +54,7 @@ async def handle(
 
 
 def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
-    """The flat list of the oldest versions, by topic."""
+    """Group the flat list of versions 0 and 1 by topic."""
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     for state in states:
         by_topic.setdefault(state.topic_name, []).append(state)
@@ -65,7 +65,7 @@ def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
 
 
 async def refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
-    """The whole request, and so each of its partitions."""
+    """Return the same error for each partition of the request."""
     size = sum(1 + len(topic.partition_states) for topic in topics)
     return await aside(size, all_refused, topics, version, code)
 

@@ -13,13 +13,13 @@ from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-"""The one type of group there is: members agree among themselves who reads what."""
+"""The only supported type of group: its leader assigns the partitions."""
 
 
 def handle(
     context: BrokerContext, request: ListGroupsRequest, _: RequestHeader, __: Connection
 ) -> Work[ListGroupsResponse]:
-    """The groups that this broker coordinates. While some are being loaded, the others."""
+    """List the groups that this broker coordinates and has loaded."""
     if context.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     is_loading = context.groups.store.loading

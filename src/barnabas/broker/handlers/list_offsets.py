@@ -25,7 +25,7 @@ from barnabas.wire.messages.list_offsets import (
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER = -1
 DEBUGGING = -2
-"""The replica id of a tool that looks at any replica, to the end of its log."""
+"""The replica id of a debugging tool, which may read any replica to the end of its log."""
 
 
 def handle(
@@ -79,7 +79,7 @@ def find_offset(
     index = wanted.partition_index
     is_consumer = replica_id == CONSUMER
     end = log.high_watermark if is_consumer else log.log_end_offset
-    # Until the high watermark has reached a new leader's epoch, what it says may be less than clients were told before.
+    # Until the high watermark of a new leader reaches its epoch, it may be lower than one that clients have seen.
     is_behind = is_consumer and end < partition.epoch_start_offset
     timestamp, offset, epoch = NO_TIMESTAMP, -1, int(NO_EPOCH)
     match wanted.timestamp:
@@ -141,13 +141,13 @@ def require_version(timestamp: int, version: int) -> None:
 def list_segments(
     partition: Partition, wanted: ListOffsetsPartition, replica_id: int, now_ms: int
 ) -> ListOffsetsPartitionResponse:
-    """Version 0: the base offsets of segments that begin before a time, newest first."""
+    """Version 0: return the base offsets of segments that begin before a timestamp, newest first."""
     log = partition.log
     offsets = log.segment_base_offsets_newest_first(
         wanted.timestamp, wanted.max_num_offsets, now_ms
     )
     if replica_id == CONSUMER:
-        # Consumers see nothing above the high watermark, so the log's end is not theirs to know.
+        # Consumers see nothing above the high watermark, so it replaces the log end offset.
         bound = log.high_watermark
         within = [offset for offset in offsets if offset <= bound]
         offsets = within if len(within) == len(offsets) else [bound, *within]

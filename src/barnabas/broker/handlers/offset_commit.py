@@ -35,7 +35,7 @@ Commits = dict[TopicPartition, CommittedOffset]
 
 
 class PendingCommit(NamedTuple):
-    """Offsets that are in the log and wait for its replicas, and the codes of the others."""
+    """Offsets that are in the log and wait for its replicas, and the error codes of other partitions."""
 
     commits: Commits
     codes: Codes
@@ -55,7 +55,7 @@ def handle(
 
 
 def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
-    """The error codes by partition. A partition without one is committed."""
+    """Return the error codes by partition. A partition without an error code is committed."""
     commits, oversized, unknown = yield from wished(context, request)
     if not commits and not oversized:
         return unknown
@@ -87,7 +87,10 @@ def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes |
 def wished(
     context: BrokerContext, request: OffsetCommitRequest
 ) -> Work[tuple[Commits, Codes, Codes]]:
-    """The offsets to commit, and the codes of the others: metadata too long (reported to members only), unknown."""
+    """Return the offsets to commit, and the error codes of oversized metadata and of unknown partitions.
+
+    Oversized metadata is reported to members only.
+    """
     commits: Commits = {}
     oversized: Codes = {}
     unknown: Codes = {}
@@ -106,7 +109,7 @@ def wished(
                 oversized[TopicPartition(name, index)] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 at = now_ms if timestamp == NO_TIMESTAMP else timestamp
-                # A thousand groups share the topic's name.
+                # Uses the one string of the topic's name: there may be a thousand groups.
                 commits[TopicPartition(topic.name, index)] = CommittedOffset(
                     offset, leader_epoch, note or "", at, expires
                 )
@@ -115,7 +118,7 @@ def wished(
 
 
 def is_longer(note: str, length_max: int) -> bool:
-    """In UTF-16 units, as the setting counts in spite of its name."""
+    """Whether the note has more than `length_max` UTF-16 units, which the setting counts despite its name."""
     return len(note) > length_max or (
         not note.isascii() and len(note.encode("utf-16-le", "surrogatepass")) // 2 > length_max
     )
@@ -155,7 +158,7 @@ async def finish_commit(
 
 
 def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
-    """The response; a partition without a code was committed."""
+    """Return the response. A partition without an error code was committed."""
     none = ErrorCode.NONE
     return OffsetCommitResponse(
         topics=tuple(

@@ -49,7 +49,7 @@ def deleted(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
 
 
 def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work[Codes]:
-    """Raises ApiError if the group as a whole does not allow it."""
+    """Return the error codes by partition. Raises ApiError for an error of the whole group."""
     group_to_delete_from(context, request)
     codes: Codes = {}
     known: dict[TopicPartition, None] = {}
@@ -62,7 +62,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
                 codes[partition] = ErrorCode.NONE
                 known[partition] = None
             yield None
-    # The group may have changed between the turns. What follows is one turn.
+    # The group may have changed between the turns. The rest runs in one turn.
     group = group_to_delete_from(context, request)
     if group.state is not GroupState.EMPTY:
         for each in known:

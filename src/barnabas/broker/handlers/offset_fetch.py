@@ -57,8 +57,11 @@ def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
 async def fetched_when_settled(
     context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
-    """A commit that is under way is about to be true, and its sender to be told so. Clients are not told to ask again,
-    as Kafka does: librdkafka takes that for no offset at all if it is given more partitions in the meantime."""
+    """Wait for the commits in flight, then return the offsets.
+
+    Kafka returns UNSTABLE_OFFSET_COMMIT instead, so that the client retries. librdkafka treats that as no committed
+    offset if it is assigned more partitions meanwhile.
+    """
     for group_id, topics in asked_for(request, version):
         group = context.groups.groups.get(group_id)
         if group is not None:
@@ -69,7 +72,7 @@ async def fetched_when_settled(
 
 
 def unsettled(context: BrokerContext, group_id: str, topics: Topics | None) -> bool:
-    """Whether one of these is being committed."""
+    """Whether a commit to one of these partitions is in flight."""
     group = context.groups.groups.get(group_id)
     if group is None or not group.offsets.pending:
         return False
@@ -135,8 +138,10 @@ def fetched_of_group(
 def find_all(
     offsets: GroupOffsets, topic: str, indexes: Iterable[int]
 ) -> tuple[OffsetFetchResponsePartition, ...]:
-    """Some ask for ten thousand, and everybody else waits meanwhile: so it is done in one loop, without the calls and
-    names that others can afford."""
+    """Return the committed offsets of these partitions.
+
+    A request may have ten thousand partitions, and other requests wait meanwhile, so this is one loop without calls.
+    """
     get: Any = offsets.committed.get
     new, made = tuple.__new__, OffsetFetchResponsePartition
     none = ErrorCode.NONE
@@ -153,7 +158,7 @@ def find_all(
 def find_stable(
     offsets: GroupOffsets, topic: str, indexes: Iterable[int]
 ) -> tuple[OffsetFetchResponsePartition, ...]:
-    """Those that are being committed anew are not told."""
+    """Like find_all, but with UNSTABLE_OFFSET_COMMIT for partitions with a commit in flight."""
     return tuple(
         OffsetFetchResponsePartition(
             found.partition_index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT

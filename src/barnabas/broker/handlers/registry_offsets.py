@@ -1,8 +1,8 @@
-"""OffsetCommit and OffsetFetch version 0, as clients older than `__consumer_offsets` sent them.
+"""OffsetCommit and OffsetFetch version 0, from clients older than `__consumer_offsets`: offsets in the registry.
 
     /consumers/<group>/offsets/<topic>/<partition>      the offset, as a decimal number
 
-They have no group and no coordinator: any broker answers, and nothing expires. A group is one znode, so its name must
+There is no group and no coordinator: any broker answers, and nothing expires. A group is one znode, so its name must
 not contain a slash.
 """
 
@@ -58,7 +58,7 @@ async def commit(context: BrokerContext, request: OffsetCommitRequest) -> Offset
 
 
 async def fetch(context: BrokerContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """A partition without an offset is told as one that is not known, as this version always did."""
+    """Return the offsets. A partition without an offset is UNKNOWN_TOPIC_OR_PARTITION in this version."""
     topics = []
     turns = Turns()
     for name, indexes in request.topics or ():
@@ -99,15 +99,15 @@ async def write(registry: RegistryClient, path: str, offset: int) -> ErrorCode:
                     await registry.create("/".join(names[:depth]))
             try:
                 await registry.create(path, data)
-            except NodeExists:  # somebody else commits, too: the later one is right
+            except NodeExists:  # another client committed first; the later commit wins
                 await registry.set(path, data)
-    except RegistryError:  # also of a group whose name can be no znode's
+    except RegistryError:  # also if the group name is not a valid znode name
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
 def is_valid_group(group_id: str) -> bool:
-    """A slash would create a znode for each part of the name, and none of them expires."""
+    """Whether the group name has no slash, which would create a znode for each part of it."""
     return "/" not in group_id
 
 
@@ -116,7 +116,7 @@ def path_of(group_id: str, topic: str, partition: int) -> str:
 
 
 def read(data: bytes) -> int:
-    """What others have written there may be no number."""
+    """Return the offset in a znode. Raises ApiError if the content is not an offset."""
     offset = int(data) if NUMBER.fullmatch(data) else OFFSET_MAX + 1
     if not -OFFSET_MAX <= offset <= OFFSET_MAX:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "what stands there is no offset")

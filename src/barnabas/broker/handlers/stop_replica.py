@@ -43,7 +43,7 @@ async def handle(
 def to_stop(
     request: StopReplicaRequest,
 ) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
-    """All three shapes of the request as the newest one: the older two have no epochs."""
+    """Yield the partitions of any version of the request. Older versions have no leader epochs."""
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), state

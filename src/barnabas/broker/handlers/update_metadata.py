@@ -38,7 +38,7 @@ async def handle(
         if request.broker_epoch > control.updated_in:
             control.updated_in = BrokerEpoch(request.broker_epoch)
             known = dict(metadata.topics)
-        # Whoever else changes the topics holds the lock.
+        # Every other writer of the topics holds the lock as well.
         size = len(request.live_brokers) + len(request.ungrouped_partition_states)
         size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
         removed = metadata.take_over(request, await aside(size, metadata.merged, request))
@@ -61,7 +61,7 @@ async def forget_deleted(context: BrokerContext, known: Mapping[str, TopicState]
         await catch_up(context.registry)
         existing = set(await context.registry.children(znodes.TOPICS))
     except RegistryError as error:
-        # The session is over. The next registration brings this up again.
+        # The session has expired. The next registration does this again.
         logger.warning("cannot look for deleted topics error=%s", error)
         return
     metadata = context.metadata

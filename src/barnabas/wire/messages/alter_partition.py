@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks the controller to change who is in sync with it.
+"""AlterPartition: a leader asks the controller to change the ISR of its partitions.
 
 Topics go by name up to version 1 and by id from version 2 on. The proposed ISR is a list of broker ids up to version 2;
 from version 3 on each comes with the epoch its broker had when it caught up, so that one that has restarted since can
@@ -24,7 +24,7 @@ class BrokerState(NamedTuple):
 
 
 class AlterPartitionPartition(NamedTuple):
-    """`partition_epoch` is the one the change is based on: the controller refuses any other."""
+    """`partition_epoch` is the epoch that the change is based on. The controller rejects any other."""
 
     partition_index: Int32
     leader_epoch: Int32
@@ -51,7 +51,7 @@ class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
 
 
 class AlterPartitionPartitionResponse(NamedTuple):
-    """The partition as it is now; with an error, nothing behind the error means anything."""
+    """The partition after the change. With an error, the fields after the error have no meaning."""
 
     partition_index: Int32
     error_code: Int16 = 0

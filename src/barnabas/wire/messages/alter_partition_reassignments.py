@@ -11,7 +11,7 @@ from barnabas.wire.codec import Int16, Int32
 
 
 class ReassignablePartition(NamedTuple):
-    """`replicas=None` cancels a move that is under way."""
+    """`replicas=None` cancels a reassignment in progress."""
 
     partition_index: Int32
     replicas: tuple[Int32, ...] | None

@@ -1,4 +1,4 @@
-"""ApiVersions: which requests a broker answers, and in which versions. The first thing any client asks."""
+"""ApiVersions: the APIs that a broker serves, with their versions. Clients send it first."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""What the requests of the controller, and those to it, have in common."""
+"""Values that the requests of the controller, and those to it, share."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 UNKNOWN_BROKER_EPOCH = -1
-"""From a sender too old to know it; no broker refuses it as stale."""
+"""From a sender whose version has no broker epoch. No broker rejects it as stale."""
 
 LEADER_DURING_DELETE = -2
 """The leader of a partition whose topic is being deleted."""
 EPOCH_DURING_DELETE = -2
-"""The leader epoch of such a partition: it stands above every other."""
+"""The leader epoch of such a partition. It is greater than any other epoch."""
 
 
 class UpdateType(IntEnum):
-    """Whether a request names what has changed, or everything there is, so that what it does not name is gone.
+    """Whether a request has only changes, or everything, so that anything it does not name is removed.
 
-    A controller that lives in ZooKeeper sends UNKNOWN, which is read as INCREMENTAL; the others come from a KRaft
-    controller that is taking over.
+    A controller in ZooKeeper mode sends UNKNOWN, which means INCREMENTAL. The others come from a KRaft controller
+    during a migration.
     """
 
     UNKNOWN = 0
@@ -26,7 +26,7 @@ class UpdateType(IntEnum):
 
 
 class LeaderRecoveryState(IntEnum):
-    """RECOVERING from an unclean election on, until the new leader has said that it is done."""
+    """RECOVERING after an unclean election, until the new leader reports that it has recovered."""
 
     RECOVERED = 0
     RECOVERING = 1

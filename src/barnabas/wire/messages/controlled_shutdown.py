@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker asks the controller to move its leaderships away before it stops.
 
-The answer names the partitions it still leads; the broker asks again until there are none, or until it gives up.
+The response has the partitions that the broker still leads. The broker retries until there are none, or gives up.
 """
 
 from __future__ import annotations

@@ -15,8 +15,10 @@ class CreatePartitionsAssignment(NamedTuple):
 
 
 class CreatePartitionsTopic(Struct, frozen=True, kw_only=True):
-    """`count` is the new total. `assignments` has an element per partition that is added; with None, the broker decides
-    where they go. Not a NamedTuple, since every tuple has a `count` of its own."""
+    """`count` is the new total. `assignments` has an element per new partition; None lets the broker assign them.
+
+    It is not a NamedTuple, since every tuple has a method `count`.
+    """
 
     name: str
     count: Int32

@@ -31,7 +31,7 @@ class CreatableTopicConfig(NamedTuple):
 
 
 class CreatableTopic(NamedTuple):
-    """`num_partitions` and `replication_factor` are -1 for the broker's defaults and where `assignments` decide."""
+    """`num_partitions` and `replication_factor` are -1 for the broker's defaults, and if there are `assignments`."""
 
     name: str
     num_partitions: Int32

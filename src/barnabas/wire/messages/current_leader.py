@@ -1,4 +1,4 @@
-"""Where a partition's leader is now: told in the very answer that refuses a request to a former leader."""
+"""The current leader of a partition, in Produce and Fetch responses from a former leader."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class DeleteTopicState(NamedTuple):
 
 
 class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
-    """Topics go by name alone up to version 5, by name or id from version 6 on."""
+    """Topics have names up to version 5, and names or ids from version 6 on."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
     VERSIONS: ClassVar[range] = range(7)

@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: DescribeConfigs."""
+"""DescribeConfigs: the settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from. Of the first five, a smaller number wins over a larger one."""
+    """The source of a value. Among 1 to 5, the source with the smaller number takes precedence."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -46,7 +46,7 @@ class ConfigType(IntEnum):
 
 
 class DescribeConfigsResource(NamedTuple):
-    """`configuration_keys=None` asks for all of them."""
+    """`configuration_keys=None` requests all settings."""
 
     resource_type: Int8
     resource_name: str

@@ -11,7 +11,7 @@ from barnabas.wire.codec import Bool, Bytes, Essential, Int16, Int32, Since
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 
 GROUP_OPERATIONS = 0b1_0100_1000
-"""Everything that can be done to a group, a bit for each: nothing is forbidden here."""
+"""Bit set of all operations on a group. All are authorized."""
 
 
 class DescribeGroupsRequest(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class DescribedGroup(NamedTuple):
     group_state: str = ""
     protocol_type: str = ""
     protocol_data: str = ""
-    """The name of the chosen protocol, where the group is Stable."""
+    """The name of the chosen protocol, if the group is Stable."""
     members: tuple[DescribedGroupMember, ...] = ()
     authorized_operations: Annotated[Int32, Since(3)] = NO_OPERATIONS
 

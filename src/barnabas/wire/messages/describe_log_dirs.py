@@ -16,7 +16,7 @@ class DescribableLogDirTopic(NamedTuple):
 
 
 class DescribeLogDirsRequest(Struct, frozen=True, kw_only=True):
-    """`topics=None` asks for all of them."""
+    """`topics=None` requests all topics."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
     VERSIONS: ClassVar[range] = range(5)

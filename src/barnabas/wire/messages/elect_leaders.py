@@ -1,6 +1,6 @@
-"""ElectLeaders: choose a leader anew for some partitions, or for all of them.
+"""ElectLeaders: elects leaders for the given partitions, or for all partitions.
 
-Version 0 knows preferred elections alone, and has no error for the request as a whole.
+Version 0 has only preferred elections and no error for the whole request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.wire.codec import Essential, Int8, Int16, Int32, Since
 
 
 class ElectionType(IntEnum):
-    """PREFERRED: the first replica, if it is in sync. UNCLEAN: one that is not in sync, if no other is alive."""
+    """PREFERRED: the first replica, if it is in sync. UNCLEAN: one that is not in sync, if no in-sync one is alive."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -27,7 +27,7 @@ class ElectLeadersTopic(NamedTuple):
 
 
 class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
-    """`topic_partitions=None` asks for all of them."""
+    """`topic_partitions=None` requests all partitions."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
     VERSIONS: ClassVar[range] = range(3)

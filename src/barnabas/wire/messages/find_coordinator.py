@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id. One key up to version 3, many after it."""
+"""FindCoordinator: the coordinator of a group or a transactional id. Several keys from version 4 on."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from barnabas.wire.messages.alter_configs import AlterConfigsResourceResponse
 
 
 class ConfigOperation(IntEnum):
-    """APPEND and SUBTRACT are for settings that are lists."""
+    """APPEND and SUBTRACT apply to list settings only."""
 
     SET = 0
     DELETE = 1

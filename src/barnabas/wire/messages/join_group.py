@@ -1,4 +1,8 @@
-"""JoinGroup: a member joins its consumer group, or rejoins it in a rebalance."""
+"""JoinGroup: a member joins its group, or rejoins it in a rebalance.
+
+The metadata of members and, in SyncGroup, their assignments are bytes that only members interpret. Those of consumers
+are in wire/consumer_protocol.py.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,10 @@ class JoinGroupRequestProtocol(NamedTuple):
 
 
 class JoinGroupRequest(Struct, frozen=True, kw_only=True):
-    """Version 0 has no `rebalance_timeout_ms`: the session timeout counts for both. From version 4 on a member that
-    comes without an id is given one and joins again with it."""
+    """In version 0 the session timeout is the rebalance timeout as well.
+
+    From version 4 on, a member without an id gets one in the response and joins again with it.
+    """
 
     API_KEY: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
     VERSIONS: ClassVar[range] = range(10)
@@ -40,7 +46,7 @@ class JoinGroupResponseMember(NamedTuple):
 
 
 class JoinGroupResponse(Struct, frozen=True, kw_only=True):
-    """The members are told to the leader alone. Before version 7 a protocol that is not known is an empty name."""
+    """Only the leader gets the members. Before version 7 an unknown protocol is an empty name."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
     VERSIONS: ClassVar[range] = range(10)

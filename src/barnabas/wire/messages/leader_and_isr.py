@@ -1,7 +1,7 @@
-"""LeaderAndIsr: the controller tells a broker which replicas it has, who leads each and who is in sync.
+"""LeaderAndIsr: the controller sends a broker its replicas with the leader and the ISR of each.
 
-Partitions stand in one flat list, each with its topic's name, up to version 1, and under their topic from version 2 on.
-The answer follows with version 5, and there a topic goes by its id alone.
+Up to version 1 partitions are a flat list, each with its topic's name; from version 2 on they are grouped by topic. The
+response is grouped from version 5 on, where a topic has only its id.
 """
 
 from __future__ import annotations

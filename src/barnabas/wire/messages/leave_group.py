@@ -17,7 +17,7 @@ class MemberIdentity(NamedTuple):
 
 
 class LeaveGroupRequest(Struct, frozen=True, kw_only=True):
-    """One member up to version 2, many after it."""
+    """One member up to version 2, several from version 3 on."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
     VERSIONS: ClassVar[range] = range(6)

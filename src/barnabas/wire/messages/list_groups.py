@@ -11,7 +11,7 @@ from barnabas.wire.codec import Essential, Int16, Int32, Since
 
 
 class ListGroupsRequest(Struct, frozen=True, kw_only=True):
-    """Filters that are empty let everything through."""
+    """An empty filter matches every group."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
     VERSIONS: ClassVar[range] = range(6)

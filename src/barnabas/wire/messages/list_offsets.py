@@ -39,7 +39,7 @@ class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """Version 0 answers with a list of offsets, later ones with the one that was asked for."""
+    """Version 0 has a list of offsets, later versions have one offset."""
 
     partition_index: Int32
     error_code: Int16 = 0

@@ -16,7 +16,7 @@ class ListPartitionReassignmentsTopic(NamedTuple):
 
 
 class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
-    """`topics=None` asks for every move that is under way."""
+    """`topics=None` requests all reassignments in progress."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     VERSIONS: ClassVar[range] = range(1)
@@ -27,7 +27,7 @@ class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
 
 
 class OngoingPartitionReassignment(NamedTuple):
-    """`replicas` are all that have the partition now, those that come and those that go among them."""
+    """`replicas` are all current replicas, including those being added and removed."""
 
     partition_index: Int32
     replicas: tuple[Int32, ...]

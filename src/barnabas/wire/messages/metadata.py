@@ -1,4 +1,4 @@
-"""Metadata: which brokers there are, which topics, and who leads each partition.
+"""Metadata: the brokers, the topics and the leader of each partition.
 
 A request for all topics is `topics=()` in version 0 and `topics=None` from version 1 on.
 """
@@ -15,7 +15,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, NullableSince, Since, Until
 
 NO_OPERATIONS = -(2**31)
-"""Authorized operations that were not asked for."""
+"""Value of authorized operations that were not requested."""
 # Everything that can be done to the one and to the other, a bit for each: nothing is forbidden here.
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000

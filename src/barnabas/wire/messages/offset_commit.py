@@ -24,7 +24,7 @@ class OffsetCommitRequestTopic(NamedTuple):
 
 
 class OffsetCommitRequest(Struct, frozen=True, kw_only=True):
-    """A generation below 0 and no member id: someone outside of the group commits, which an empty group allows."""
+    """Without a generation and a member id, the sender is not a member. Only an empty group accepts its commit."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
     VERSIONS: ClassVar[range] = range(10)

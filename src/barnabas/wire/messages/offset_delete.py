@@ -20,7 +20,7 @@ class OffsetDeleteRequestTopic(NamedTuple):
 
 
 class OffsetDeleteRequest(Struct, frozen=True, kw_only=True):
-    """Its one version is not flexible."""
+    """The only version is not flexible."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
     VERSIONS: ClassVar[range] = range(1)

@@ -10,7 +10,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.codec import Bool, Essential, Int16, Int32, Int64, NullableSince, Since, Until
 
 NO_OFFSET = -1
-"""What OffsetFetch answers for a partition without a committed offset."""
+"""The offset of a partition without a committed offset."""
 
 
 class OffsetFetchRequestTopic(NamedTuple):
@@ -19,8 +19,10 @@ class OffsetFetchRequestTopic(NamedTuple):
 
 
 class OffsetFetchRequestGroup(NamedTuple):
-    """`topics=None` asks for every partition the group has an offset of. Member and epoch belong to the newer group
-    protocol, which is not spoken here."""
+    """`topics=None` requests all committed offsets of the group.
+
+    Member id and epoch belong to the newer group protocol, which is not supported.
+    """
 
     group_id: str
     member_id: Annotated[str | None, Since(9)] = None
@@ -29,7 +31,7 @@ class OffsetFetchRequestGroup(NamedTuple):
 
 
 class OffsetFetchRequest(Struct, frozen=True, kw_only=True):
-    """One group up to version 7, many after it."""
+    """One group up to version 7, several from version 8 on."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
     VERSIONS: ClassVar[range] = range(10)
@@ -63,7 +65,7 @@ class OffsetFetchResponseGroup(NamedTuple):
 
 
 class OffsetFetchResponse(Struct, frozen=True, kw_only=True):
-    """Versions 0 and 1 have no error for the group as a whole: it stands with every partition."""
+    """Versions 0 and 1 have no error of the group: it is repeated for every partition."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
     VERSIONS: ClassVar[range] = range(10)

@@ -1,8 +1,7 @@
-"""StopReplica: the controller tells a broker to give replicas up, and whether to delete them.
+"""StopReplica: the controller tells a broker to stop replicas, and whether to delete their logs.
 
-Three shapes: a flat list in version 0, lists by topic in versions 1 and 2 (in all of them one `delete_partitions` for
-the whole request), and from version 3 on a state per partition with its leader epoch, so that a late request harms
-nobody.
+Version 0 has a flat list of partitions, versions 1 and 2 group them by topic. `delete_partitions` applies to the whole
+request there. From version 3 on each partition has a state with its leader epoch, so that stale requests are rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class StopReplicaTopicV1(NamedTuple):
 
 
 class StopReplicaPartitionState(NamedTuple):
-    """The leader epoch is -1 where none is known and EPOCH_DURING_DELETE for a topic that is being deleted."""
+    """The leader epoch is -1 if unknown, and EPOCH_DURING_DELETE for a topic that is being deleted."""
 
     partition_index: Int32
     leader_epoch: Int32 = -1

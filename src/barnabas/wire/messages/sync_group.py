@@ -16,7 +16,7 @@ class SyncGroupRequestAssignment(NamedTuple):
 
 
 class SyncGroupRequest(Struct, frozen=True, kw_only=True):
-    """The leader brings everyone's assignment, the others bring none."""
+    """The leader sends all assignments; the other members send none."""
 
     API_KEY: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
     VERSIONS: ClassVar[range] = range(6)

@@ -1,6 +1,6 @@
-"""UpdateMetadata: the controller tells a broker what it shall answer Metadata requests from.
+"""UpdateMetadata: the controller sends a broker the contents of its metadata cache.
 
-Partitions stand in one flat list, each with its topic's name, up to version 4, and under their topic from version 5 on.
+Up to version 4 partitions are a flat list, each with its topic's name; from version 5 on they are grouped by topic.
 A broker has one address in version 0, one per security protocol up to version 2, one per listener after that.
 """
 
