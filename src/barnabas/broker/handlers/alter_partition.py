@@ -37,7 +37,7 @@ async def handle(
     if not context.controller.is_active:
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
     altered: list[AlterPartitionTopicResponse] = []
-    for topics in bounded(request.topics):
+    for topics in in_groups(request.topics):
         some = replace(request, topics=topics)
         event = partial(AlterPartitionReceived, some, header.api_version)
         result: AlterPartitionResponse | ApiError
@@ -50,7 +50,7 @@ async def handle(
     return AlterPartitionResponse(topics=tuple(altered))
 
 
-def bounded(topics: Topics) -> Iterator[Topics]:
+def in_groups(topics: Topics) -> Iterator[Topics]:
     """Split the partitions into groups of at most ALTERED_AT_ONCE. There is at least one group."""
     group: list[AlterPartitionTopic] = []
     size = 0

@@ -30,7 +30,7 @@ async def handle(
     connection: Connection,
 ) -> CreatePartitionsResponse:
     requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
-    asked = await aside(len(request.topics), named, request)
+    asked = await aside(len(request.topics), count_names, request)
     outcomes: Outcomes = {}
     if context.controller.is_active:
         outcomes = await aside(len(asked), refused_names, asked)
@@ -39,7 +39,7 @@ async def handle(
             outcomes |= await create(context, request, wishes)
         if not request.validate_only:
             done = [wish for wish in wishes if is_done(outcomes[wish.name])]
-            record_growth(context, done, requester)
+            record_in_history(context, done, requester)
     else:
         outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
     return CreatePartitionsResponse(results=await aside(len(asked), results_of, asked, outcomes))
@@ -63,7 +63,7 @@ async def create(
     return {wish.name: why for wish in wishes}
 
 
-def record_growth(context: BrokerContext, wishes: list[NewPartitions], requester: Requester) -> None:
+def record_in_history(context: BrokerContext, wishes: list[NewPartitions], requester: Requester) -> None:
     for wish in wishes:
         record_topic_request(
             context,
@@ -75,12 +75,12 @@ def record_growth(context: BrokerContext, wishes: list[NewPartitions], requester
         )
 
 
-def named(request: CreatePartitionsRequest) -> Counter[str]:
+def count_names(request: CreatePartitionsRequest) -> Counter[str]:
     return Counter(topic.name for topic in request.topics)
 
 
 def refused_names(asked: Counter[str]) -> Outcomes:
-    refused: Outcomes = {name: asked_for_twice(name) for name, count in asked.items() if count > 1}
+    refused: Outcomes = {name: duplicate_name(name) for name, count in asked.items() if count > 1}
     if "" in asked:
         refused.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has a name"))
     return refused
@@ -104,7 +104,7 @@ def wish_of(topic: CreatePartitionsTopic) -> NewPartitions:
     )
 
 
-def asked_for_twice(name: str) -> ApiError:
+def duplicate_name(name: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is asked for more than once")
 
 

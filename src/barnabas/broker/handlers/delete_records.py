@@ -65,7 +65,7 @@ def handle(
     if waits:
         return finish(request, results, waits)
     size = len(results) + sum(map(len, results))
-    return (yield from aside(size, partial(response, request, results)))
+    return (yield from aside(size, partial(respond, request, results)))
 
 
 def delete_before(partition: Partition, offset: int) -> int:
@@ -99,17 +99,17 @@ async def finish(
         before = results[wait.topic][wait.position]
         try:
             async with asyncio.timeout_at(deadline):
-                low_watermark = await reached(wait.partition, wait.offset)
+                low_watermark = await wait_for_low_watermark(wait.partition, wait.offset)
             after = before._replace(low_watermark=low_watermark)
         except TimeoutError:
             after = before._replace(error_code=ErrorCode.REQUEST_TIMED_OUT)
         except ApiError as error:
             after = before._replace(error_code=error.code, low_watermark=-1)
         results[wait.topic][wait.position] = after
-    return response(request, results)
+    return respond(request, results)
 
 
-async def reached(partition: Partition, offset: int) -> int:
+async def wait_for_low_watermark(partition: Partition, offset: int) -> int:
     """Wait for the low watermark to reach `offset` and return it. Raises ApiError if leadership is lost."""
     while True:
         partition.require_leader(-1)
@@ -124,7 +124,7 @@ async def reached(partition: Partition, offset: int) -> int:
             partition.start_watchers.pop(moved.set, None)
 
 
-def response(request: DeleteRecordsRequest, results: Results) -> DeleteRecordsResponse:
+def respond(request: DeleteRecordsRequest, results: Results) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=tuple(
             DeleteRecordsTopicResult(name=topic.name, partitions=tuple(done))

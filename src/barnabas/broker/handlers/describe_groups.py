@@ -26,13 +26,13 @@ def handle(
     groups = []
     for group_id in request.groups:
         if group_id not in found:
-            found[group_id] = described(context, group_id, operations)
+            found[group_id] = describe(context, group_id, operations)
         groups.append(found[group_id])
         yield None
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def described(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
+def describe(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
     """Describe a group. A group that does not exist is Dead, which is not an error."""
     try:
         group = context.groups.find(group_id, may_be_empty=True)
@@ -48,12 +48,12 @@ def described(context: BrokerContext, group_id: str, operations: int) -> Describ
         group_state=group.state,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol or "") if group.state is GroupState.STABLE else "",
-        members=described_members(group),
+        members=describe_members(group),
         authorized_operations=operations,
     )
 
 
-def described_members(group: Group) -> tuple[DescribedGroupMember, ...]:
+def describe_members(group: Group) -> tuple[DescribedGroupMember, ...]:
     is_stable = group.state is GroupState.STABLE
     return tuple(
         DescribedGroupMember(

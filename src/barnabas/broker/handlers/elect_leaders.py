@@ -41,7 +41,7 @@ STRATEGIES: dict[int, Strategy] = {
 async def handle(
     context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, __: Connection
 ) -> ElectLeadersResponse:
-    partitions = await aside(size_of(request), asked_for, request, context.metadata)
+    partitions = await aside(size_of(request), requested_partitions, request, context.metadata)
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
         why = "an election is preferred (0) or unclean (1)"
@@ -49,11 +49,11 @@ async def handle(
         return ElectLeadersResponse(
             error_code=refused.code,
             replica_election_results=await aside(
-                len(partitions), by_topic, dict.fromkeys(partitions, refused)
+                len(partitions), results_by_topic, dict.fromkeys(partitions, refused)
             ),
         )
-    outcomes = await decided(context, partitions, strategy)
-    errors = await told(context.metadata, outcomes, request.timeout_ms)
+    outcomes = await elect(context, partitions, strategy)
+    errors = await wait_for_leaders(context.metadata, outcomes, request.timeout_ms)
     if request.topic_partitions is None:
         # A request for all partitions reports only those with an election or an error.
         errors = {
@@ -61,14 +61,18 @@ async def handle(
             for partition, error in errors.items()
             if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
         }
-    return ElectLeadersResponse(replica_election_results=await aside(len(errors), by_topic, errors))
+    return ElectLeadersResponse(
+        replica_election_results=await aside(len(errors), results_by_topic, errors)
+    )
 
 
 def size_of(request: ElectLeadersRequest) -> int:
     return sum(len(topic.partitions) for topic in request.topic_partitions or ())
 
 
-def asked_for(request: ElectLeadersRequest, metadata: MetadataCache) -> tuple[TopicPartition, ...]:
+def requested_partitions(
+    request: ElectLeadersRequest, metadata: MetadataCache
+) -> tuple[TopicPartition, ...]:
     if request.topic_partitions is None:
         return tuple(
             TopicPartition(name, index)
@@ -84,7 +88,7 @@ def asked_for(request: ElectLeadersRequest, metadata: MetadataCache) -> tuple[To
     )
 
 
-async def decided(
+async def elect(
     context: BrokerContext, partitions: tuple[TopicPartition, ...], strategy: Strategy
 ) -> Outcomes:
     if not context.controller.is_active:
@@ -97,11 +101,11 @@ async def decided(
     return outcomes
 
 
-async def told(
+async def wait_for_leaders(
     metadata: MetadataCache, outcomes: Outcomes, timeout_ms: int
 ) -> dict[TopicPartition, ApiError | None]:
     """Wait for the new leaders in the metadata cache. Return None for each partition whose leader is there."""
-    waiting = await aside(len(outcomes), elected, outcomes)
+    waiting = await aside(len(outcomes), elected_leaders, outcomes)
 
     def none_left() -> bool:
         for partition in [
@@ -114,7 +118,7 @@ async def told(
     return await aside(len(outcomes), errors_of, outcomes, waiting)
 
 
-def elected(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
+def elected_leaders(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
     return {
         partition: leader
         for partition, leader in outcomes.items()
@@ -142,7 +146,7 @@ def leads(metadata: MetadataCache, partition: TopicPartition, leader: BrokerId) 
     return state is not None and state.leader == leader
 
 
-def by_topic(
+def results_by_topic(
     errors: Mapping[TopicPartition, ApiError | None],
 ) -> tuple[ElectLeadersTopicResult, ...]:
     found: dict[str, list[ElectLeadersPartitionResult]] = {}

@@ -55,25 +55,27 @@ def handle(
     found = []
     for key in keys:
         found.append(
-            refused(key, error)
+            without_coordinator(key, error)
             if topic is None
             else coordinator_of(context, topic, key, connection.listener_name)
         )
         yield None
-    return answer(version, found)
+    return respond(version, found)
 
 
 def coordinator_of(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
     known = context.metadata.topics.get(topic)
     if known is None:
-        return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is deleted"))
+        return without_coordinator(
+            key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is deleted")
+        )
     partitions = known.partitions
     index = partition_of(key, len(partitions))
     state = partitions.get(index)
     endpoint = context.metadata.endpoint_of(state.leader, listener) if state is not None else None
     if state is None or endpoint is None:
         why = f"{topic}-{index} has no leader now; ask again"
-        return refused(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
+        return without_coordinator(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
     return Coordinator(key, state.leader, endpoint.host, endpoint.port, error_message="")
 
 
@@ -102,14 +104,14 @@ async def create_topic(
             what = "transaction" if topic == TRANSACTION_STATE else "consumer group"
             logger.error("no %s can be used: %s", what, why)
     error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
-    return answer(header.api_version, [refused(key, error) for key in keys])
+    return respond(header.api_version, [without_coordinator(key, error) for key in keys])
 
 
-def refused(key: str, error: ApiError) -> Coordinator:
+def without_coordinator(key: str, error: ApiError) -> Coordinator:
     return Coordinator(key, error_code=error.code, error_message=error.message)
 
 
-def answer(version: int, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
+def respond(version: int, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
     if version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=tuple(found))
     (only,) = found

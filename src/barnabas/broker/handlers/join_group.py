@@ -50,18 +50,24 @@ def handle(
     answer = context.groups.join(request.group_id, wish)
     if version >= PROTOCOL_MAY_BE_NULL_SINCE:
         return answer
-    return named_later(answer) if isinstance(answer, asyncio.Future) else named(answer)
+    return (
+        adapt_later_to_old_client(answer)
+        if isinstance(answer, asyncio.Future)
+        else adapt_to_old_client(answer)
+    )
 
 
 def refuse_join(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=request.member_id, protocol_name="")
 
 
-async def named_later(answer: asyncio.Future[JoinGroupResponse]) -> JoinGroupResponse:
-    return named(await answer)
+async def adapt_later_to_old_client(
+    answer: asyncio.Future[JoinGroupResponse],
+) -> JoinGroupResponse:
+    return adapt_to_old_client(await answer)
 
 
-def named(answer: JoinGroupResponse) -> JoinGroupResponse:
+def adapt_to_old_client(answer: JoinGroupResponse) -> JoinGroupResponse:
     """Return the response for old clients, with an empty name instead of a null protocol."""
     if answer.protocol_name is not None:
         return answer

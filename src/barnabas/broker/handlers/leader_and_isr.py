@@ -32,28 +32,28 @@ async def handle(
     connection: Connection,
 ) -> LeaderAndIsrResponse:
     control, version = context.control, header.api_version
-    topics = request.topic_states or grouped(request.ungrouped_partition_states)
+    topics = request.topic_states or group_by_topic(request.ungrouped_partition_states)
     who = ("LeaderAndIsr", request.controller_id)
     if not may_act_for_the_cluster(connection):
-        return await refused(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return await reject(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if error := await control.broker_error(*who, request.broker_epoch):
-        return await refused(topics, version, error)
+        return await reject(topics, version, error)
     if not await control.recognises(*who, request.controller_epoch):
-        return await refused(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
+        return await reject(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
-            return await refused(topics, version, error)
+            return await reject(topics, version, error)
         try:
             # A log is created with its topic's settings. Those of a new topic are only in the registry.
             await context.topics.learn(sorted(context.replicas.topics_without_log(topics)))
         except RegistryError as registry_error:
             logger.error("cannot read topic settings error=%s", registry_error)
-            return await refused(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return await reject(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         errors = await context.replicas.become_leader_or_follower(topics, context.topics.config_of)
-    return await aside(len(errors), answer, topics, version, errors)
+    return await aside(len(errors), respond, topics, version, errors)
 
 
-def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
+def group_by_topic(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
     """Group the flat list of versions 0 and 1 by topic."""
     by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
     for state in states:
@@ -64,22 +64,22 @@ def grouped(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
     )
 
 
-async def refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+async def reject(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
     """Return the same error for each partition of the request."""
     size = sum(1 + len(topic.partition_states) for topic in topics)
-    return await aside(size, all_refused, topics, version, code)
+    return await aside(size, reject_all, topics, version, code)
 
 
-def all_refused(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+def reject_all(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
     errors = {
         TopicPartition(topic.topic_name, state.partition_index): code
         for topic in topics
         for state in topic.partition_states
     }
-    return answer(topics, version, errors, code)
+    return respond(topics, version, errors, code)
 
 
-def answer(
+def respond(
     topics: Topics,
     version: int,
     errors: dict[TopicPartition, ErrorCode],

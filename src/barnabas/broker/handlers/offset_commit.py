@@ -51,12 +51,12 @@ def handle(
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (yield from aside(size, partial(committed, request, codes)))
+    return (yield from aside(size, partial(respond, request, codes)))
 
 
 def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
     """Return the error codes by partition. A partition without an error code is committed."""
-    commits, oversized, unknown = yield from wished(context, request)
+    commits, oversized, unknown = yield from select_commits(context, request)
     if not commits and not oversized:
         return unknown
     try:
@@ -84,7 +84,7 @@ def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes |
     return codes
 
 
-def wished(
+def select_commits(
     context: BrokerContext, request: OffsetCommitRequest
 ) -> Work[tuple[Commits, Codes, Codes]]:
     """Return the offsets to commit, and the error codes of oversized metadata and of unknown partitions.
@@ -154,10 +154,10 @@ def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
 async def finish_commit(
     request: OffsetCommitRequest, pending: PendingCommit
 ) -> OffsetCommitResponse:
-    return committed(request, dict.fromkeys(pending.commits, await pending.result) | pending.codes)
+    return respond(request, dict.fromkeys(pending.commits, await pending.result) | pending.codes)
 
 
-def committed(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
+def respond(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
     """Return the response. A partition without an error code was committed."""
     none = ErrorCode.NONE
     return OffsetCommitResponse(

@@ -30,10 +30,10 @@ def handle(
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (yield from aside(size, partial(deleted, request, codes)))
+    return (yield from aside(size, partial(respond, request, codes)))
 
 
-def deleted(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
+def respond(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=tuple(
             OffsetDeleteResponseTopic(

@@ -31,7 +31,7 @@ from barnabas.wire.messages.offset_fetch import (
 ERROR_OF_GROUP_SINCE = 2
 MANY_GROUPS_SINCE = 8
 Topics = tuple[OffsetFetchRequestTopic, ...]
-AskedFor = tuple[str, Topics | None]
+GroupTopics = tuple[str, Topics | None]
 
 
 def handle(
@@ -41,20 +41,20 @@ def handle(
     if version == 0:
         return registry_offsets.fetch(context, request)
     if request.require_stable:
-        for each in asked_for(request, version):
-            if unsettled(context, *each):
-                return fetched_when_settled(context, request, version)
+        for each in requested_groups(request, version):
+            if is_unstable(context, *each):
+                return fetch_when_stable(context, request, version)
             yield None
-    return (yield from fetched(context, request, version))
+    return (yield from fetch_offsets(context, request, version))
 
 
-def asked_for(request: OffsetFetchRequest, version: int) -> Iterable[AskedFor]:
+def requested_groups(request: OffsetFetchRequest, version: int) -> Iterable[GroupTopics]:
     if version >= MANY_GROUPS_SINCE:
         return ((each.group_id, each.topics) for each in request.groups)
     return ((request.group_id, request.topics),)
 
 
-async def fetched_when_settled(
+async def fetch_when_stable(
     context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> OffsetFetchResponse:
     """Wait for the commits in flight, then return the offsets.
@@ -62,16 +62,16 @@ async def fetched_when_settled(
     Kafka returns UNSTABLE_OFFSET_COMMIT instead, so that the client retries. librdkafka treats that as no committed
     offset if it is assigned more partitions meanwhile.
     """
-    for group_id, topics in asked_for(request, version):
+    for group_id, topics in requested_groups(request, version):
         group = context.groups.groups.get(group_id)
         if group is not None:
             await context.groups.commits.settled(
-                group.offsets, partial(unsettled, context, group_id, topics)
+                group.offsets, partial(is_unstable, context, group_id, topics)
             )
-    return await run_in_turns(fetched(context, request, version))
+    return await run_in_turns(fetch_offsets(context, request, version))
 
 
-def unsettled(context: BrokerContext, group_id: str, topics: Topics | None) -> bool:
+def is_unstable(context: BrokerContext, group_id: str, topics: Topics | None) -> bool:
     """Whether a commit to one of these partitions is in flight."""
     group = context.groups.groups.get(group_id)
     if group is None or not group.offsets.pending:
@@ -84,15 +84,15 @@ def unsettled(context: BrokerContext, group_id: str, topics: Topics | None) -> b
     )
 
 
-def fetched(
+def fetch_offsets(
     context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> Work[OffsetFetchResponse]:
-    found: dict[AskedFor, OffsetFetchResponseGroup] = {}
+    found: dict[GroupTopics, OffsetFetchResponseGroup] = {}
     asked = []
-    for each in asked_for(request, version):
+    for each in requested_groups(request, version):
         asked.append(each)
         if each not in found:
-            found[each] = yield from fetched_of_group(
+            found[each] = yield from fetch_offsets_of_group(
                 context, *each, is_stable=request.require_stable
             )
         yield None
@@ -105,7 +105,7 @@ def fetched(
     return OffsetFetchResponse(topics=only.topics, error_code=only.error_code)
 
 
-def fetched_of_group(
+def fetch_offsets_of_group(
     context: BrokerContext, group_id: str, topics: Topics | None, *, is_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
     """`topics` of None: all committed offsets of the group. `is_stable`: only those without a pending commit."""

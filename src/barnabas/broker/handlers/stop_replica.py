@@ -32,7 +32,7 @@ async def handle(
     async with control.lock:
         if error := control.controller_error(*who, request.controller_epoch):
             return StopReplicaResponse(error_code=error)
-        errors = await context.replicas.stop_replicas(dict(to_stop(request)))
+        errors = await context.replicas.stop_replicas(dict(partitions_of(request)))
     return StopReplicaResponse(
         partition_errors=tuple(
             StopReplicaPartitionError(*tp, error) for tp, error in errors.items()
@@ -40,7 +40,7 @@ async def handle(
     )
 
 
-def to_stop(
+def partitions_of(
     request: StopReplicaRequest,
 ) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
     """Yield the partitions of any version of the request. Older versions have no leader epochs."""
