@@ -23,7 +23,7 @@ from benchmarks.kafka import OURS, SIDES, Found, note
 LOCAL_CLUSTER = """
 import time
 began = time.perf_counter()
-from barnabas.local_cluster import LocalCluster
+from barnabas.cluster.local import LocalCluster
 imported = time.perf_counter()
 with LocalCluster(brokers=3):
     ready = time.perf_counter()

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -224,8 +224,10 @@ class Trio:
     # ---- connections
 
     @contextmanager
-    def connection(self, broker: int) -> Iterator[Connection]:
-        connection = Connection.open("127.0.0.1", self.brokers[broker].port, client_id="benchmark")
+    def connection(self, broker: int) -> Iterator[BlockingConnection]:
+        connection = BlockingConnection.open(
+            "127.0.0.1", self.brokers[broker].port, client_id="benchmark"
+        )
         try:
             yield connection
         finally:

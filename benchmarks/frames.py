@@ -16,7 +16,7 @@ import struct
 import time
 from uuid import UUID
 
-from barnabas.client.blocking import Connection, now_ms
+from barnabas.client.blocking import BlockingConnection, now_ms
 from barnabas.client.core import raise_if
 from barnabas.client.offsets import latest_offsets
 from barnabas.model import TopicPartition
@@ -45,7 +45,7 @@ class FrameDriver:
     def __init__(self, broker: BrokerProcess, topic_id: UUID, load: Load) -> None:
         self.load = load
         self.topic_id = topic_id
-        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.records_per_batch, batch = exact_batch(
             load.batch_bytes, load.record_bytes, varies=load.varies
         )

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import BlockingConnection
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.client.group_admin import GroupAdmin
@@ -230,14 +230,14 @@ def memory(extent: Extent) -> dict[str, float]:
     }
 
 
-def connect(broker: BrokerProcess) -> Connection:
+def connect(broker: BrokerProcess) -> BlockingConnection:
     """To the coordinator of all groups; the topic of their offsets exists, and was read."""
     with Cluster(broker.bootstrap_servers) as cluster:
         cluster.retry(lambda: find_coordinator(cluster, "first"), refresh=False)
-    return Connection.open(*broker.address, client_id="benchmark")
+    return BlockingConnection.open(*broker.address, client_id="benchmark")
 
 
-def join_and_commit(connection: Connection, group_id: str) -> None:
+def join_and_commit(connection: BlockingConnection, group_id: str) -> None:
     # The first answer only gives the member its id.
     member_id = connection.exchange(joining(group_id, ""), JoinGroupResponse).member_id
     joined = connection.exchange(joining(group_id, member_id), JoinGroupResponse)
@@ -302,7 +302,7 @@ class CommitDriver:
     """One connection with one commit under way."""
 
     def __init__(self, broker: BrokerProcess, group_id: str, partitions: int) -> None:
-        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         request = commit_request(group_id, offsets_of(partitions))
         answer = self.connection.exchange(request, OffsetCommitResponse)
         for error in refused_in(answer).values():

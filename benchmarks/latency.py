@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from uuid import UUID
 
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.messages.produce import ProduceResponse
@@ -78,7 +78,7 @@ class SingleRecords:
     """A producer that sends one record at a time. All answers have one size, so they are counted."""
 
     def __init__(self, broker: BrokerProcess, batch: bytes, acks: int) -> None:
-        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.socket = plain(self.connection.stream)
         self.frame = self.connection.conversation.request(
             produce_request(0, batch, acks), ProduceResponse
@@ -102,7 +102,7 @@ class LongPoll:
     """A consumer at the end of the log, always with one fetch under way."""
 
     def __init__(self, broker: BrokerProcess, topic_id: UUID) -> None:
-        self.connection = Connection.open(*broker.address, client_id="benchmark")
+        self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.socket = plain(self.connection.stream)
         self.topic_id = topic_id
         self.buffer = memoryview(bytearray(MB))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.produce import ProduceResponse
 from benchmarks.broker_process import BrokerProcess, with_bytecode
@@ -18,7 +18,7 @@ SETTLED_S = 6  # until the controller has published what it did for a thousand p
 LOCAL_CLUSTER = """
 import time
 began = time.perf_counter()
-from barnabas.local_cluster import LocalCluster
+from barnabas.cluster.local import LocalCluster
 imported = time.perf_counter()
 with LocalCluster(brokers=1) as local:
     started = time.perf_counter()
@@ -44,7 +44,7 @@ def process_to_first_record_s(broker: BrokerProcess | None = None) -> float:
     began = time.perf_counter()
     try:
         broker.start(f"{TOPIC}:1:1")
-        connection = Connection.open(*broker.address, client_id="benchmark")
+        connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         answer = connection.exchange(produce_request(0, batch), ProduceResponse)
         first_record_s = time.perf_counter() - began
         raise_if(answer.responses[0].partition_responses[0].error_code)

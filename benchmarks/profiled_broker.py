@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from barnabas import cluster
 from barnabas.cli.main import main
+from barnabas.cluster import in_process
 from barnabas.world.loop_thread import LoopThread
 
 SAMPLE_S = 0.001
@@ -104,7 +104,7 @@ def switched_by_signal(profiler: Profiler, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    cluster.LoopThread = NotedThread  # type: ignore[attr-defined]
+    in_process.LoopThread = NotedThread  # type: ignore[attr-defined]
     kind, output_path, *arguments = sys.argv[1:]
     switched_by_signal(Calls() if kind == "calls" else Lines(), Path(output_path))
     sys.argv[1:] = arguments

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.client.cluster import Cluster
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import ApiError
-from barnabas.zookeeper_server import ZooKeeperServers
 
 COMMAND = str(Path(sys.executable).with_name("barnabas"))
 DEADLINE_SECONDS = 60

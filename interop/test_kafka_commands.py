@@ -13,7 +13,7 @@ import click.testing
 import pytest
 
 from barnabas.cli.main import cli
-from barnabas.local_cluster import LocalCluster
+from barnabas.cluster.local import LocalCluster
 from barnabas.spark.java import Java
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaCluster

@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers, runnable_java
 from barnabas.errors import ConfigError
 from barnabas.world.registry.zookeeper import ZooKeeperSession
-from barnabas.zookeeper_server import ZooKeeperServers, runnable_java
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from barnabas.cluster.zookeeper_servers import class_path as zookeeper_class_path
 from barnabas.spark.java import Java
-from barnabas.zookeeper_server import class_path as zookeeper_class_path
 from interop.harness import jvm
 from interop.harness.process import Process
 from interop.harness.unavailable import StartFailed

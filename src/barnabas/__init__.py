@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.local_cluster import LocalCluster
+    from barnabas.cluster.local import LocalCluster
 
 __all__ = ["LocalCluster"]
 __version__ = "0.1.0"
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Load a cluster only for those who want one: `import barnabas` alone costs nothing."""
     if name == "LocalCluster":
-        from barnabas.local_cluster import LocalCluster
+        from barnabas.cluster.local import LocalCluster
 
         return LocalCluster
     raise AttributeError(f"module 'barnabas' has no attribute '{name}'")

@@ -442,7 +442,7 @@ class BadPath(RegistryError):
     """Not a path ZooKeeper would accept."""
 
 
-class SessionExpired(RegistryError):
+class RegistrySessionExpired(RegistryError):
     """The session is over: its ephemeral nodes and watches are gone."""
 
 

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any
 
 from barnabas.cli.brokers import interpreter
-from barnabas.cluster import Cluster
+from barnabas.cluster.in_process import InProcessCluster
 from barnabas.world.descriptors import raise_descriptor_limit
 
 HEARTBEAT_SECONDS = 0.001
@@ -162,7 +162,7 @@ def main() -> None:
     raise_descriptor_limit()
     interpreter.tune()
     data, port, *settings = sys.argv[1:]
-    cluster = Cluster(
+    cluster = InProcessCluster(
         Path(data),
         port=int(port),
         settings=dict(setting.split("=", 1) for setting in settings),

@@ -20,11 +20,8 @@ OPENS_REAL_DOORS = (
     "world/",
     "cli/",
     "spark/",
-    "cluster.py",
-    "local_cluster.py",
+    "cluster/",
     "progress_line.py",
-    "pytest_plugin.py",
-    "zookeeper_server.py",
 )
 BLOCKING_SOCKET = "client/blocking.py"
 BLOCKING = ("socket", "selectors", "time")
@@ -131,6 +128,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "client": {"wire"},
     "spark": {"client", "wire", "progress_line"},
+    "cluster": {"broker", "client", "config", "metadata", "spark", "world"},
     "world": set(),
 }
 FOR_EVERYBODY = {"model", "errors", "retry", "printable", "world.ports", "__version__"}

@@ -17,8 +17,9 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from barnabas import cluster as brokers_of_one_process
-from barnabas.cluster import ClusterBroker
+from barnabas.cluster import in_process
+from barnabas.cluster.in_process import ClusterBroker
+from barnabas.cluster.real_world import real_world
 from barnabas.config import BrokerConfig
 from barnabas.world.loop_thread import LoopThread
 from barnabas.world.network import SocketNetwork, SocketStream
@@ -107,10 +108,9 @@ class Links:
         self.cuts: dict[tuple[int, int], set[Way]] = {}
         """Of wires that are there, and of those still to come."""
         self.delay_s = 0.0
-        self.real_world = brokers_of_one_process.real_world
 
     def __enter__(self) -> Self:
-        brokers_of_one_process.real_world = self.wired_world
+        vars(in_process)["real_world"] = self.wired_world
         return self
 
     def __exit__(
@@ -119,7 +119,7 @@ class Links:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        brokers_of_one_process.real_world = self.real_world
+        vars(in_process)["real_world"] = real_world
         self.thread.call(self.end)
         self.thread.end()
 
@@ -135,7 +135,7 @@ class Links:
         brokers: int = 1,
         ends_process: bool = False,
     ) -> World:
-        world = self.real_world(registry, config, brokers=brokers, ends_process=ends_process)
+        world = real_world(registry, config, brokers=brokers, ends_process=ends_process)
         return replace(world, network=WiredNetwork(self, config.broker_id))
 
     async def port_of(self, source: int, host: str, port: int) -> int:

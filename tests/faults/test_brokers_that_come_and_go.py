@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.cluster import ClusterBroker
+from barnabas.cluster.in_process import ClusterBroker
 from barnabas.errors import ApiError
 from tests.broker_process import chosen_seed, eventually
 

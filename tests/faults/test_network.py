@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas import LocalCluster
-from barnabas.cluster import ClusterBroker
+from barnabas.cluster.in_process import ClusterBroker
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,

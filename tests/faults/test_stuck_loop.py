@@ -18,7 +18,7 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
-from barnabas.cluster import ClusterBroker
+from barnabas.cluster.in_process import ClusterBroker
 from barnabas.world.watchdog import STUCK_EXIT_CODE, LoopWatchdog
 from tests.broker_process import COMMAND, STOP_SECONDS, eventually
 from tests.child_process import ENVIRONMENT

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Producer
 
-from barnabas.zookeeper_server import ZooKeeperServers
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from tests import tools
 from tests.cluster_process import ClusterProcesses
 from tests.compatibility.optional import require

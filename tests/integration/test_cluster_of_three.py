@@ -19,8 +19,8 @@ from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewPartitions, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import ClusterView, TopicView
+from barnabas.cluster.zookeeper_servers import is_free
 from barnabas.errors import ConfigError
-from barnabas.zookeeper_server import is_free
 from tests.broker_process import eventually, free_port
 from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 

@@ -12,7 +12,7 @@ import pytest
 from barnabas.cli.main import cli
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
-from barnabas.local_cluster import LocalCluster
+from barnabas.cluster.local import LocalCluster
 from tests.broker_process import eventually
 
 NUMBERS = count()

@@ -18,6 +18,7 @@ from barnabas.cli.main import cli
 from barnabas.client.admin import configs_of
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.model import BrokerId
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -25,7 +26,6 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     ResourceType,
 )
-from barnabas.zookeeper_server import ZooKeeperServers
 from tests.broker_process import QUIET, eventually
 from tests.cluster_process import ClusterProcesses, MemberProcess
 

@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from barnabas.pytest_plugin import TOPIC_NAME_MAX, topic_name
+from barnabas.cluster.pytest_plugin import TOPIC_NAME_MAX, topic_name
 from tests import child_process
 
 pytest_plugins = ["pytester"]
@@ -109,7 +109,8 @@ def test_a_run_without_the_fixtures_loads_no_broker(pytester: pytest.Pytester) -
 
         def test_it():
             loaded = sorted(name for name in sys.modules if name.startswith("barnabas"))
-            assert loaded == ["barnabas", "barnabas.pytest_plugin"]
+            plugin = ["barnabas.cluster", "barnabas.cluster.pytest_plugin", "barnabas.pytest_plugin"]
+            assert loaded == ["barnabas", *plugin]
         """
     )
     pytester.runpytest_subprocess(*ARGUMENTS).assert_outcomes(passed=1)
@@ -118,7 +119,7 @@ def test_a_run_without_the_fixtures_loads_no_broker(pytester: pytest.Pytester) -
 def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
     shown = pytester.runpytest_subprocess(*ARGUMENTS, "--fixtures").stdout.str()
     assert re.search(r"barnabas_cluster \[session scope\].*\n +A cluster of one broker", shown)
-    assert re.search(r"barnabas_topic .*\n +The name of a topic made for this test", shown)
+    assert re.search(r"barnabas_topic .*\n +The name of a topic with one partition", shown)
 
 
 @pytest.mark.parametrize("test", ["test_sum[1-a b]", "test_" + "long" * 100, "test_ünïcode[漢字]"])

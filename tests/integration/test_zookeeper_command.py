@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import AddressInUse, ConfigError
-from barnabas.zookeeper_server import ZooKeeperServers
 from tests.broker_process import COMMAND, eventually, run
 from tests.child_process import ENVIRONMENT
 from tests.child_process import run as run_python

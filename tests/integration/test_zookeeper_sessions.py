@@ -10,12 +10,12 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.errors import RegistryError, RegistryUnreachable, SessionExpired
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
+from barnabas.errors import RegistryError, RegistrySessionExpired, RegistryUnreachable
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.world.ports import SessionState
 from barnabas.world.ports import WatchKind as Kind
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry, ZooKeeperSession
-from barnabas.zookeeper_server import ZooKeeperServers
 from tests import zookeeper
 from tests.contract.registry.harness import Events, eventually
 
@@ -177,9 +177,9 @@ async def test_a_restart_longer_than_the_session_ends_it(
         await eventually(is_gone)
     session.handler.connect_timeout_s = 2
     await states.reach(SessionState.EXPIRED)
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await waiting
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await session.exists("/")
     assert not session.kazoo.connected
     assert registry.sessions == [other]
@@ -214,7 +214,7 @@ async def test_a_server_that_stands_still_is_noticed(
     async with asyncio.timeout(DEADLINE_S):
         try:
             assert (await call)[0] == b"0"
-        except SessionExpired:  # it stood still for too long: then the session must say so
+        except RegistrySessionExpired:  # it stood still for too long: then the session must say so
             await states.reach(SessionState.EXPIRED)
 
 
@@ -233,7 +233,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_gone_or_stands_still(
     waiting = asyncio.ensure_future(told.get("/"))
     async with asyncio.timeout(8):
         await told.close()
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await waiting
 
 

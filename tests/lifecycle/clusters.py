@@ -18,7 +18,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
-from barnabas.cluster import Cluster, ClusterBroker, Life
+from barnabas.cluster.in_process import ClusterBroker, InProcessCluster, Life
 from barnabas.config import BrokerConfig
 from barnabas.model import BrokerId
 from barnabas.world.ports import Registry
@@ -188,7 +188,7 @@ class EmbeddedBrokers:
         return "\n".join(self.lines.text)
 
 
-class TrappedCluster(Cluster):
+class TrappedCluster(InProcessCluster):
     def __init__(
         self, data: Path, *, brokers: int, settings: Mapping[str, str], registry_in_memory: bool
     ) -> None:

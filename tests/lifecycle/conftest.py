@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from barnabas.zookeeper_server import ZooKeeperServers
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from tests.lifecycle.clusters import Brokers, EmbeddedBrokers
 from tests.lifecycle.crash import Row
 from tests.lifecycle.processes import ZooKeeperBrokers

@@ -25,7 +25,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
-from barnabas.cluster import real_world
+from barnabas.cluster.real_world import real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties

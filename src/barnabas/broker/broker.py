@@ -28,7 +28,7 @@ from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.controller.controller import Controller, ControllerSettings
 from barnabas.controller.topic_checks import TopicDefaults
-from barnabas.errors import ConfigError, RegistryError, SessionExpired, StorageError
+from barnabas.errors import ConfigError, RegistryError, RegistrySessionExpired, StorageError
 from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
@@ -77,7 +77,7 @@ class Broker:
             try:
                 await self.bring_up()
                 return
-            except SessionExpired as error:
+            except RegistrySessionExpired as error:
                 # The process stood still, perhaps, for longer than the registry waits. It has to begin anew, no more.
                 await self.stop(clean=False)
                 if attempt == START_ATTEMPTS:
@@ -187,7 +187,7 @@ class Broker:
         controller.start()
         # From here on the controller sees to it that we are registered in every session; it did not hear of this one.
         if registry.id != session_id or registry.state is SessionState.EXPIRED:
-            raise SessionExpired("", f"session {session_id:#x} is over")
+            raise RegistrySessionExpired("", f"session {session_id:#x} is over")
         await self.wait_until_ready(metadata, controller, replicas)
         listeners.open_to_clients()
         groups.open()

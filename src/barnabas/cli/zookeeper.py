@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from barnabas.cli.terminal.output import is_up, note, plural, say
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import AddressInUse, RegistryError
 from barnabas.printable import printable
-from barnabas.zookeeper_server import ZooKeeperServers
 
 DEFAULT_DATA_DIRECTORY = "./barnabas-zookeeper"
 DEFAULT_PORT = 2181

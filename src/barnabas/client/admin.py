@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from barnabas.client.blocking import Connection, Deadline, pause
+from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.offsets import FoundOffset, list_offsets
@@ -259,7 +259,7 @@ class Admin:
         """Delete all records below each offset (-1: all there are); the new beginnings."""
 
         def ask(
-            connection: Connection, led: list[TopicPartition]
+            connection: BlockingConnection, led: list[TopicPartition]
         ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
             by_topic: dict[str, list[DeleteRecordsPartition]] = {}
             for partition in led:

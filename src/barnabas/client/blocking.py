@@ -47,7 +47,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Connection:
+class BlockingConnection:
     """One socket to one broker. Requests may be sent ahead with `begin`; `exchange` is both halves in one."""
 
     def __init__(self, stream: socket.socket, address: str, client_id: str) -> None:
@@ -156,7 +156,9 @@ class Connection:
         self.stream.close()
 
 
-def wait_any(connections: Iterable[Connection], timeout_s: float) -> list[Connection]:
+def wait_any(
+    connections: Iterable[BlockingConnection], timeout_s: float
+) -> list[BlockingConnection]:
     """Those of the connections on which an answer has begun to arrive, once there is one or the time is over."""
     with selectors.DefaultSelector() as selector:
         for connection in dict.fromkeys(connections):

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from barnabas.client.blocking import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
-    Connection,
+    BlockingConnection,
     Deadline,
     pause,
 )
@@ -59,7 +59,7 @@ class Cluster:
         self.timeout_s = timeout_s
         self.connect_timeout_s = min(connect_timeout_s, timeout_s)
         self.view = ClusterView()
-        self.connections: dict[tuple[str, int], Connection] = {}
+        self.connections: dict[tuple[str, int], BlockingConnection] = {}
         # Only spreads retries of many clients in time; nothing that is decided depends on it.
         self.random = Random()
 
@@ -82,22 +82,22 @@ class Cluster:
 
     # ---- connections ----------------------------------------------------------------------------------------------
 
-    def connection(self, broker: BrokerId) -> Connection:
+    def connection(self, broker: BrokerId) -> BlockingConnection:
         known = self.view.brokers.get(broker)
         if known is None:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster")
         return self.connect(known.host, known.port)
 
-    def connect(self, host: str, port: int) -> Connection:
+    def connect(self, host: str, port: int) -> BlockingConnection:
         connection = self.connections.get((host, port))
         if connection is None or not connection.is_open:
-            connection = Connection.open(
+            connection = BlockingConnection.open(
                 host, port, client_id=self.client_id, timeout_s=self.connect_timeout_s
             )
             self.connections[host, port] = connection
         return connection
 
-    def any_connection(self, avoid: Container[str] = ()) -> Connection:
+    def any_connection(self, avoid: Container[str] = ()) -> BlockingConnection:
         """An open one, or the first broker that can be reached: known ones first, then the way we came in.
         Unreachable if there is none but at the addresses to `avoid`."""
         for connection in self.connections.values():
@@ -202,7 +202,8 @@ class Cluster:
         self,
         partitions: Iterable[TopicPartition],
         ask: Callable[
-            [Connection, list[TopicPartition]], Iterable[tuple[TopicPartition, T | ApiError]]
+            [BlockingConnection, list[TopicPartition]],
+            Iterable[tuple[TopicPartition, T | ApiError]],
         ],
     ) -> dict[TopicPartition, T]:
         """Ask each partition's leader, those of one leader together; ask again for those whose answer may change."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from barnabas.client.blocking import Connection, Deadline, pause, wait_any
+from barnabas.client.blocking import BlockingConnection, Deadline, pause, wait_any
 from barnabas.client.cluster import PAUSE_S_MAX, Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
@@ -118,7 +118,7 @@ def resolve(cluster: Cluster, starts: Mapping[TopicPartition, Start]) -> dict[To
 
 
 class UnderWay(Struct, frozen=True):
-    connection: Connection
+    connection: BlockingConnection
     ticket: int
     positions: dict[TopicPartition, int]
 
@@ -269,7 +269,7 @@ class Consumer:
                 failed = error
         return failed
 
-    def ask_leader(self, connection: Connection, led: list[TopicPartition]) -> None:
+    def ask_leader(self, connection: BlockingConnection, led: list[TopicPartition]) -> None:
         request = self.request(led)
         has_ids = all(topic.topic_id != ZERO_ID for topic in request.topics)
         ticket = connection.begin(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from barnabas.client.blocking import Connection, Deadline, wait_any
+from barnabas.client.blocking import BlockingConnection, Deadline, wait_any
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.errors import ApiError, ErrorCode
@@ -82,13 +82,13 @@ class CoordinatorLink:
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster = cluster
         self.group_id = group_id
-        self.connection: Connection | None = None
+        self.connection: BlockingConnection | None = None
         self.asked: Asked | None = None
 
-    def connected(self) -> Connection:
+    def connected(self) -> BlockingConnection:
         if self.connection is None or not self.connection.is_open:
             host, port = find_coordinator(self.cluster, self.group_id)
-            self.connection = Connection.open(
+            self.connection = BlockingConnection.open(
                 host,
                 port,
                 client_id=self.cluster.client_id,

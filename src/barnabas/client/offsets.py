@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import BlockingConnection
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of
 from barnabas.errors import ApiError
@@ -49,7 +49,7 @@ def list_offsets(
     """The first offset at or after each timestamp (or one of the special ones of ListOffsets)."""
 
     def ask(
-        connection: Connection, led: list[TopicPartition]
+        connection: BlockingConnection, led: list[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, FoundOffset | ApiError]]:
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
         for partition in led:

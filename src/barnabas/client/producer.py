@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 
 from msgspec import Struct, field
 
-from barnabas.client.blocking import Connection, Deadline, now_ms
+from barnabas.client.blocking import BlockingConnection, Deadline, now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.partitioner import Sticky, partition_of_key
@@ -206,7 +206,7 @@ class Producer:
         }
 
         def ask(
-            connection: Connection, led: list[TopicPartition]
+            connection: BlockingConnection, led: list[TopicPartition]
         ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
             return self.produce(connection, {partition: data[partition] for partition in led})
 
@@ -218,7 +218,7 @@ class Producer:
             self.sent.append(Sent(partition, offsets[partition], batch.count))
 
     def produce(
-        self, connection: Connection, batches: dict[TopicPartition, bytes]
+        self, connection: BlockingConnection, batches: dict[TopicPartition, bytes]
     ) -> Iterator[tuple[TopicPartition, int | ApiError]]:
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for partition, batch in batches.items():

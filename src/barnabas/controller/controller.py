@@ -32,7 +32,7 @@ from barnabas.controller.requests import alter_partition, controlled_shutdown, e
 from barnabas.controller.states import PartitionState
 from barnabas.controller.steps import MovePartitions, Plan, StartSenders
 from barnabas.controller.store import ControllerStore, Won
-from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, SessionExpired
+from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, RegistrySessionExpired
 from barnabas.history.recorder import EventSink, Recorder, Response, SentRequest
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
@@ -206,7 +206,7 @@ class Controller:
             preempt(event)
             await self.resign(cause)
             await self.look_who_is_in_charge()
-        except SessionExpired:
+        except RegistrySessionExpired:
             preempt(event)  # the event that says so comes next
         except RequestsLeftOver as error:
             # Some broker may have missed a decision. A new controller tells everybody everything.
@@ -306,7 +306,7 @@ class Controller:
         try:
             await self.take_over(won, cause)
             self.take_over_backoff.reset()
-        except (ControllerMoved, SessionExpired):
+        except (ControllerMoved, RegistrySessionExpired):
             raise
         except Exception:
             logger.exception("cannot take over epoch=%d, resigning", won.epoch)

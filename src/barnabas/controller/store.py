@@ -40,7 +40,7 @@ from barnabas.errors import (
     NoNode,
     NotEmpty,
     RegistryError,
-    SessionExpired,
+    RegistrySessionExpired,
 )
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
@@ -293,7 +293,7 @@ class ControllerStore:
     ) -> list[StateRead | None]:
         try:
             found = await self.registry.get_many([znodes.state_path(each) for each in partitions])
-        except SessionExpired:
+        except RegistrySessionExpired:
             raise
         except RegistryError as error:
             if len(partitions) == 1:
@@ -339,7 +339,7 @@ class ControllerStore:
             return Registration(znodes.decode_broker(broker, data), BrokerEpoch(stat.czxid))
         except NoNode:
             return None
-        except SessionExpired:
+        except RegistrySessionExpired:
             raise
         except RegistryError as error:
             self.report("cannot understand a broker", error)
@@ -382,7 +382,7 @@ class ControllerStore:
                 if not isinstance(error.error, BadVersion | NoNode):
                     raise
                 await backoff.wait()
-            except (SessionExpired, ControllerMoved):
+            except (RegistrySessionExpired, ControllerMoved):
                 raise
             except RegistryError as error:
                 self.report("cannot understand a topic", error)
@@ -401,7 +401,7 @@ class ControllerStore:
                 return znodes.decode_config(path, data)
             except NoNode:
                 return {}
-            except SessionExpired:
+            except RegistrySessionExpired:
                 raise
             except RegistryError as error:
                 self.report("cannot understand a topic's config", error)

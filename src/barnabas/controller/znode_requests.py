@@ -23,7 +23,7 @@ from barnabas.controller.execution import Execution
 from barnabas.controller.requests import elect, refresh
 from barnabas.controller.states import ReplicaState
 from barnabas.controller.steps import MoveReplicas
-from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryError, SessionExpired
+from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryError, RegistrySessionExpired
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.world.ports import ZnodeStat
@@ -151,7 +151,7 @@ async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeSta
         return await registry.get(path)
     except NoNode:
         return None
-    except SessionExpired:
+    except RegistrySessionExpired:
         raise
     except RegistryError as error:
         execution.store.report("cannot read a request", error)

@@ -50,7 +50,7 @@ Encode = Callable[[int, MetadataResponseTopic], bytes]
 Condition = Callable[[], bool]
 
 
-class PartitionState(NamedTuple):
+class PartitionMetadata(NamedTuple):
     """One partition as clients are told of it. `replicas[0]` is the preferred one."""
 
     leader: BrokerId
@@ -61,12 +61,12 @@ class PartitionState(NamedTuple):
     partition_epoch: ZnodeVersion = ZnodeVersion(0)
 
 
-class TopicState(Struct, frozen=True, kw_only=True):
+class TopicMetadata(Struct, frozen=True, kw_only=True):
     """A topic; replaced as a whole when one of its partitions changes."""
 
     name: str
     topic_id: UUID
-    partitions: Mapping[int, PartitionState]
+    partitions: Mapping[int, PartitionMetadata]
 
 
 class Merged(NamedTuple):
@@ -74,7 +74,7 @@ class Merged(NamedTuple):
     topic without partitions is gone itself."""
 
     brokers: dict[BrokerId, Broker]
-    topics: dict[str, TopicState]
+    topics: dict[str, TopicMetadata]
     removed: tuple[TopicPartition, ...]
 
 
@@ -85,7 +85,7 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = NO_LEADER
         self.brokers: dict[BrokerId, Broker] = {}
-        self.topics: dict[str, TopicState] = {}
+        self.topics: dict[str, TopicMetadata] = {}
         self.names: dict[UUID, str] = {}
         self.encoded: dict[str, dict[tuple[int, str | None], bytes]] = {}
         # Thousands of partitions share a handful of replica lists.
@@ -104,7 +104,7 @@ class MetadataCache:
     def merged(self, request: UpdateMetadataRequest) -> Merged:
         """Compute the new state. Changes nothing, and is safe to call in a thread."""
         brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
-        topics: dict[str, TopicState] = {}
+        topics: dict[str, TopicMetadata] = {}
         removed: dict[TopicPartition, None] = {}
         for topic in request.topic_states or grouped(request.ungrouped_partition_states):
             before = topics.get(topic.topic_name) or self.topics.get(topic.topic_name)
@@ -113,15 +113,15 @@ class MetadataCache:
 
     def merged_topic(
         self,
-        before: TopicState | None,
+        before: TopicMetadata | None,
         told: UpdateMetadataTopicState,
         removed: dict[TopicPartition, None],
-    ) -> TopicState:
+    ) -> TopicMetadata:
         name = told.topic_name
         partitions = dict(before.partitions) if before is not None else {}
         share = self.share
         # Thousands of partitions are in a handful of states.
-        alike: dict[PartitionState, PartitionState] = {}
+        alike: dict[PartitionMetadata, PartitionMetadata] = {}
         for state in told.partition_states:
             (_, index, _, leader, leader_epoch, isr, partition_epoch, replicas, offline) = state
             if leader == LEADER_DURING_DELETE:
@@ -130,7 +130,7 @@ class MetadataCache:
                 continue
             if removed:
                 removed.pop(TopicPartition(name, index), None)
-            found = PartitionState(
+            found = PartitionMetadata(
                 BrokerId(leader),
                 LeaderEpoch(leader_epoch),
                 share(isr),
@@ -139,7 +139,7 @@ class MetadataCache:
                 ZnodeVersion(partition_epoch),
             )
             partitions[index] = alike.setdefault(found, found)
-        return TopicState(name=name, topic_id=told.topic_id, partitions=partitions)
+        return TopicMetadata(name=name, topic_id=told.topic_id, partitions=partitions)
 
     def take_over(
         self, request: UpdateMetadataRequest, merged: Merged
@@ -171,7 +171,7 @@ class MetadataCache:
             found = self.shared[brokers] = tuple(map(BrokerId, brokers))
         return found
 
-    def put_topic(self, topic: TopicState) -> None:
+    def put_topic(self, topic: TopicMetadata) -> None:
         before = self.topics.get(topic.name)
         if before is not None and before.topic_id != topic.topic_id:
             self.names.pop(before.topic_id, None)
@@ -295,7 +295,7 @@ class MetadataCache:
         return self.described(self.topics[name], version, listener)
 
     def described(
-        self, topic: TopicState, version: int, listener: str | None
+        self, topic: TopicMetadata, version: int, listener: str | None
     ) -> MetadataResponseTopic:
         reachable = frozenset(
             broker.id
@@ -314,7 +314,7 @@ class MetadataCache:
         )
 
     def describe_partition(
-        self, index: int, state: PartitionState, version: int, reachable: frozenset[BrokerId]
+        self, index: int, state: PartitionMetadata, version: int, reachable: frozenset[BrokerId]
     ) -> MetadataResponsePartition:
         replicas, isr, error = state.replicas, state.isr, ErrorCode.NONE
         if version == 0:

@@ -3,8 +3,8 @@
     CONNECTED ◄─► SUSPENDED ─► EXPIRED ─► on_expired() awaited ─► connect until it succeeds ─► on_new_session()
 
 A call goes to the session of the moment. It waits out a lost connection; on a session that has expired it raises
-SessionExpired, and does so until the next session is up. Nothing is carried over: watches and ephemeral nodes went
-with the old session, and whoever needs them makes them anew when `on_new_session` is called.
+RegistrySessionExpired, and does so until the next session is up. Nothing is carried over: watches and ephemeral nodes
+went with the old session, and whoever needs them makes them anew when `on_new_session` is called.
 
 `on_expired` is awaited before a new session is opened, so that its owner can first forget what it believed: a broker
 that had been the controller must have resigned before it can act under a session again.
@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
-from barnabas.errors import RegistryError, SessionExpired, StorageError
+from barnabas.errors import RegistryError, RegistrySessionExpired, StorageError
 from barnabas.retry import Backoff
 from barnabas.world.ports import Op, Registry, RegistrySession, SessionState, Watch, ZnodeStat
 
@@ -107,7 +107,7 @@ class RegistryClient:
 
     def current(self) -> RegistrySession:
         if self.session is None:
-            raise SessionExpired("", "the registry client is closed")
+            raise RegistrySessionExpired("", "the registry client is closed")
         return self.session
 
     def adopt(self, session: RegistrySession) -> None:

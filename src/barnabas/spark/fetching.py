@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from barnabas.client.blocking import Connection, Deadline, pause
+from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import FETCH_BY_NAME
 from barnabas.client.core import raise_if
@@ -83,7 +83,7 @@ class RangeReader:
         self.settings = settings
         self.topic_id = wanted.topic_id
         self.position = wanted.start
-        self.under_way: tuple[Connection, int] | None = None
+        self.under_way: tuple[BlockingConnection, int] | None = None
         self.trouble: ApiError | None = None
         self.has_looked = False
         self.heard_nothing = Deadline(settings.deadline_ms / 1000)
@@ -303,7 +303,7 @@ class RangeReader:
         self.moved_to(loss.end)
 
 
-def takes_topic_ids(connection: Connection) -> bool:
+def takes_topic_ids(connection: BlockingConnection) -> bool:
     versions = connection.conversation.versions.get(FetchRequest.API_KEY, range(1))
     return versions[-1] > FETCH_BY_NAME
 

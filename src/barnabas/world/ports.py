@@ -284,7 +284,7 @@ class SessionState(StrEnum):
 class RegistrySession(Protocol):
     """One client of the znode tree. Watches are one-shot and belong to the session; they fire on the loop, after
     the change they tell of can be read. Errors: NoNode, NodeExists, BadVersion, NotEmpty,
-    NoChildrenForEphemerals, BadPath, SessionExpired."""
+    NoChildrenForEphemerals, BadPath, RegistrySessionExpired."""
 
     @property
     def id(self) -> int: ...

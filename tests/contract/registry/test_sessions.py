@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from barnabas.errors import NodeExists, SessionExpired
+from barnabas.errors import NodeExists, RegistrySessionExpired
 from barnabas.world.ports import Create, RegistrySession, SessionState
 from barnabas.world.ports import WatchKind as Kind
 from tests.contract.registry.harness import DEADLINE_S, Events, Setup, eventually
@@ -47,7 +47,7 @@ async def test_a_closed_session_is_of_no_more_use(session: RegistrySession) -> N
         session.delete("/a"),
         session.multi([]),
     ):
-        with pytest.raises(SessionExpired):
+        with pytest.raises(RegistrySessionExpired):
             await call
     await session.close()
 
@@ -67,7 +67,7 @@ async def test_expiry_removes_ephemeral_nodes_and_tells_both_sides(registry: Set
         while await told.get() is not SessionState.EXPIRED:
             pass
     assert session.state is SessionState.EXPIRED
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await session.get("/")
     await own.stay_away()
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from barnabas.cli import main as cli
 from barnabas.cli.brokers import broker as command
-from barnabas.cluster import real_world
+from barnabas.cluster.real_world import real_world
 from barnabas.config import BrokerConfig
 from barnabas.world.ports import Registry, World
 from tests.faults.chaos.forgetful_disk import ForgetfulDisk

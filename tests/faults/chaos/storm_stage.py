@@ -22,9 +22,9 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.view import ClusterView
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
-from barnabas.zookeeper_server import ZooKeeperServers
 from tests.broker_process import free_port
 from tests.cluster_process import MemberProcess
 from tests.faults.chaos import checks

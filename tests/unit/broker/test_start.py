@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker import broker as starting
 from barnabas.broker.broker import Broker
 from barnabas.config.load import load_broker_config
-from barnabas.errors import DirectoryLocked, SessionExpired
+from barnabas.errors import DirectoryLocked, RegistrySessionExpired
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId
 from barnabas.world.clock import SystemClock
@@ -99,7 +99,7 @@ async def test_where_no_session_lasts_long_enough_the_start_fails() -> None:
 
     stand.disk = Hopeless()
     try:
-        with pytest.raises(SessionExpired):
+        with pytest.raises(RegistrySessionExpired):
             await stand.broker().start()
         assert attempts == starting.START_ATTEMPTS
     finally:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from barnabas.client.admin import Admin, NewPartitions, NewTopic
-from barnabas.client.blocking import Connection
+from barnabas.client.blocking import BlockingConnection
 from barnabas.client.cluster import Cluster, Unreachable, parse_addresses
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.wire.codec import Message
@@ -192,7 +192,7 @@ def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever(
 
 def test_a_broker_that_does_not_answer_is_left_after_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ApiError) as caught:
-        Connection.open("127.0.0.1", silent.getsockname()[1], client_id="me", timeout_s=0.1)
+        BlockingConnection.open("127.0.0.1", silent.getsockname()[1], client_id="me", timeout_s=0.1)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -201,7 +201,7 @@ def test_a_listener_of_another_kind_is_recognised() -> None:
         ScriptedBroker({ApiVersionsRequest: lambda _: None}) as broker,
         pytest.raises(ApiError) as caught,
     ):
-        Connection.open("127.0.0.1", broker.port, client_id="me")
+        BlockingConnection.open("127.0.0.1", broker.port, client_id="me")
     assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
@@ -212,7 +212,7 @@ def test_a_timed_out_connection_is_not_used_again() -> None:
         over.wait(10)
 
     with ScriptedBroker({MetadataRequest: never}) as broker:
-        connection = Connection.open("127.0.0.1", broker.port, client_id="me")
+        connection = BlockingConnection.open("127.0.0.1", broker.port, client_id="me")
         with pytest.raises(ApiError) as caught:
             connection.exchange(MetadataRequest(topics=None), MetadataResponse, timeout_s=0.1)
         over.set()

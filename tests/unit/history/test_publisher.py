@@ -13,7 +13,7 @@ from barnabas.errors import ErrorCode
 from barnabas.history import publisher as publishers
 from barnabas.history.publisher import Publisher
 from barnabas.history.recorder import EventSink, Recorder
-from barnabas.metadata.cache import MetadataCache, PartitionState, TopicState
+from barnabas.metadata.cache import MetadataCache, PartitionMetadata, TopicMetadata
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import Broker, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch, TopicPartition
 from barnabas.wire.codec import Message
@@ -47,10 +47,10 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishers, "RETRY_S", (0.001, 0.05))
 
 
-def topic(name: str, leader: int = 1) -> TopicState:
+def topic(name: str, leader: int = 1) -> TopicMetadata:
     one = (BrokerId(1),)
-    partition = PartitionState(BrokerId(leader), LeaderEpoch(0), one, one)
-    return TopicState(name=name, topic_id=UUID(int=len(name)), partitions={0: partition})
+    partition = PartitionMetadata(BrokerId(leader), LeaderEpoch(0), one, one)
+    return TopicMetadata(name=name, topic_id=UUID(int=len(name)), partitions={0: partition})
 
 
 class Published:
@@ -74,7 +74,7 @@ class Published:
         result = CreatableTopicResult(name=STATE_CHANGES, error_code=code)
         return CreateTopicsResponse(topics=(result,))
 
-    def show(self, shown: TopicState) -> None:
+    def show(self, shown: TopicMetadata) -> None:
         self.cache.put_topic(shown)
         self.cache.wake()
 

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from barnabas.errors import RegistryUnreachable, SessionExpired, StorageError
+from barnabas.errors import RegistrySessionExpired, RegistryUnreachable, StorageError
 from barnabas.metadata import registry_client
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.world.ports import Registry, RegistrySession, SessionState
@@ -62,7 +62,7 @@ async def test_after_expiry_there_is_a_new_session_and_the_owner_is_told_before_
 
     async def on_expired() -> None:
         told.append("expired")
-        with pytest.raises(SessionExpired):
+        with pytest.raises(RegistrySessionExpired):
             await client.get("/")
         await may_go_on.wait()
 
@@ -80,7 +80,7 @@ async def test_after_expiry_there_is_a_new_session_and_the_owner_is_told_before_
         while not told:
             await asyncio.sleep(0.005)
     assert client.id == before  # no new one as long as the owner is not ready for it
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await client.exists("/a")
     may_go_on.set()
     async with asyncio.timeout(DEADLINE_S):
@@ -114,7 +114,7 @@ async def test_an_owner_may_close_it_when_the_session_expires(
     async with asyncio.timeout(DEADLINE_S):
         await closed.wait()
     assert client.state is SessionState.EXPIRED
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await client.get("/")
     await client.close()
 
@@ -129,7 +129,7 @@ async def test_abandoned_it_leaves_its_nodes_to_the_timeout(registry: Setup) -> 
     gone = Events()
     await watcher.exists("/a", gone)
     await client.abandon()
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await client.get("/")
     async with asyncio.timeout(DEADLINE_S):
         while not gone.seen:

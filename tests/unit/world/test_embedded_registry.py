@@ -12,7 +12,7 @@ from barnabas.errors import (
     DirectoryLocked,
     OutOfSpace,
     RegistryError,
-    SessionExpired,
+    RegistrySessionExpired,
     StorageError,
 )
 from barnabas.world.clock import SystemClock
@@ -322,7 +322,7 @@ async def test_an_abandoned_session_hears_nothing_and_expires_in_its_time() -> N
     await alive.set("/e", b"touched")
     gone.clear()
     await alive.exists("/e", lambda event: gone.set())
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await dead.get("/e")
     async with asyncio.timeout(DEADLINE_S):
         await gone.wait()
@@ -368,7 +368,7 @@ async def test_a_client_that_is_silent_for_too_long_is_told_that_its_session_exp
         await told.wait()
     registry.revive(silent)
     assert state_of(silent) is SessionState.EXPIRED
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await silent.get("/")
     await registry.close()
 
@@ -400,7 +400,7 @@ async def test_closing_the_registry_ends_its_sessions(directory: str) -> None:
         await registry.close()
         assert told == [SessionState.EXPIRED]
         assert abandoned.state is SessionState.EXPIRED
-        with pytest.raises(SessionExpired):
+        with pytest.raises(RegistrySessionExpired):
             await session.get("/")
         with pytest.raises(RegistryError, match="closed"):
             await registry.connect(6000)

@@ -14,7 +14,7 @@ from barnabas.errors import (
     ConfigError,
     MultiFailed,
     NodeExists,
-    SessionExpired,
+    RegistrySessionExpired,
 )
 from barnabas.world.ports import Check, Create, Delete, Op
 from barnabas.world.registry.zookeeper_values import Chroot, parse_connect_string, translated
@@ -72,5 +72,5 @@ def test_the_operation_that_failed_is_found_among_those_rolled_back() -> None:
 
 def test_their_errors_become_ours() -> None:
     assert isinstance(translated(NodeExistsError(), "/a"), NodeExists)
-    assert isinstance(translated(ConnectionClosedError(), "/a"), SessionExpired)
+    assert isinstance(translated(ConnectionClosedError(), "/a"), RegistrySessionExpired)
     assert "NoAuthError" in str(translated(NoAuthError(), "/a"))

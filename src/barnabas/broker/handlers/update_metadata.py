@@ -10,7 +10,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import catch_up, may_act_for_the_cluster
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.metadata import znodes
-from barnabas.metadata.cache import TopicState
+from barnabas.metadata.cache import TopicMetadata
 from barnabas.model import BrokerEpoch, TopicPartition
 from barnabas.tasks import aside
 from barnabas.wire.headers import RequestHeader
@@ -34,7 +34,7 @@ async def handle(
         if error := control.controller_error(*who, request.controller_epoch):
             return UpdateMetadataResponse(error_code=error)
         metadata = context.metadata
-        known: dict[str, TopicState] = {}
+        known: dict[str, TopicMetadata] = {}
         if request.broker_epoch > control.updated_in:
             control.updated_in = BrokerEpoch(request.broker_epoch)
             known = dict(metadata.topics)
@@ -51,7 +51,7 @@ async def handle(
     return UpdateMetadataResponse()
 
 
-async def forget_deleted(context: BrokerContext, known: Mapping[str, TopicState]) -> None:
+async def forget_deleted(context: BrokerContext, known: Mapping[str, TopicMetadata]) -> None:
     """Drop the topics from the metadata that were deleted while this broker was not registered.
 
     A controller reports a deletion to registered brokers only. From the first UpdateMetadata of a registration on, this

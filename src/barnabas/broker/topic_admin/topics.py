@@ -23,7 +23,7 @@ from barnabas.errors import (
     ErrorCode,
     NoNode,
     RegistryError,
-    SessionExpired,
+    RegistrySessionExpired,
     StorageError,
 )
 from barnabas.metadata import znodes
@@ -174,7 +174,7 @@ def not_controller() -> ApiError:
 
 def to_api_error(error: RegistryError | StorageError) -> ApiError:
     """Return the error for the client. A controller whose session has expired is no longer the controller."""
-    if isinstance(error, SessionExpired):
+    if isinstance(error, RegistrySessionExpired):
         return not_controller()
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 

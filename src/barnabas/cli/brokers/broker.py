@@ -15,7 +15,7 @@ from barnabas.cli.brokers.overrides import parse_overrides
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
-from barnabas.cluster import close_doors, real_world
+from barnabas.cluster.real_world import close_doors, real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties

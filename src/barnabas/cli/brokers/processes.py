@@ -19,12 +19,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.cli.terminal.output import note
-from barnabas.cluster import FIRST_BROKER_ID, bracketed, check_shared, local_settings
+from barnabas.cluster.settings import FIRST_BROKER_ID, bracketed, check_shared, local_settings
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.world.held_port import HeldPort
 from barnabas.world.watchdog import STUCK_EXIT_CODE
-from barnabas.zookeeper_server import ZooKeeperServers
 
 READY_SECONDS = 60.0
 LOOK_SECONDS = 0.05

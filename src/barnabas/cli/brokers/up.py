@@ -20,7 +20,7 @@ from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import is_up, note, plural, say
 from barnabas.cli.terminal.shutdown import ShutdownSignals
-from barnabas.cluster import Cluster
+from barnabas.cluster.in_process import InProcessCluster
 from barnabas.errors import ConfigError, ErrorCode
 from barnabas.printable import printable
 from barnabas.world.descriptors import raise_descriptor_limit
@@ -105,8 +105,10 @@ def up(
 
         cluster = BrokerProcesses(where, zookeeper, brokers=brokers, port=port, settings=settings)
     else:
-        cluster = InProcessCluster(
-            Cluster(where, brokers=brokers, port=port, settings=settings, ends_process=True)
+        cluster = InThisProcess(
+            InProcessCluster(
+                where, brokers=brokers, port=port, settings=settings, ends_process=True
+            )
         )
     # Locked before anything in it is touched: another process may use it.
     with locked(where, "this data directory"):
@@ -139,10 +141,10 @@ class RunnableCluster(Protocol):
         ...
 
 
-class InProcessCluster:
+class InThisProcess:
     """A cluster whose brokers are threads of this process."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
         self.data = cluster.data
         self.warnings = cluster.warnings

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from barnabas.errors import MultiFailed, RegistryError, SessionExpired, StorageError
+from barnabas.errors import MultiFailed, RegistryError, RegistrySessionExpired, StorageError
 from barnabas.world.ports import (
     Clock,
     Create,
@@ -389,7 +389,7 @@ class EmbeddedSession:
             if registry.failure is not None:
                 raise again(registry.failure)
             if self.state is not SessionState.CONNECTED:
-                raise SessionExpired("", f"session {self.id:#x} is over")
+                raise RegistrySessionExpired("", f"session {self.id:#x} is over")
             try:
                 outcome = work()
             except RegistryError as error:

@@ -32,8 +32,8 @@ from barnabas.errors import (
     MultiFailed,
     NodeExists,
     NoNode,
+    RegistrySessionExpired,
     RegistryUnreachable,
-    SessionExpired,
     reason,
 )
 from barnabas.world.ports import (
@@ -412,7 +412,7 @@ class ZooKeeperSession:
                 *(look_at_data(path) for path in list(watches.data)),
                 *(look_at_children(path) for path in list(watches.child)),
             )
-        except (KazooException, SessionExpired):
+        except (KazooException, RegistrySessionExpired):
             return  # this connection is gone, too
         self.unarmed_since = None
         self.ready.set()
@@ -463,8 +463,8 @@ class ZooKeeperSession:
         for listener in self.listeners:
             self.loop.call_soon(listener, state)
 
-    def expired(self) -> SessionExpired:
-        return SessionExpired("", f"session {self.id:#x} is over")
+    def expired(self) -> RegistrySessionExpired:
+        return RegistrySessionExpired("", f"session {self.id:#x} is over")
 
     # ---- begin and end
 

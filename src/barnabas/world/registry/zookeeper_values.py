@@ -34,7 +34,7 @@ from barnabas.errors import (
     NoNode,
     NotEmpty,
     RegistryError,
-    SessionExpired,
+    RegistrySessionExpired,
 )
 from barnabas.world.ports import Check, Create, Delete, Op, SetData, WatchKind, ZnodeStat
 from barnabas.world.registry.tree import ROOT, check_path
@@ -51,7 +51,7 @@ ERRORS: dict[type[KazooException], type[RegistryError]] = {
     BadVersionError: BadVersion,
     NotEmptyError: NotEmpty,
     NoChildrenForEphemeralsError: NoChildrenForEphemerals,
-    SessionExpiredError: SessionExpired,
+    SessionExpiredError: RegistrySessionExpired,
 }
 NO_WATCH = b"\x00"
 KINDS = {

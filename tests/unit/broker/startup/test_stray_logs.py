@@ -13,7 +13,7 @@ from barnabas.broker.startup.stray_logs import adopt_logs, set_stray_logs_aside
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults
-from barnabas.errors import SessionExpired
+from barnabas.errors import RegistrySessionExpired
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
@@ -144,7 +144,7 @@ async def test_nothing_is_set_aside_when_the_registry_cannot_be_asked(
 ) -> None:
     before = held(logs)
     await registry.close()
-    with pytest.raises(SessionExpired):
+    with pytest.raises(RegistrySessionExpired):
         await set_stray_logs_aside(registry, logs)
     assert held(logs) == before
 

@@ -20,7 +20,7 @@ from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import Topics, to_api_error
 from barnabas.config import TopicConfig
 from barnabas.controller.topic_checks import TopicDefaults, TopicWish
-from barnabas.errors import ApiError, ErrorCode, RegistryUnreachable, SessionExpired
+from barnabas.errors import ApiError, ErrorCode, RegistrySessionExpired, RegistryUnreachable
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
@@ -368,5 +368,5 @@ async def test_settings_that_make_no_sense_are_reported_with_their_path_and_skip
 
 
 def test_a_controller_whose_session_is_over_sends_clients_to_another() -> None:
-    assert to_api_error(SessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
+    assert to_api_error(RegistrySessionExpired("/brokers/topics")).code is ErrorCode.NOT_CONTROLLER
     assert to_api_error(RegistryUnreachable()).code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.brokers.up import InProcessCluster, greeting
+from barnabas.cli.brokers.up import InThisProcess, greeting
 from barnabas.cli.terminal.output import is_up
 from barnabas.cli.zookeeper import greeting as zookeeper_greeting
-from barnabas.cluster import Cluster
-from barnabas.zookeeper_server import ZooKeeperServers
+from barnabas.cluster.in_process import InProcessCluster
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 
 DATA = Path("/home/somebody/projects/streaming/a-cluster-of-mine/barnabas-data")
 
 
 @pytest.mark.parametrize("brokers", [1, 3, 12])
 def test_every_line_fits_however_many_brokers_there_are(brokers: int) -> None:
-    text = greeting(InProcessCluster(Cluster(DATA, brokers=brokers, port=19092)), "greetings")
+    text = greeting(InThisProcess(InProcessCluster(DATA, brokers=brokers, port=19092)), "greetings")
     assert [line for line in text.splitlines() if len(line) > 100] == []
     for number in range(brokers):
         assert f"127.0.0.1:{19092 + number}" in text
 
 
 def test_a_command_that_does_not_fit_is_still_one_command() -> None:
-    text = greeting(InProcessCluster(Cluster(DATA)), "greetings")
+    text = greeting(InThisProcess(InProcessCluster(DATA)), "greetings")
     assert f"barnabas registry ls /brokers/topics \\\n              --data {DATA}\n" in text
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.brokers.processes import BrokerProcesses
-from barnabas.cluster import Cluster
+from barnabas.cluster.in_process import InProcessCluster
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 
@@ -16,7 +16,7 @@ ConfigOf = Callable[[Path, int, dict[str, str]], BrokerConfig]
 
 
 def in_this_process(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:
-    return Cluster(data, brokers=brokers, settings=settings).brokers[1].config
+    return InProcessCluster(data, brokers=brokers, settings=settings).brokers[1].config
 
 
 def in_processes(data: Path, brokers: int, settings: dict[str, str]) -> BrokerConfig:

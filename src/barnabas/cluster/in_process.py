@@ -1,13 +1,13 @@
-"""Brokers of one cluster in this process, around an embedded registry.
+"""The brokers of a cluster in this process, around an embedded registry.
 
     <data>/registry/                          the registry
     <data>/broker-<id>/<topic>-<partition>/   the logs of one broker
 
-Nothing in there holds a path or an address that matters: a copied directory opens elsewhere.
+No file holds a path or an address that matters: a copy of the directory can be opened elsewhere.
 
-Every broker lives on an event loop and a thread of its own, and reaches the others through sockets alone. So one of
-them can be killed or halted, and the others notice it as they would notice the death of a process. All methods may be
-called from any thread; they return when the thing is done.
+Each broker has its own thread and event loop, and reaches the others through sockets only. A test can kill or pause one
+broker, and the others notice it as they notice a crashed process. All methods are thread-safe and return when the
+action is complete.
 """
 
 from __future__ import annotations
@@ -16,36 +16,31 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from random import SystemRandom
 
 from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
+from barnabas.cluster.real_world import close_doors, real_world
+from barnabas.cluster.settings import FIRST_BROKER_ID, bracketed, check_shared, local_settings
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
-from barnabas.errors import ConfigError, RegistryError
+from barnabas.errors import RegistryError
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.znodes import CONTROLLER, decode_controller
 from barnabas.model import BrokerId, Endpoint
 from barnabas.world.clock import SystemClock
-from barnabas.world.disk import RealDisk
 from barnabas.world.held_port import HeldPort
 from barnabas.world.loop_thread import LoopThread
 from barnabas.world.network import SocketNetwork
-from barnabas.world.ports import Registry, World
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
 from barnabas.world.watchdog import LoopWatchdog
 
-FIRST_BROKER_ID = 1
 READY_SECONDS = 30.0
 ALONE_SECONDS = 2.0
-INTERNAL_TOPIC_REPLICAS_MAX = 3
-TRANSACTION_STATE_MIN_ISR_MAX = 2
-EACH_ITS_OWN = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
 
 
-class Cluster:
-    """`start()`, use `bootstrap_servers`, `stop()`; and again, if you like."""
+class InProcessCluster:
+    """Call `start()`, use `bootstrap_servers`, call `stop()`. It can be started again."""
 
     def __init__(
         self,
@@ -58,10 +53,10 @@ class Cluster:
         registry_in_memory: bool = False,
         ends_process: bool = False,
     ) -> None:
-        """The brokers listen on `port` and those that follow it; 0 lets the system choose each.
+        """The brokers listen on `port` and the ports after it; 0 lets the system choose each port.
 
-        With `ends_process` a broker whose event loop is stuck ends this process (see world/watchdog.py). It is for
-        programs that are nothing but a cluster.
+        With `ends_process`, a broker whose event loop is stuck ends this process (see world/watchdog.py). It is for
+        programs that only run a cluster.
         """
         check_shared(brokers, settings or {})
         self.ends_process = ends_process
@@ -92,12 +87,12 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all brokers, also of one that is down: it comes back to the same address."""
+        """The addresses of all brokers. A stopped broker is included: it keeps its address."""
         return ",".join(broker.address for broker in self.brokers.values())
 
     @property
     def controller_id(self) -> int | None:
-        """Who holds `/controller` in the registry now; nobody for a moment after the last one died."""
+        """The broker in the znode `/controller`; None between the loss of a controller and the next election."""
         registry = self.registry
         if registry is None:
             return None
@@ -106,10 +101,10 @@ class Cluster:
             try:
                 return None if node is None else decode_controller(node.data)
             except RegistryError:
-                return None  # somebody wrote over it, and that must not keep anybody from stopping
+                return None  # another client overwrote it, and stop() must still work
 
     def start(self) -> None:
-        """Returns when every broker's metadata shows all brokers and a controller."""
+        """Start all brokers. Returns when every broker's metadata shows all brokers and a controller."""
         assert not self.is_running
         self.keeper = LoopThread("barnabas-registry")
         self.registry = EmbeddedRegistry(self.registry_path, SystemClock())
@@ -124,7 +119,7 @@ class Cluster:
             raise
 
     def stop(self, *, clean: bool = True) -> None:
-        """The controller last: it has work with each of the others that leaves. Nobody waits for one that is dead."""
+        """Stop the brokers, the controller last: it takes part in the shutdown of each of the others."""
         if self.registry is not None:
             self.registry.time_out_abandoned()
         for broker in self.brokers.values():
@@ -147,7 +142,7 @@ class Cluster:
             finally:
                 keeper.end()
 
-    # ---- for its brokers
+    # ---- used by ClusterBroker
 
     def start_brokers(self, brokers: Iterable[ClusterBroker]) -> None:
         wanted = list(brokers)
@@ -177,7 +172,7 @@ class Cluster:
                 )
 
     def wait_until_alone(self, broker: ClusterBroker) -> None:
-        """One that knows itself to be alone does not try to hand anything over."""
+        """Wait until `broker` sees no other broker: then it does not try to hand over its leaders."""
         life = broker.life
         if life is not None:
             life.thread.run(life.is_alone(ALONE_SECONDS))
@@ -189,13 +184,13 @@ class Cluster:
 
 
 class ClusterBroker:
-    """One broker of a cluster, to be stopped, killed, paused, and started again on its port and its data.
+    """One broker of a cluster. It can be stopped, killed, paused, and started again on its port and its data.
 
-    Each method may be called in any state, and does nothing where there is nothing to do: a broker that is down is not
-    stopped, killed, paused or resumed, and one that runs is not started again.
+    All methods are idempotent: `stop`, `kill`, `pause` and `resume` do nothing if the broker is down, and `start` does
+    nothing if it runs.
     """
 
-    def __init__(self, cluster: Cluster, config: BrokerConfig) -> None:
+    def __init__(self, cluster: InProcessCluster, config: BrokerConfig) -> None:
         self.cluster = cluster
         self.config = config
         self.id = BrokerId(config.broker_id)
@@ -210,7 +205,7 @@ class ClusterBroker:
 
     @property
     def is_running(self) -> bool:
-        """Paused counts as running: it has not ended."""
+        """True for a paused broker, too."""
         return self.life is not None
 
     @property
@@ -223,13 +218,13 @@ class ClusterBroker:
         return f"{bracketed(self.endpoint.host)}:{self.endpoint.port}"
 
     def start(self) -> None:
-        """Returns when this broker can be used and all that run know of it. Fine to call twice."""
+        """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
         self.cluster.open_registry()
         if not self.is_running:
             self.cluster.start_brokers([self])
 
     def stop(self) -> None:
-        """Shut down in order: leaders handed over, everything flushed, the session closed. Fine to call twice."""
+        """Shut down cleanly: hand over leaders, flush all logs, close the session."""
         with self.lock:
             life = self.life
             if life is None:
@@ -242,11 +237,11 @@ class ClusterBroker:
                 life.end()
 
     def kill(self, *, expire: bool = True) -> None:
-        """As `kill -9`: its sockets close, what it was about to send or write is lost, and nothing is flushed,
-        checkpointed or marked. Files keep what the kernel has been given, as they do when a process dies.
+        """Crash the broker, as `kill -9` does. Its sockets close and unsent data is lost. Nothing is flushed,
+        checkpointed or marked as clean. Files keep all data that was passed to the kernel.
 
-        Its session in the registry ends at once, so that the others take over without delay. Not with `expire=False`:
-        then the session times out (zookeeper.session.timeout.ms), as after a real death.
+        Its registry session expires at once, so that the others take over without delay. With `expire=False` the
+        session times out (zookeeper.session.timeout.ms), as after a real crash.
         """
         with self.lock:
             life, self.life = self.life, None
@@ -267,12 +262,11 @@ class ClusterBroker:
                 life.end()
 
     def pause(self) -> None:
-        """As SIGSTOP: it reads no socket, runs no task and no timer, and is not heard of by the registry, where its
-        session times out unless `resume` comes first. Connections stay open; the system still takes new ones and what
-        is sent to it, until its buffers are full.
+        """Halt the broker, as SIGSTOP does: it reads no socket and runs no task and no timer. Its registry session
+        times out unless `resume` is called first. Connections stay open. The kernel still accepts connections and data
+        for it until its buffers are full.
 
-        One thing differs from a stopped process: an fsync that has begun comes to its end. Fine to call twice, and on
-        one that is down, of which there is nothing to halt.
+        One thing differs from a stopped process: an fsync that has begun completes.
         """
         with self.lock:
             if self.life is None:
@@ -284,7 +278,7 @@ class ClusterBroker:
             keeper.call(lambda: for_each(registry.count_down, sessions))
 
     def resume(self) -> None:
-        """As SIGCONT: it goes on where it was, and learns what it missed. Fine to call if it is not paused."""
+        """Continue a paused broker, as SIGCONT does."""
         with self.lock:
             if self.life is None or not self.life.thread.is_halted:
                 return
@@ -294,7 +288,7 @@ class ClusterBroker:
             self.life.thread.go_on()
             self.life.watchdog.resume()
 
-    # ---- for the cluster
+    # ---- used by InProcessCluster
 
     def begin(self) -> Future[None]:
         with self.lock:
@@ -325,12 +319,12 @@ class ClusterBroker:
 
 
 class Life:
-    """A broker from its start to its end, with the thread and the doors that it had."""
+    """One run of a broker, from start to end, with its thread and its World."""
 
     def __init__(
         self, registry: EmbeddedRegistry, config: BrokerConfig, *, brokers: int, ends_process: bool
     ) -> None:
-        self.door = OwnSessions(registry)
+        self.door = BrokerSessions(registry)
         self.world = real_world(self.door, config, brokers=brokers, ends_process=ends_process)
         assert isinstance(self.world.network, SocketNetwork)
         self.network = self.world.network
@@ -358,7 +352,7 @@ class Life:
         return self.broker.router.context.metadata
 
     def fall_silent(self) -> None:
-        """Whatever still runs, nobody hears of it: neither those at the other end nor a later reader of the history."""
+        """Drop all connections and close the history: tasks that still run have no visible effect."""
         self.network.drop()
         if self.broker.publisher is not None:
             self.broker.publisher.close()
@@ -368,8 +362,8 @@ class Life:
         close_doors(self.world)
 
 
-class OwnSessions:
-    """The registry as one broker reaches it; whoever kills or halts the broker finds its sessions here."""
+class BrokerSessions:
+    """The registry as one broker sees it. It keeps the broker's sessions, for `kill` and `pause`."""
 
     def __init__(self, registry: EmbeddedRegistry) -> None:
         self.registry = registry
@@ -387,68 +381,3 @@ class OwnSessions:
 def for_each(do: Callable[[EmbeddedSession], None], sessions: Iterable[EmbeddedSession]) -> None:
     for session in sessions:
         do(session)
-
-
-def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
-    if type(brokers) is not int:  # whoever is not checked by types: a notebook, a fixture
-        raise TypeError(
-            f"brokers is how many to run, a whole number as in brokers=3, not {brokers!r}"
-        )
-    if brokers < 1:
-        raise ConfigError("brokers", f"{brokers} is too few: a cluster has at least one")
-    for name in EACH_ITS_OWN:
-        if brokers > 1 and name in settings:
-            raise ConfigError(name, "cannot be the same for several brokers; leave it out")
-
-
-def bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def real_world(
-    registry: Registry, config: BrokerConfig, *, brokers: int = 1, ends_process: bool = False
-) -> World:
-    """All real doors. Socket buffers are the kernel's choice, which adapts, unless the operator wrote a size down.
-    Brokers of one process share its descriptors. With `ends_process` a stuck event loop ends this process."""
-    written = config.properties
-    network = SocketNetwork(
-        config.socket_send_buffer_bytes if "socket.send.buffer.bytes" in written else -1,
-        config.socket_receive_buffer_bytes if "socket.receive.buffer.bytes" in written else -1,
-    )
-    network.streams_max = max(network.streams_max // brokers, 1)
-    disk = RealDisk()
-    disk.descriptors = max(disk.descriptors // brokers, 16)
-    return World(
-        clock=SystemClock(),
-        network=network,
-        disk=disk,
-        registry=registry,
-        random=SystemRandom(),
-        watchdog=LoopWatchdog(
-            config.broker_id,
-            stuck_s=config.zookeeper_session_timeout_ms / 1000,
-            ends_process=ends_process and config.barnabas_watchdog_exit_enable,
-        ),
-    )
-
-
-def close_doors(world: World) -> None:
-    """End the threads behind the real doors; the broker has stopped."""
-    if isinstance(world.disk, RealDisk):
-        world.disk.close()
-    if isinstance(world.network, SocketNetwork):
-        world.network.close()
-
-
-def local_settings(brokers: int) -> dict[str, str]:
-    """Defaults for a cluster with this number of brokers on one machine.
-
-    Internal topics get Kafka's default number of replicas, or one on each broker if there are fewer. The first member
-    of a group does not wait for others.
-    """
-    return {
-        "offsets.topic.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
-        "transaction.state.log.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
-        "transaction.state.log.min.isr": str(min(TRANSACTION_STATE_MIN_ISR_MAX, brokers)),
-        "group.initial.rebalance.delay.ms": "0",
-    }

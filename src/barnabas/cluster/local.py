@@ -1,10 +1,10 @@
-"""A cluster for tests and notebooks: real brokers on threads of this process, gone when you are done.
+"""A cluster for tests and notebooks: real brokers on threads of this process.
 
     with LocalCluster(brokers=3) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
         cluster.brokers[cluster.controller_id].kill()
 
-Without `data` everything lies in a temporary directory that is removed at the end.
+Without `data`, the cluster uses a temporary directory and removes it at the end.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from barnabas.cluster import Cluster, ClusterBroker
+from barnabas.cluster.in_process import ClusterBroker, InProcessCluster
 
 DEFAULTS = {"barnabas.history.topic.enable": "false"}
-"""A test that lists topics expects its own. The history is in the brokers' files all the same."""
+"""A test that lists topics expects only its own. The brokers still write the history to their files."""
 
 
 class LocalCluster:
-    """Starts on construction of the context (or `start()`), stops at its end (or `stop()`). May be used from several
-    threads."""
+    """A context manager; `start()` and `stop()` work without `with`, too. Thread-safe."""
 
     def __init__(
         self,
@@ -35,19 +34,19 @@ class LocalCluster:
         port: int = 0,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """The brokers listen on `port` and those that follow it; 0 lets the system choose each. `settings` are those
-        of a server.properties file, and hold for all of them."""
+        """The brokers listen on `port` and the ports after it; 0 lets the system choose each port. `settings` are those
+        of a server.properties file and apply to all brokers."""
         self.is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="barnabas-") if data is None else data).absolute()
         self.lock = threading.RLock()
         try:
-            self.cluster = Cluster(
+            self.cluster = InProcessCluster(
                 self.data,
                 brokers=brokers,
                 port=port,
                 settings={
                     **DEFAULTS,
-                    **{name: written(value) for name, value in (settings or {}).items()},
+                    **{name: property_value(value) for name, value in (settings or {}).items()},
                 },
                 registry_in_memory=self.is_temporary,
             )
@@ -73,13 +72,12 @@ class LocalCluster:
 
     @property
     def controller_id(self) -> int | None:
-        """The broker that is controller now; None for a moment after the last one died."""
+        """The id of the active controller; None between the loss of a controller and the next election."""
         self.cluster.open_registry()
         return self.cluster.controller_id
 
     def start(self) -> Self:
-        """Returns when every broker's metadata shows all brokers and a controller; raises what kept them from
-        starting. Fine to call twice."""
+        """Returns when every broker's metadata shows all brokers and a controller. Idempotent."""
         with self.lock:
             if not self.cluster.is_running:
                 try:
@@ -90,7 +88,7 @@ class LocalCluster:
             return self
 
     def stop(self) -> None:
-        """Shut the brokers down cleanly; fine to call twice."""
+        """Shut the brokers down cleanly. Idempotent."""
         with self.lock:
             if self.cluster.is_running:
                 try:
@@ -114,6 +112,6 @@ class LocalCluster:
         self.stop()
 
 
-def written(value: object) -> str:
-    """A setting as a properties file has it."""
+def property_value(value: object) -> str:
+    """Format a setting as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,80 @@
+"""pytest fixtures: a real cluster for tests, and a topic of its own for each test.
+
+    def test_orders_arrive(barnabas_cluster, barnabas_topic):
+        producer = KafkaProducer(bootstrap_servers=barnabas_cluster.bootstrap_servers)
+        producer.send(barnabas_topic, b"one order")
+
+`pytest --barnabas-brokers 3`, or `barnabas_brokers = 3` in pytest's configuration, gives the cluster three brokers.
+
+pytest loads this module in every run if Barnabas is installed. The fixtures import the rest of Barnabas when a test
+uses them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+if TYPE_CHECKING:
+    from barnabas import LocalCluster
+
+TOPIC_NAME_MAX = 249
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "number of brokers of barnabas_cluster"
+    parser.addini("barnabas_brokers", about, default="1")
+    parser.getgroup("barnabas").addoption(
+        "--barnabas-brokers", type=int, metavar="N", help=f"{about}; overrides barnabas_brokers"
+    )
+
+
+@pytest.fixture(scope="session")
+def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
+    """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end."""
+    from barnabas import LocalCluster
+
+    with LocalCluster(brokers=brokers_wanted(pytestconfig)) as cluster:
+        yield cluster
+
+
+def brokers_wanted(config: pytest.Config) -> int:
+    option: int | None = config.getoption("--barnabas-brokers")
+    if option is not None:
+        return option
+    written = config.getini("barnabas_brokers")
+    if not written.isdigit():
+        raise pytest.UsageError(f"barnabas_brokers = {written}: not a number of brokers")
+    return int(written)
+
+
+@pytest.fixture
+def barnabas_topic(barnabas_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a topic with one partition, created for this test and deleted after it."""
+    from barnabas.client.admin import Admin, NewTopic
+    from barnabas.client.cluster import Cluster
+    from barnabas.errors import ErrorCode
+
+    name = topic_name(request.node.name, uuid4().hex[:8])
+    with Cluster(barnabas_cluster.bootstrap_servers) as client:
+        for outcome in Admin(client).create_topics([NewTopic(name=name, partitions=1)]):
+            if outcome.error is not None:
+                raise outcome.error
+        yield name
+        for outcome in Admin(client).delete_topics([name]):
+            # A test may delete its topic itself.
+            if outcome.error and outcome.error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise outcome.error
+
+
+def topic_name(test: str, mark: str) -> str:
+    """A valid topic name made of the test's name, so that log lines show which test uses the topic.
+
+    test_sum[1-a b] becomes test_sum-1-a-b-5f3a9c01.
+    """
+    legal = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")
+    return f"{legal[: TOPIC_NAME_MAX - len(mark) - 1]}-{mark}"

@@ -1,0 +1,44 @@
+"""Settings of the brokers of a cluster on one machine, in this process or in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.errors import ConfigError
+
+FIRST_BROKER_ID = 1
+INTERNAL_TOPIC_REPLICAS_MAX = 3
+TRANSACTION_STATE_MIN_ISR_MAX = 2
+PER_BROKER = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
+
+
+def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
+    """Reject an invalid number of brokers, and settings that brokers cannot share, with ConfigError."""
+    if type(brokers) is not int:  # notebooks and fixtures have no type checker
+        raise TypeError(
+            f"brokers is how many to run, a whole number as in brokers=3, not {brokers!r}"
+        )
+    if brokers < 1:
+        raise ConfigError("brokers", f"{brokers} is too few: a cluster has at least one")
+    for name in PER_BROKER:
+        if brokers > 1 and name in settings:
+            raise ConfigError(name, "cannot be the same for several brokers; leave it out")
+
+
+def bracketed(host: str) -> str:
+    """The host of a `host:port` address; an IPv6 address gets brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def local_settings(brokers: int) -> dict[str, str]:
+    """Defaults for a cluster with this number of brokers on one machine.
+
+    Internal topics get Kafka's default number of replicas, or one on each broker if there are fewer. The first member
+    of a group does not wait for others.
+    """
+    return {
+        "offsets.topic.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
+        "transaction.state.log.replication.factor": str(min(INTERNAL_TOPIC_REPLICAS_MAX, brokers)),
+        "transaction.state.log.min.isr": str(min(TRANSACTION_STATE_MIN_ISR_MAX, brokers)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
