@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 
 from benchmarks import frames, plots, profiling, report, suite
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import CLIENT_IN_FLIGHT, KB, MB, Load, parse_size
 
 RESULTS = Path(__file__).parent / "results"
@@ -103,7 +103,7 @@ def produce(load: Load, repeat: int) -> None:
     """Produce prebuilt frames, then fetch them: MB/s and the broker's CPU-seconds per GB."""
     runs = []
     for _ in range(repeat):
-        with BrokerProcess() as broker:
+        with BenchmarkBroker() as broker:
             runs.append(frames.run_produce_and_fetch(broker, load))
     for name, costs in zip(("produce", "fetch"), zip(*runs, strict=True), strict=True):
         speed = [cost.mb_per_s for cost in costs]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import click
 
-from benchmarks.broker_process import with_bytecode
+from benchmarks.broker import with_bytecode
 from benchmarks.controller_cluster import IDS, Trio, Trios, trios
 from benchmarks.kafka import OURS, SIDES, Found, note
 

@@ -42,6 +42,7 @@ from interop.harness.member import Member, start_together
 from interop.harness.ours import OurBroker
 from interop.harness.znodes import Znodes
 from interop.harness.zookeeper import ZooKeeper
+from support.process import require_running
 
 IDS = (1, 2, 3)
 REPLICAS = 3
@@ -240,7 +241,7 @@ class Trio:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             for broker in self.alive:
-                self.brokers[broker].running.must_run()
+                require_running(self.brokers[broker].running)
             if time.monotonic() > deadline:
                 raise RuntimeError(f"not within {PATIENCE_S:.0f} s: {what}")
             time.sleep(pause_s)

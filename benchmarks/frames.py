@@ -29,7 +29,7 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.wire.records import HEADER_SIZE, Record, build_batch, write_record
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import MB, TOPIC, Cost, Load
 
 FETCH_BYTES = MB
@@ -42,7 +42,7 @@ LAST_RECORD_MIN = 128
 class FrameDriver:
     """One connection. First `produce`, then `fetch` what was produced."""
 
-    def __init__(self, broker: BrokerProcess, topic_id: UUID, load: Load) -> None:
+    def __init__(self, broker: BenchmarkBroker, topic_id: UUID, load: Load) -> None:
         self.load = load
         self.topic_id = topic_id
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
@@ -130,7 +130,7 @@ class FrameDriver:
         return self.connection.conversation.request(request, response).data
 
 
-def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost]:
+def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:
     """Both directions of one load against a broker that has no topic of that name yet."""
     broker.recycle_pages(load.total_bytes)
     driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
@@ -140,7 +140,7 @@ def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost
         driver.close()
 
 
-def measure_produce(broker: BrokerProcess, driver: FrameDriver) -> Cost:
+def measure_produce(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
     load = driver.load
     driver.produce(load.warm_up_batches)
     cpu_s, began = broker.cpu_s(), time.perf_counter()
@@ -153,7 +153,7 @@ def measure_produce(broker: BrokerProcess, driver: FrameDriver) -> Cost:
     return cost
 
 
-def measure_fetch(broker: BrokerProcess, driver: FrameDriver) -> Cost:
+def measure_fetch(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
     frames, data_bytes = driver.fetch_plan()
     driver.fetch(frames[: max(1, len(frames) // 20)])
     cpu_s, began = broker.cpu_s(), time.perf_counter()
@@ -164,7 +164,7 @@ def measure_fetch(broker: BrokerProcess, driver: FrameDriver) -> Cost:
     return Cost(data_bytes=data_bytes, wall_s=wall_s, cpu_s=broker.cpu_s() - cpu_s)
 
 
-def check_all_arrived(broker: BrokerProcess, driver: FrameDriver) -> None:
+def check_all_arrived(broker: BenchmarkBroker, driver: FrameDriver) -> None:
     load = driver.load
     expected = driver.produced // load.partitions * driver.records_per_batch
     partitions = [TopicPartition(TOPIC, number) for number in range(load.partitions)]

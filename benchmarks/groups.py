@@ -40,7 +40,7 @@ from barnabas.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.frames import plain, some
 from benchmarks.loads import TOPIC
 from benchmarks.report import digits, machine, spread
@@ -93,8 +93,8 @@ def steps(extent: Extent) -> Iterator[Callable[[], dict[str, float]]]:
         yield partial(commits, extent, partitions)
 
 
-def broker_for_groups() -> BrokerProcess:
-    return BrokerProcess({"group.initial.rebalance.delay.ms": "0"})
+def broker_for_groups() -> BenchmarkBroker:
+    return BenchmarkBroker({"group.initial.rebalance.delay.ms": "0"})
 
 
 # ---- how soon the others go on
@@ -230,7 +230,7 @@ def memory(extent: Extent) -> dict[str, float]:
     }
 
 
-def connect(broker: BrokerProcess) -> BlockingConnection:
+def connect(broker: BenchmarkBroker) -> BlockingConnection:
     """To the coordinator of all groups; the topic of their offsets exists, and was read."""
     with Cluster(broker.bootstrap_servers) as cluster:
         cluster.retry(lambda: find_coordinator(cluster, "first"), refresh=False)
@@ -301,7 +301,7 @@ def commits(extent: Extent, partitions: int) -> dict[str, float]:
 class CommitDriver:
     """One connection with one commit under way."""
 
-    def __init__(self, broker: BrokerProcess, group_id: str, partitions: int) -> None:
+    def __init__(self, broker: BenchmarkBroker, group_id: str, partitions: int) -> None:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         request = commit_request(group_id, offsets_of(partitions))
         answer = self.connection.exchange(request, OffsetCommitResponse)

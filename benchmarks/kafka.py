@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from benchmarks import latency, life
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.kafka_process import RUN_SCRIPT, RealKafka, real_kafka
 from benchmarks.loads import KB, MB, TOPIC, Load
 from benchmarks.suite import VARIED, load_name, produce_and_fetch
@@ -77,7 +77,7 @@ class Step:
     """Measures one thing on whichever broker it is given."""
 
     name: str
-    run: Callable[[BrokerProcess], dict[str, float]]
+    run: Callable[[BenchmarkBroker], dict[str, float]]
 
 
 def measure(extent: Extent) -> Found:
@@ -86,7 +86,7 @@ def measure(extent: Extent) -> Found:
         starts(found, kafka, extent.start_rounds)
         with ExitStack() as stack:
             brokers = {
-                OURS: stack.enter_context(BrokerProcess()),
+                OURS: stack.enter_context(BenchmarkBroker()),
                 KAFKA: stack.enter_context(kafka.broker()),
             }
             memory(found, brokers, "start")
@@ -107,13 +107,13 @@ def starts(found: Found, kafka: RealKafka, count: int) -> None:
         note(found, KAFKA, {"start/first_record/s": first_record_s})
 
 
-def memory(found: Found, brokers: dict[str, BrokerProcess], after: str) -> None:
+def memory(found: Found, brokers: dict[str, BenchmarkBroker], after: str) -> None:
     for side, broker in brokers.items():
         note(found, side, {f"memory/after {after}/resident_mb": broker.resident_bytes() / 1e6})
 
 
 def rounds(
-    found: Found, brokers: dict[str, BrokerProcess], all_steps: list[Step], count: int
+    found: Found, brokers: dict[str, BenchmarkBroker], all_steps: list[Step], count: int
 ) -> None:
     turns = [
         (number, step, side)
@@ -151,7 +151,7 @@ def steps(extent: Extent, kafka: RealKafka) -> Iterator[Step]:
     yield Step(name="latency", run=partial(delays, extent))
 
 
-def perf_test(kafka: RealKafka, load: Load, broker: BrokerProcess) -> dict[str, float]:
+def perf_test(kafka: RealKafka, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
     """Kafka's own load tool with its own defaults, in a Java that starts anew each time."""
     broker.create_topic(TOPIC, load.partitions)
     count = load.total_bytes // load.record_bytes
@@ -180,7 +180,7 @@ def perf_test(kafka: RealKafka, load: Load, broker: BrokerProcess) -> dict[str, 
     }
 
 
-def delays(extent: Extent, broker: BrokerProcess) -> dict[str, float]:
+def delays(extent: Extent, broker: BenchmarkBroker) -> dict[str, float]:
     acknowledged, consumed = latency.measure(
         broker, acks=1, rate=extent.rate, seconds=extent.latency_s
     )

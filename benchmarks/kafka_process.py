@@ -11,9 +11,9 @@ from typing import Self
 from uuid import UUID
 
 from barnabas.client.offsets import latest_offsets
+from barnabas.java.find import Java
 from barnabas.model import TopicPartition
-from barnabas.spark.java import Java
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from interop.harness.jars import Jars, fetch, require_java
 from interop.harness.kafka import KafkaBroker
 from interop.harness.zookeeper import ZooKeeper
@@ -31,7 +31,7 @@ RUN_SCRIPT = (
 START_SCRIPT = ("-Xms1G", "-Xmx1G", *RUN_SCRIPT)
 
 
-class KafkaProcess(BrokerProcess):
+class KafkaProcess(BenchmarkBroker):
     """A broker of its own below a znode of its own. The ZooKeeper is there before, and its cost is not counted."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.kafka import KAFKA, OURS, SIDES, Found, note
 from benchmarks.loads import KB, TOPIC
 from benchmarks.spark import MASTER, WARM_UP_ROUNDS, Extent, fill
@@ -28,7 +28,7 @@ def measure(extent: Extent) -> Found:
     scratch = Path(tempfile.mkdtemp(prefix="barnabas-spark-benchmark-"))
     try:
         for record_bytes, rows in extent.rows.items():
-            with BrokerProcess() as broker:
+            with BenchmarkBroker() as broker:
                 stored = fill(broker, extent, record_bytes, rows)
                 compare(found, spark, broker, extent.rounds, record_bytes, stored, scratch)
     finally:
@@ -40,7 +40,7 @@ def measure(extent: Extent) -> Found:
 def compare(
     found: Found,
     spark: Any,
-    broker: BrokerProcess,
+    broker: BenchmarkBroker,
     rounds: int,
     record_bytes: int,
     stored: int,
@@ -66,7 +66,7 @@ def compare(
                     note(found, side, {f"spark/{name}/{size}/rows_per_s": stored / took_s})
 
 
-def reader(spark: Any, source: str, broker: BrokerProcess) -> Any:
+def reader(spark: Any, source: str, broker: BenchmarkBroker) -> Any:
     return (
         spark.read.format(source)
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)

@@ -18,7 +18,7 @@ from barnabas.client.core import raise_if
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.wire.messages.produce import ProduceResponse
 from barnabas.wire.records import batch_headers
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.frames import exact_batch, plain, produce_request, some
 from benchmarks.loads import KB, MB, TOPIC
 
@@ -34,7 +34,7 @@ class Latency:
 
 
 def measure(
-    broker: BrokerProcess, *, acks: int, rate: int, seconds: float, record_bytes: int = KB
+    broker: BenchmarkBroker, *, acks: int, rate: int, seconds: float, record_bytes: int = KB
 ) -> tuple[Latency, Latency]:
     """Of acknowledgements, and of consumption."""
     topic_id = broker.create_topic(TOPIC, 1)
@@ -77,7 +77,7 @@ def keep_the_beat(
 class SingleRecords:
     """A producer that sends one record at a time. All answers have one size, so they are counted."""
 
-    def __init__(self, broker: BrokerProcess, batch: bytes, acks: int) -> None:
+    def __init__(self, broker: BenchmarkBroker, batch: bytes, acks: int) -> None:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.socket = plain(self.connection.stream)
         self.frame = self.connection.conversation.request(
@@ -101,7 +101,7 @@ class SingleRecords:
 class LongPoll:
     """A consumer at the end of the log, always with one fetch under way."""
 
-    def __init__(self, broker: BrokerProcess, topic_id: UUID) -> None:
+    def __init__(self, broker: BenchmarkBroker, topic_id: UUID) -> None:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         self.socket = plain(self.connection.stream)
         self.topic_id = topic_id

@@ -8,7 +8,7 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as AssignedPartition
 
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, TOPIC, Cost, Load
 
 BATCH_BYTES_MAX = 1_000_000
@@ -18,7 +18,7 @@ QUEUE_BYTES = 64 * MB
 STALLED_S = 60
 
 
-def run_produce_and_fetch(broker: BrokerProcess, load: Load) -> tuple[Cost, Cost]:
+def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:
     """Both directions of one load against a broker that has no topic of that name yet."""
     broker.recycle_pages(load.total_bytes)
     broker.create_topic(TOPIC, load.partitions)
@@ -117,7 +117,7 @@ def produce(producer: Producer, load: Load, count: int) -> None:
         raise RuntimeError(f"{left} records were not acknowledged in {STALLED_S} s")
 
 
-def measure_consume(broker: BrokerProcess, load: Load) -> Cost:
+def measure_consume(broker: BenchmarkBroker, load: Load) -> Cost:
     """From the beginning to the end; what the warm-up wrote is read as the warm-up."""
     warm_up, count = record_counts(load)
     consumer = Consumer(

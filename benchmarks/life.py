@@ -9,7 +9,7 @@ import time
 from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.produce import ProduceResponse
-from benchmarks.broker_process import BrokerProcess, with_bytecode
+from benchmarks.broker import BenchmarkBroker, with_bytecode
 from benchmarks.frames import FrameDriver, check_all_arrived, exact_batch, produce_request
 from benchmarks.loads import KB, TOPIC, Load
 
@@ -37,10 +37,10 @@ print(imported - began + without_imports, without_imports)
 """
 
 
-def process_to_first_record_s(broker: BrokerProcess | None = None) -> float:
+def process_to_first_record_s(broker: BenchmarkBroker | None = None) -> float:
     """From the start of the process until a record of a topic it was told to create is acknowledged."""
     _, batch = exact_batch(KB, KB)
-    broker = broker or BrokerProcess()
+    broker = broker or BenchmarkBroker()
     began = time.perf_counter()
     try:
         broker.start(f"{TOPIC}:1:1")
@@ -70,7 +70,7 @@ def local_cluster_to_first_record_s() -> tuple[float, float]:
 
 def idle(partitions: int, seconds: float) -> tuple[float, float]:
     """Resident MB, and percent of one core, of a broker that nobody asks anything."""
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         if partitions:
             broker.create_topic(TOPIC, partitions)
         time.sleep(SETTLED_S)
@@ -81,7 +81,7 @@ def idle(partitions: int, seconds: float) -> tuple[float, float]:
 
 def recovery_s(load: Load) -> tuple[float, float]:
     """Start-up after kill -9, until it serves and all records are there; and after a clean stop, for comparison."""
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
         driver.produce(load.batches)
         driver.close()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.frames import FrameDriver
 from benchmarks.loads import TOPIC, Load
 
@@ -60,7 +60,7 @@ def profile(
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "profile.json"
         command = (sys.executable, "-m", "benchmarks.profiled_broker", by, str(output))
-        with BrokerProcess(command=command) as broker:
+        with BenchmarkBroker(command=command) as broker:
             driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
             driver.produce(load.warm_up_batches)
             if direction == "produce":

@@ -21,7 +21,7 @@ import psutil
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.frames import FrameDriver
 from benchmarks.loads import KB, MB, TOPIC, Load, short
 
@@ -104,9 +104,9 @@ def measure(extent: Extent) -> Iterator[Measured]:
     scratch = Path(tempfile.mkdtemp(prefix="barnabas-spark-benchmark-"))
     try:
         for record_bytes, rows in extent.rows.items():
-            with BrokerProcess() as broker:
+            with BenchmarkBroker() as broker:
                 yield from throughput(spark, broker, extent, record_bytes, rows, scratch)
-        with BrokerProcess() as broker:
+        with BenchmarkBroker() as broker:
             yield micro_batches(spark, broker, extent, scratch)
     finally:
         spark.stop()
@@ -115,7 +115,7 @@ def measure(extent: Extent) -> Iterator[Measured]:
 
 def throughput(
     spark: Any,
-    broker: BrokerProcess,
+    broker: BenchmarkBroker,
     extent: Extent,
     record_bytes: int,
     rows: int,
@@ -156,7 +156,7 @@ def throughput(
     yield from found.values()
 
 
-def fill(broker: BrokerProcess, extent: Extent, record_bytes: int, rows: int) -> int:
+def fill(broker: BenchmarkBroker, extent: Extent, record_bytes: int, rows: int) -> int:
     """Prebuilt batches; how many rows they are."""
     load = Load(
         batch_bytes=extent.batch_bytes,
@@ -172,7 +172,7 @@ def fill(broker: BrokerProcess, extent: Extent, record_bytes: int, rows: int) ->
         driver.close()
 
 
-def micro_batches(spark: Any, broker: BrokerProcess, extent: Extent, scratch: Path) -> Measured:
+def micro_batches(spark: Any, broker: BenchmarkBroker, extent: Extent, scratch: Path) -> Measured:
     """Each waits for the one before, so none carries more than its thousand rows."""
     broker.create_topic(TOPIC, 1)
     measured = Measured("micro-batch of 1,000 rows, no-op sink", "ms p50", f"<{MICRO_BATCH_MS_MAX}")

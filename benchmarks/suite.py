@@ -16,7 +16,7 @@ from itertools import product
 from types import ModuleType
 
 from benchmarks import frames, latency, librdkafka, life
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import GB, KB, MB, Load, short
 
 TARGETS = {
@@ -115,11 +115,11 @@ def steps(extent: Extent) -> Iterator[Step]:
 
 
 def throughput(way: str, load: Load) -> dict[str, float]:
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         return produce_and_fetch(way, load, broker)
 
 
-def produce_and_fetch(way: str, load: Load, broker: BrokerProcess) -> dict[str, float]:
+def produce_and_fetch(way: str, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
     costs = WAYS[way].run_produce_and_fetch(broker, load)
     found = {}
     for direction, cost in zip(("produce", "fetch"), costs, strict=True):
@@ -135,7 +135,7 @@ def load_name(way: str, direction: str, record: int, batch: int, partitions: int
 
 
 def delays(acks: str, extent: Extent) -> dict[str, float]:
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         acknowledged, consumed = latency.measure(
             broker, acks=ACKS[acks], rate=extent.rate, seconds=extent.latency_s
         )

@@ -20,9 +20,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from barnabas import spark as barnabas_spark
 from demo import pipeline
 from demo.letters import Letters, read_all
-from demo.processes import COMMAND, Stage, wait_until
+from demo.processes import COMMAND, SECONDS, Stage
 from demo.quiet import QUIET
 from demo.transitions import Transitions
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +49,8 @@ def main() -> None:
         transitions.start()
         try:
             Story(stage, transitions).play()
+        except AssertionError as error:
+            sys.exit(str(error))
         finally:
             transitions.stop()
             stage.close()
@@ -121,14 +124,13 @@ class Story:
         first = self.stage.wait_for_controller()
         began = time.monotonic()
         self.stage.brokers[first].kill()
-        wait_until(lambda: self.stage.controller() not in (None, first), "another takes over")
-        second = self.stage.controller()
+        second = self.stage.wait_for_controller(other_than=first)
         self.transitions.catch_up()
         self.tell(
             f"broker {second} is controller {time.monotonic() - began:.1f} s after the death;"
         )
         self.tell(f"what lies on broker {first} alone waits for it:")
-        seconds = self.stage.brokers[first].start()
+        seconds = self.stage.start(first)
         self.transitions.catch_up()
         self.tell(f"broker {first} is back after {seconds:.2f} s")
 
@@ -147,7 +149,7 @@ class Story:
         self.say(9, "The topic is deleted, on every broker:")
         admin = self.admin()  # which must outlive the answer
         admin.delete_topics([TOPIC])[TOPIC].result()
-        wait_until(lambda: not self.is_left(), f"no directory of {TOPIC} is left")
+        eventually(lambda: not self.is_left(), f"no directory of {TOPIC} is left", SECONDS)
         self.transitions.catch_up()
 
     def is_left(self) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness.jars import Jars, jars, require_java
 from interop.harness.kafka import SETTINGS, KafkaBroker, KafkaCluster
 from interop.harness.tools import RELEASES, Tools
 from interop.harness.unavailable import Unavailable
 from interop.harness.zookeeper import ZooKeeper
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 
 
 @pytest.fixture(scope="session")

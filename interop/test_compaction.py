@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from barnabas.storage.checkpoints import CLEANED_TO
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import Record, batch_headers, build_batch
@@ -20,7 +20,8 @@ from interop.harness.kafka import KafkaCluster
 from interop.harness.tools import Tools
 from interop.harness.zookeeper import ZooKeeper
 from interop.test_data_directories import read_partition
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
 TOPIC = "compacted"

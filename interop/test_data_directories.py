@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
 from barnabas.errors import ErrorCode
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from barnabas.storage.checkpoints import LOG_START
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.delete_records import (
@@ -34,7 +34,8 @@ from interop.harness.kafka import KafkaBroker, KafkaCluster
 from interop.harness.tools import Tools
 from interop.harness.zookeeper import ZooKeeper
 from interop.scenarios.asks import list_offsets
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request
 from tests.compatibility.raw_member import wait_until_read
 

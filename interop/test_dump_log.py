@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from interop.harness.tools import Outcome, Tools
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

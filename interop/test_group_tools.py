@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.errors import ErrorCode
+from barnabas.java.process import JavaProcess
 from barnabas.wire.consumer_protocol import (
     Assignment,
     Subscription,
@@ -25,10 +26,10 @@ from barnabas.wire.messages.join_group import JoinGroupRequestProtocol
 from barnabas.wire.messages.offset_commit import OffsetCommitResponse
 from interop.harness.kafka import KafkaBroker
 from interop.harness.kept_tools import KeptTools
-from interop.harness.process import Process
 from interop.harness.tools import Outcome, Tools
 from interop.scenarios.group_asks import LONG_MS, commit
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of
 from tests.compatibility.raw_member import RawMember, wait_for_coordinator
 
@@ -269,15 +270,15 @@ def test_kafka_verifiable_consumers_share_what_a_verifiable_producer_writes(
         for number in range(2):
             log = tmp_path / f"reader-{number}.log"
             command = tools.command("kafka-verifiable-consumer", *where, *group)
-            readers.append(Process(f"reader {number}", command, directory=tmp_path, log=log))
+            readers.append(JavaProcess(f"reader {number}", command, directory=tmp_path, log=log))
             stack.callback(readers[-1].kill)
 
-        def events(reader: Process, name: str) -> list[dict[str, object]]:
+        def events(reader: JavaProcess, name: str) -> list[dict[str, object]]:
             *whole, _ = reader.log().split("\n")  # it may be in the middle of a line
             lines = [json.loads(line) for line in whole if line[:1] == "{"]
             return [line for line in lines if line["name"] == name]
 
-        def share(reader: Process) -> int:
+        def share(reader: JavaProcess) -> int:
             given = events(reader, "partitions_assigned")
             partitions = given[-1]["partitions"] if given else ()
             assert isinstance(partitions, (list, tuple))

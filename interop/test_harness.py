@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness import jars as fetching
 from interop.harness.jars import SETS, STAMP, Jars, fetch, refusal
 from interop.harness.kafka import KafkaBroker, KafkaCluster
-from interop.harness.process import fault_in
-from interop.harness.unavailable import FetchFailed, RegistryUnreachable, StartFailed
+from interop.harness.unavailable import FetchFailed, RegistryUnreachable
 from interop.harness.zookeeper import ZooKeeper
-from tests.broker_process import eventually
+from support.process import StartFailed
+from support.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
 
@@ -275,23 +275,3 @@ def is_alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-# ---- what a log says
-
-
-def test_the_fault_of_a_log_is_the_first_exception_told_as_an_error_and_what_caused_it() -> None:
-    log = (
-        "2026-01-01 WARN tried (kafka.Kafka$)\n"
-        "java.net.ConnectException: survived\n"
-        "2026-01-01 ERROR Exiting (kafka.Kafka$)\n"
-        "org.apache.kafka.common.KafkaException: cannot do it\n"
-        "\tat kafka.Kafka.main(Kafka.scala)\n"
-        "Caused by: java.io.IOException: disk on fire\n"
-        "java.lang.IllegalStateException: later\n"
-    )
-    assert fault_in(log) == (
-        "org.apache.kafka.common.KafkaException: cannot do it (java.io.IOException: disk on fire)"
-    )
-    assert fault_in("all well\n2026-01-01 ERROR odd (x.Y)\n") == "2026-01-01 ERROR odd (x.Y)"
-    assert fault_in("all well\n") == ""

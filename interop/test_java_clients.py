@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness import jvm
 from interop.harness.jars import INTEROP, Jars
-from interop.harness.process import die_with_parent
 from interop.harness.tools import RELEASES
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
+from support.process import die_with_parent
 from tests.compatibility.raw import Raw
 
 TIMEOUT_S = 120

@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.cli.main import cli
 from barnabas.cluster.local import LocalCluster
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.kafka import KafkaCluster
 from interop.harness.tools import Outcome, Tools

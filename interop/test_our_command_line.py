@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from interop.harness.kafka import KafkaCluster
-from tests.broker_process import run
+from support.command import run
 
 
 def document(cluster: KafkaCluster, *arguments: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.client.producer import Producer
 from interop.harness.kafka import KafkaBroker
-from tests.broker_process import run
+from support.command import run
 
 PATIENCE_S = 60.0
 HEARTBEAT_S = 0.2

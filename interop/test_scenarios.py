@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.scenarios.both import play_to_both
 from interop.scenarios.compare import ABSENT, Difference, differences

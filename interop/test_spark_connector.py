@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import barnabas.spark
 from interop.harness.jars import SPARK_KAFKA, Jars
 from interop.harness.kafka import KafkaBroker
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw
 
 ROWS = 1000

@@ -13,7 +13,7 @@ import pytest
 from barnabas.wire.apis import APIS
 from interop.harness.jars import KAFKA_3_9, KAFKA_4
 from interop.harness.tools import Outcome, Tools
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw, batch_of
 
 NUMBERS = count()

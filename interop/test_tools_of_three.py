@@ -8,13 +8,13 @@ from itertools import count
 
 import pytest
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.harness.member import start_together
 from interop.harness.ours import OurBroker
 from interop.harness.tools import RELEASES, Outcome, Tools
 from interop.harness.zookeeper import ZooKeeper
-from tests.broker_process import eventually
+from support.waiting import eventually
 
 NUMBERS = count()
 IDS = (1, 2, 3)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.child_process import ENVIRONMENT
+from support.process import ENVIRONMENT
 
 TRAINING_SECONDS = 240
 
@@ -16,12 +16,13 @@ TRAINING_SECONDS = 240
 def trained_spark() -> str:
     """Java's options. Where there is no archive yet one is made, so that no start of Spark has one made beside the test
     that follows; where that is not possible, starts are slow and nothing else."""
+    from barnabas.java.find import find_java
     from barnabas.spark.cache import cache_directory
     from barnabas.spark.class_archive import ON_TOP, class_archive
-    from barnabas.spark.java import find_java
-    from barnabas.spark.launcher import QUICK, spark_home
+    from barnabas.spark.installation import spark_home
+    from barnabas.spark.launcher import QUICK
 
-    archive = class_archive(find_java(), spark_home(), cache_directory())
+    archive = class_archive(find_java("Spark"), spark_home(), cache_directory())
     if not archive.exists:
         subprocess.run(
             [sys.executable, "-m", "barnabas.spark.training"],

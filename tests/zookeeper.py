@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.cluster.zookeeper_servers import ZooKeeperServers, runnable_java
-from barnabas.errors import ConfigError
+from barnabas.cluster.zookeeper_servers import ZooKeeperServers
+from barnabas.java.find import NoJava, find_java
 from barnabas.world.registry.zookeeper import ZooKeeperSession
 
 
@@ -35,8 +35,8 @@ def chroot(shared_zookeeper: ZooKeeperServers) -> str:
 
 def require_java() -> None:
     try:
-        runnable_java()
-    except ConfigError as error:
+        find_java("ZooKeeper")
+    except NoJava as error:
         why = f"there is no Java to run a ZooKeeper with: {error.why}"
         if os.environ.get("CI"):
             pytest.fail(why)

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.errors import ConfigError
-from barnabas.spark.java import Java, find_java
+from barnabas.java.find import Java, NoJava, find_java
 from interop.harness.unavailable import FetchFailed, RegistryUnreachable, Unavailable
 
 INTEROP = Path(__file__).parents[1]
@@ -73,8 +72,8 @@ def wanted(name: str) -> str:
 
 def require_java(environment: Mapping[str, str] = os.environ) -> Java:
     try:
-        return find_java(environment)
-    except ConfigError as error:
+        return find_java("Kafka", environment)
+    except NoJava as error:
         raise Unavailable(f"no Java to run Kafka with: {error}") from None
 
 

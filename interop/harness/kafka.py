@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
+from barnabas.java.process import JavaProcess
 from interop.harness import jvm
 from interop.harness.jars import KAFKA_3_9, Jars
 from interop.harness.member import start_together
-from interop.harness.process import Process
 from interop.harness.zookeeper import ZooKeeper
 
 BOUND = re.compile(r"Awaiting socket connections on 127\.0\.0\.1:(\d+)\.")
@@ -61,7 +61,7 @@ class KafkaBroker:
             "zookeeper.connect": zookeeper_connect,
             **(settings or {}),
         }
-        self.process: Process | None = None
+        self.process: JavaProcess | None = None
 
     @property
     def log_dir(self) -> Path:
@@ -72,7 +72,7 @@ class KafkaBroker:
         return f"127.0.0.1:{self.port}"
 
     @property
-    def running(self) -> Process:
+    def running(self) -> JavaProcess:
         assert self.process is not None
         return self.process
 
@@ -82,7 +82,6 @@ class KafkaBroker:
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{key}={text}\n" for key, text in self.settings.items()))
         log = self.directory / "server.log"
-        log.unlink(missing_ok=True)
         command = jvm.command(
             self.java,
             self.jars.class_path(KAFKA_3_9),
@@ -92,7 +91,7 @@ class KafkaBroker:
             options=self.options,
         )
         name = f"Kafka broker {self.broker_id}"
-        self.process = Process(name, command, directory=self.directory, log=log)
+        self.process = JavaProcess(name, command, directory=self.directory, log=log)
 
     def bound_port(self) -> int | None:
         found = BOUND.search(self.running.log())

@@ -18,8 +18,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 
 from interop.harness import jvm
-from interop.harness.process import die_with_parent
 from interop.harness.tools import Outcome, Tools
+from support.process import die_with_parent
 
 # Python speaks to Java by it, and Spark brings it along.
 (PY4J,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
-from interop.harness.process import Process
+from support.process import Startable, require_running, wait_for
 from tests.compatibility.raw import Raw
 
 
@@ -23,7 +23,7 @@ class Member(Protocol):
     def log_dir(self) -> Path: ...
 
     @property
-    def running(self) -> Process: ...
+    def running(self) -> Startable: ...
 
     def launch(self) -> None:
         """Starts it and does not wait: several brokers start side by side."""
@@ -57,15 +57,15 @@ def start_together(brokers: Sequence[Member], already: Sequence[Member] = ()) ->
 
     def all_know_all() -> bool | None:
         for broker in brokers:
-            broker.running.must_run()
+            require_running(broker.running)
         return all(knows(one.bootstrap_servers, ids) for one in (*brokers, *already)) or None
 
     try:
         for broker in brokers:
             broker.launch()
         for broker in brokers:
-            broker.port = broker.running.wait_for(broker.bound_port)
-        brokers[0].running.wait_for(all_know_all)
+            broker.port = wait_for(broker.running, broker.bound_port)
+        wait_for(brokers[0].running, all_know_all)
     except BaseException:
         for broker in brokers:
             broker.kill()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from interop.harness.kafka import SETTINGS
-from interop.harness.process import Process
-from tests.broker_process import free_port
+from support.command import COMMAND
+from support.ports import free_port
+from support.process import ChildProcess
 
 
 class OurBroker:
@@ -35,7 +35,7 @@ class OurBroker:
             "barnabas.history.topic.enable": "false",
             **(settings or {}),
         }
-        self.process: Process | None = None
+        self.process: ChildProcess | None = None
 
     @property
     def log_dir(self) -> Path:
@@ -46,7 +46,7 @@ class OurBroker:
         return f"127.0.0.1:{self.port}"
 
     @property
-    def running(self) -> Process:
+    def running(self) -> ChildProcess:
         assert self.process is not None
         return self.process
 
@@ -54,12 +54,12 @@ class OurBroker:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{key}={text}\n" for key, text in self.settings.items()))
-        command = [sys.executable, "-m", "barnabas.cli.main", "broker", str(properties)]
-        self.process = Process(
+        self.process = ChildProcess(
             f"broker {self.broker_id} of ours",
-            command,
+            [*COMMAND, "broker", str(properties)],
             directory=self.directory,
             log=self.directory / "server.log",
+            is_isolated=True,
         )
 
     def bound_port(self) -> int | None:
@@ -67,7 +67,7 @@ class OurBroker:
 
     def stop(self) -> int:
         process, self.process = self.running, None
-        return process.stop()
+        return process.stop_or_kill()
 
     def kill(self) -> None:
         if self.process is not None:

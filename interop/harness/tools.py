@@ -7,11 +7,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.java.find import Java
 from barnabas.spark.cache import digest
-from barnabas.spark.java import Java
 from interop.harness import jvm
 from interop.harness.jars import KAFKA_3_9, KAFKA_4, Jars
-from interop.harness.process import die_with_parent
+from support.process import die_with_parent
 
 TIMEOUT_S = 120
 RELEASES = (KAFKA_3_9, KAFKA_4)

@@ -22,7 +22,3 @@ class RegistryUnreachable(Unavailable):
 
 class FetchFailed(Exception):
     """Maven was answered, and the answer was no: a fault of the lists in `artifacts`."""
-
-
-class StartFailed(Exception):
-    """A process did not come up. The first line says why; the tail of its log follows."""

@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import Self
 
 from barnabas.cluster.zookeeper_servers import class_path as zookeeper_class_path
-from barnabas.spark.java import Java
+from barnabas.java.command import QUICK_START
+from barnabas.java.find import Java
+from barnabas.java.process import JavaProcess
 from interop.harness import jvm
-from interop.harness.process import Process
-from interop.harness.unavailable import StartFailed
-from tests.broker_process import free_port
+from support.ports import free_port
+from support.process import StartFailed, wait_for
 
 SETTINGS = """dataDir={data}
 clientPortAddress=127.0.0.1
@@ -24,7 +25,7 @@ admin.enableServer=false
 4lw.commands.whitelist=ruok,srvr
 """
 ATTEMPTS = 3
-OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx128m")
+OPTIONS = (*QUICK_START, "-Xmx128m")
 
 
 class ZooKeeper:
@@ -43,7 +44,7 @@ class ZooKeeper:
         self.options = options
         self.wanted_port = port
         self.port = 0
-        self.process: Process | None = None
+        self.process: JavaProcess | None = None
 
     @property
     def address(self) -> str:
@@ -65,7 +66,6 @@ class ZooKeeper:
     def start_once(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         log = self.directory / "zookeeper.log"
-        log.unlink(missing_ok=True)
         settings = self.directory / "zoo.cfg"
         settings.write_text(SETTINGS.format(data=self.directory / "data", port=self.port))
         command = jvm.command(
@@ -76,9 +76,9 @@ class ZooKeeper:
             scratch=self.directory,
             options=self.options,
         )
-        self.process = Process("ZooKeeper", command, directory=self.directory, log=log)
+        self.process = JavaProcess("ZooKeeper", command, directory=self.directory, log=log)
         try:
-            self.process.wait_for(self.is_ok)
+            wait_for(self.process, self.is_ok)
         except BaseException:
             self.stop()
             raise

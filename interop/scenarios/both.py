@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.harness.kafka import SETTINGS, KafkaCluster
 from interop.harness.zookeeper import ZooKeeper
 from interop.scenarios.runner import Ours, RealKafka, Runner
 from interop.scenarios.script import AFTER_STOP, SCRIPT
 from interop.scenarios.step import Transcript
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 
 SAME = {
     "log.retention.ms": "-1",  # the records of the script are years old

@@ -34,7 +34,7 @@ from interop.scenarios.step import (
     Step,
     Transcript,
 )
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw
 
 AWAIT_SECONDS = 30.0

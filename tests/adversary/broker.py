@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import NamedTuple, Self
 
-from tests.broker_process import BrokerProcess
-from tests.child_process import ENVIRONMENT
+from support.broker import START_SECONDS, BrokerProcess
 
 MB = 1 << 20
+ANSWER_SECONDS = 60.0
 
 
 class Figures(NamedTuple):
@@ -31,29 +30,15 @@ class MeasuredBroker(BrokerProcess):
     def start(self) -> Self:
         settings = [f"{key}={value}" for key, value in self.settings.items()]
         command = [sys.executable, "-m", "tests.adversary.measured_broker"]
-        with self.log_path.open("a") as log:
-            self.process = subprocess.Popen(
-                [*command, str(self.data), str(self.port), *settings],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=ENVIRONMENT,
-            )
-        line = self.answer_line()
-        assert line.startswith("up "), f"the broker did not start: {line!r}\n{self.log()[-2000:]}"
+        self.launch([*command, str(self.data), str(self.port), *settings])
+        line = self.running.read_line(START_SECONDS)
+        assert line.startswith("up "), f"no start: {line!r}: {self.running.describe()}"
         self.epoch = int(line.split()[1])
         return self
 
-    def answer_line(self) -> str:
-        assert self.running.stdout is not None
-        return self.running.stdout.readline()
-
     def ask(self, command: str) -> Figures:
-        assert self.running.stdin is not None
-        self.running.stdin.write(command + "\n")
-        self.running.stdin.flush()
-        return Figures(**json.loads(self.answer_line()))
+        self.running.send(command)
+        return Figures(**json.loads(self.running.read_line(ANSWER_SECONDS)))
 
     def reset(self) -> Figures:
         """Start a new measurement."""
@@ -61,8 +46,3 @@ class MeasuredBroker(BrokerProcess):
 
     def report(self) -> Figures:
         return self.ask("report")
-
-    def reap(self) -> int:
-        assert self.running.stdin is not None
-        self.running.stdin.close()
-        return super().reap()

@@ -17,13 +17,13 @@ from itertools import repeat
 from pathlib import Path
 
 from barnabas.wire.apis import APIS
+from support.process import ENVIRONMENT
 from tests.adversary.amplifiers import AMPLIFIERS, against
 from tests.adversary.broker import MB, Figures
 from tests.adversary.generator import KINDS, Send, kinds_for
 from tests.adversary.hints import Entities
 from tests.adversary.measure import DEADLINE_SECONDS, Attacker, Stages, Tally
 from tests.adversary.stage import PROBE_TOPIC
-from tests.child_process import ENVIRONMENT
 
 P99_MS_MAX = 250.0
 RSS_BYTES_MAX = 400 * MB

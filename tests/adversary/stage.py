@@ -26,9 +26,9 @@ from barnabas.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from support.waiting import eventually
 from tests.adversary.broker import MeasuredBroker
 from tests.adversary.hints import DOOMED_TOPIC, GROUP, TOPIC, Entities
-from tests.broker_process import eventually
 from tests.faults.raw_client import RawClient
 
 PARTITIONS = 1000

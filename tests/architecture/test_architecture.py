@@ -20,6 +20,7 @@ OPENS_REAL_DOORS = (
     "world/",
     "cli/",
     "spark/",
+    "java/",
     "cluster/",
     "progress_line.py",
 )
@@ -127,8 +128,9 @@ LAYERS: dict[str, set[str]] = {
         *("log_rate_limiter", "tasks"),
     },
     "client": {"wire"},
-    "spark": {"client", "wire", "progress_line"},
-    "cluster": {"broker", "client", "config", "metadata", "spark", "world"},
+    "java": set(),
+    "spark": {"client", "java", "wire", "progress_line"},
+    "cluster": {"broker", "client", "config", "java", "metadata", "spark", "world"},
     "world": set(),
 }
 FOR_EVERYBODY = {"model", "errors", "retry", "printable", "world.ports", "__version__"}

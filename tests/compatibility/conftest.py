@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas import LocalCluster
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.files import Files
 from tests.compatibility.raw import Raw
 

@@ -40,7 +40,7 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.wire.records import Record, batch_headers, build_batch, records
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.raw_connection import M, RawConnection, frame
 
 TIMEOUT_SECONDS = 60

@@ -24,7 +24,7 @@ from barnabas.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
 READS = encode_subscription(Subscription(topics=("read",)))

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import InvalidPartitionsError
 
+from support.waiting import eventually
 from tests import tools
-from tests.broker_process import eventually
 from tests.compatibility.kafkajs_client import KafkaJsError, ask
 from tests.compatibility.optional import require
 from tests.compatibility.raw import Raw

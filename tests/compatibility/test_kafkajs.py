@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from barnabas import LocalCluster
+from support.waiting import eventually
 from tests import tools
-from tests.broker_process import eventually
 from tests.compatibility.files import Files
 from tests.compatibility.kafkajs_client import KafkaJsError, administer, ask, produce
 from tests.compatibility.optional import require

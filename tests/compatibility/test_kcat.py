@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas import LocalCluster
+from support.waiting import eventually
 from tests import tools
-from tests.broker_process import eventually
 from tests.compatibility.files import Files
 from tests.compatibility.optional import require
 from tests.compatibility.raw import TIMESTAMP, Raw, batch_of

@@ -25,7 +25,9 @@ from barnabas.wire.messages.describe_cluster import DescribeClusterRequest, Desc
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.records import Record, TimestampType, batch_headers, build_batch
-from tests.broker_process import BrokerProcess, eventually, run
+from support.broker import BrokerProcess
+from support.command import run
+from support.waiting import eventually
 from tests.compatibility.raw import TIMESTAMP, Raw, batch_of, fetch_request, values_in
 
 FAR = 4_000_000_000_000

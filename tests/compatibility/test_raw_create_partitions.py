@@ -38,7 +38,7 @@ from barnabas.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of, values_in, wait_until_known
 
 NUMBERS = count()

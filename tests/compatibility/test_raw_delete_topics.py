@@ -18,7 +18,7 @@ from barnabas.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

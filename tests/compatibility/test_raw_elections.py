@@ -21,7 +21,7 @@ from barnabas.wire.messages.elect_leaders import (
     ElectLeadersTopic,
 )
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN

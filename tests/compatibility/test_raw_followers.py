@@ -17,7 +17,7 @@ from barnabas.wire.messages.create_topics import (
 )
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.produce import ProduceResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import (
     Raw,
     batch_of,

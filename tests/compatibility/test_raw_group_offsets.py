@@ -47,7 +47,7 @@ from barnabas.wire.messages.offset_fetch import (
 )
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.wire.records import Record, records
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 from tests.compatibility.raw_member import one_of_each, wait_for_coordinator, wait_until_read
 

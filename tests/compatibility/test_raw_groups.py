@@ -29,7 +29,7 @@ from barnabas.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResp
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 from tests.compatibility.raw_member import (
     RANGE,

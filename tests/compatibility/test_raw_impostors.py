@@ -36,7 +36,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of, values_in, wait_until_known
 
 LEADER, FOLLOWER = 1, 2

@@ -24,7 +24,7 @@ from barnabas.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of
 
 NewTopic = Callable[..., str]

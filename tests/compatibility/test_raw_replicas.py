@@ -31,7 +31,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of, fetch_request, wait_until_known
 
 LEADER, FOLLOWER, STRANGER, NOBODY = 1, 2, 3, 77

@@ -39,7 +39,7 @@ from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, batch_of
 
 NUMBERS = count()

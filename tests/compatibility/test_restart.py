@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
+from support.broker import BrokerProcess
 from tests import tools
-from tests.broker_process import BrokerProcess
 from tests.compatibility import kafkajs_client
 from tests.compatibility.files import Files
 from tests.compatibility.optional import require

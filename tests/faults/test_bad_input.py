@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ErrorCode
-from tests.broker_process import COMMAND, BrokerProcess, run
-from tests.child_process import ENVIRONMENT
+from support.broker import BrokerProcess
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT
 from tests.faults.raw_client import RawClient
 
 TOPIC = "orders"

@@ -20,7 +20,8 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.cluster.in_process import ClusterBroker
 from barnabas.errors import ApiError
-from tests.broker_process import chosen_seed, eventually
+from support.seed import choose_seed
+from support.waiting import eventually
 
 TOPIC, PARTITIONS = "letters", 3
 FAULTS = 10
@@ -129,7 +130,7 @@ def read_all(servers: str) -> Counter[str]:
 
 
 def test_no_acknowledged_record_is_lost_or_doubled_while_brokers_come_and_go() -> None:
-    choose = random.Random(chosen_seed())
+    choose = random.Random(choose_seed())
     settings = {"zookeeper.session.timeout.ms": int(SESSION_S * 1000)}
     with LocalCluster(brokers=3, settings=settings) as cluster:
         servers = cluster.bootstrap_servers

@@ -21,8 +21,8 @@ from random import Random
 
 import pytest
 
-from tests.broker_process import chosen_seed
-from tests.cluster_process import MemberProcess
+from support.cluster import MemberProcess
+from support.seed import choose_seed
 from tests.faults.chaos.forgetful_disk import lose_power
 from tests.faults.chaos.nemesis import Kind, Nemesis
 from tests.faults.chaos.schedule import Kind as FaultKind
@@ -98,7 +98,7 @@ def test_storm_of_overlapping_faults_loses_nothing_and_leaves_no_hang(tmp_path: 
 @for_minutes
 def test_nothing_breaks_for_minutes(tmp_path: Path, chroot: str) -> None:
     with Stage(tmp_path, chroot) as stage:
-        nemesis = Nemesis(stage, Random(chosen_seed()))
+        nemesis = Nemesis(stage, Random(choose_seed()))
         nemesis.strike_for(SECONDS)
         stage.settle()
         nemesis.judge()
@@ -106,7 +106,7 @@ def test_nothing_breaks_for_minutes(tmp_path: Path, chroot: str) -> None:
 
 @for_minutes
 def test_nothing_breaks_for_minutes_though_disks_forget(tmp_path: Path, chroot: str) -> None:
-    choose = Random(chosen_seed())
+    choose = Random(choose_seed())
     cut = PowerCut(choose)
     with Stage(tmp_path, chroot, forgetful=True) as stage:
         nemesis = Nemesis(stage, choose, cut)
@@ -121,7 +121,7 @@ def test_nothing_breaks_for_minutes_though_disks_forget(tmp_path: Path, chroot: 
 @for_minutes
 def test_nothing_is_lost_though_all_may_be_gone_at_once(tmp_path: Path, chroot: str) -> None:
     with Stage(tmp_path, chroot) as stage:
-        nemesis = Nemesis(stage, Random(chosen_seed()))
+        nemesis = Nemesis(stage, Random(choose_seed()))
         struck = nemesis.storm_for(SECONDS)
         stage.settle()
         print(f"{struck} blows")

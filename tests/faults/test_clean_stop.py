@@ -17,7 +17,8 @@ import pytest
 
 from barnabas import LocalCluster
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.faults.raw_client import RawClient, fetch_frame
 
 TOPIC = "orders"
@@ -105,7 +106,7 @@ def test_a_second_signal_while_stopping_does_no_harm(broker: BrokerProcess) -> N
     for _ in range(3):
         broker.running.send_signal(signal.SIGTERM)
         broker.running.send_signal(signal.SIGINT)
-    code = broker.reap()
+    code = broker.wait()
     writer.join()
     check_clean(broker, code)
 
@@ -176,7 +177,7 @@ def test_an_idle_broker_is_small_and_asleep(broker: BrokerProcess) -> None:
     eventually(lambda: psutil.Process(broker.running.pid).cpu_percent(0.2) < 5, "settled")
     before, began = broker.cpu_seconds(), time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        broker.running.wait(5.0)
+        broker.running.child.wait(5.0)
     share = (broker.cpu_seconds() - before) / (time.monotonic() - began)
     rss_mb = broker.rss_bytes() / (1 << 20)
     print(f"idle broker: {rss_mb:.1f} MB, {share * 100:.2f} % of a core")

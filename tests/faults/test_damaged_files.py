@@ -15,7 +15,7 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.storage.checkpoints import decode_partition_metadata, encode_partition_metadata
 from barnabas.wire.records import Record, batch_headers, build_batch
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw
 from tests.faults import shifted_clock
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.records import Record, batch_headers, build_batch, crc_is_valid
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw, fetch_request
 
 TOPIC = "letters"

@@ -21,7 +21,7 @@ from barnabas.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of
 
 SOON, LATE = {"file.delete.delay.ms": "0"}, {"file.delete.delay.ms": "600000"}

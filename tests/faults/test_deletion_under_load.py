@@ -36,8 +36,8 @@ from barnabas.wire.messages.delete_topics import (
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.records import batch_headers, records
-from tests.broker_process import eventually
-from tests.cluster_process import ClusterProcesses
+from support.cluster import ClusterProcesses
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request, recent_batch_of
 from tests.raw_connection import M
 

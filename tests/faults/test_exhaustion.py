@@ -12,7 +12,8 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.records import Record, build_batch
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.faults.raw_client import PRODUCE_VERSION, RawClient, now_ms
 from tests.faults.test_limits import MB, is_served
 from tests.raw_connection import frame

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ErrorCode
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.faults.raw_client import RawClient
 from tests.faults.volumes import small_volume
 

@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from barnabas.errors import ErrorCode
-from tests.broker_process import BrokerProcess, chosen_seed, eventually
+from support.broker import BrokerProcess
+from support.seed import choose_seed
+from support.waiting import eventually
 from tests.faults.raw_client import RawClient, produce_frame
 
 BROKERS = 2
@@ -77,7 +79,7 @@ class Load:
 
 @pytest.mark.timeout(240)
 def test_fifty_kills_lose_nothing_repeat_nothing_and_leave_no_gap(tmp_path: Path) -> None:
-    seed = chosen_seed()
+    seed = choose_seed()
     with ThreadPoolExecutor(BROKERS) as pool:
         for ended in [
             pool.submit(kill_again_and_again, tmp_path / f"data-{number}", Random(seed + number))
@@ -125,7 +127,7 @@ def kill_again_and_again(data: Path, chance: Random) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_kill_while_topics_come_and_go_leaves_no_half_of_one(tmp_path: Path) -> None:
-    chance = Random(chosen_seed())
+    chance = Random(choose_seed())
     with BrokerProcess(tmp_path / "data") as broker:
         exists: dict[str, bool | None] = {}  # None: the broker died before it said
         for life in range(15):

@@ -14,7 +14,8 @@ import pytest
 from barnabas import LocalCluster
 from barnabas.broker import connection as broker_connection
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.faults.raw_client import RawClient, fetch_frame, produce_frame
 from tests.raw_connection import frame, with_size
 

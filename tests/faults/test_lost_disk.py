@@ -20,7 +20,7 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 TOPIC = "t"

@@ -39,7 +39,8 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
 )
 from barnabas.wire.records import Record, build_batch
-from tests.broker_process import BrokerProcess, chosen_seed
+from support.broker import BrokerProcess
+from support.seed import choose_seed
 from tests.faults.raw_client import (
     PRODUCE_VERSION,
     RawClient,
@@ -321,13 +322,13 @@ def attack(broker: BrokerProcess, seed: int, numbers: range, frames: int) -> lis
     failed = [(f.name, f.frames, f.failure) for f in fuzzers if f.failure is not None]
     if failed:
         told = "; ".join(f"{name}, {left} frames left: {error!r}" for name, left, error in failed)
-        raise AssertionError(f"{told}; {broker.state()}") from failed[0][2]
+        raise AssertionError(f"{told}; {broker.running.describe()}") from failed[0][2]
     return fuzzers
 
 
 @pytest.mark.timeout(600)
 def test_a_hundred_thousand_malformed_frames_hurt_nobody(tmp_path: Path) -> None:
-    seed = chosen_seed()
+    seed = choose_seed()
     settings = {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
     with BrokerProcess(tmp_path / "data", settings) as broker:
         with RawClient(broker.address) as client:

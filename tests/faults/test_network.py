@@ -32,7 +32,8 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.broker_process import eventually, free_port
+from support.ports import free_port
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request, recent_batch_of, values_in, wait_until_known
 from tests.faults.chaos.replicas import differences, read_copy
 from tests.faults.links import Links, Way

@@ -27,7 +27,7 @@ from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import World
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from simulator.disk import ForgetfulDisk
-from tests.broker_process import chosen_seed
+from support.seed import choose_seed
 from tests.faults.raw_client import PRODUCE_VERSION, RawClient, produce_frame
 
 TOPIC = "orders"
@@ -150,7 +150,7 @@ async def produce_on(
 async def test_with_a_flush_for_every_message_no_crash_loses_what_was_acknowledged(
     tears: bool,
 ) -> None:
-    random = Random(chosen_seed())
+    random = Random(choose_seed())
     kept: Acknowledged = {}
     life = segments = 0
     async with machine(log_flush_interval_messages="1", log_segment_bytes="4000") as stand:
@@ -205,7 +205,7 @@ async def test_with_the_default_flush_settings_the_disk_forgets_at_most_the_last
 
 async def test_what_a_consumer_read_survives_the_crash_that_follows() -> None:
     """With a flush for every message nobody sees a record before it is on the disk."""
-    random = Random(chosen_seed())
+    random = Random(choose_seed())
     async with machine(log_flush_interval_messages="1") as stand:
         stand.disk.sync_seconds = 0.01
         for life in range(5):

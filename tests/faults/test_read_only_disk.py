@@ -8,7 +8,8 @@ from pathlib import Path
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of
 from tests.faults.volumes import read_only
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.wire.records import Record
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.faults.chaos.checks import Usage, busy_share, tracebacks, unexplained
 from tests.faults.chaos.proxies import Direction, Disturbance, Proxies
 from tests.faults.chaos.schedule import Fault, Kind, make_schedule

@@ -20,9 +20,10 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.cluster.in_process import ClusterBroker
 from barnabas.world.watchdog import STUCK_EXIT_CODE, LoopWatchdog
-from tests.broker_process import COMMAND, STOP_SECONDS, eventually
-from tests.child_process import ENVIRONMENT
-from tests.cluster_process import ClusterProcesses, MemberProcess
+from support.cluster import ClusterProcesses, MemberProcess
+from support.command import COMMAND
+from support.process import ENVIRONMENT, STOP_SECONDS
+from support.waiting import eventually
 
 TOPIC = "letters"
 SESSION_S = 5.0

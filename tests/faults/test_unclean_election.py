@@ -27,8 +27,9 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from tests.broker_process import eventually, run
-from tests.cluster_process import ClusterProcesses
+from support.cluster import ClusterProcesses
+from support.command import run
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 STRICT, LOOSE = "strict", "loose"

@@ -37,8 +37,8 @@ from barnabas.wire.messages.stop_replica import (
 )
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
-from tests.broker_process import eventually
-from tests.cluster_process import ClusterProcesses
+from support.cluster import ClusterProcesses
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request, produce_request, recent_batch_of, values_in
 from tests.faults.chaos.replicas import read_copy
 from tests.lifecycle.invariants import Invariants

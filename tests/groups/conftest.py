@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
+from support.cluster import ClusterProcesses
 from tests import tools
-from tests.cluster_process import ClusterProcesses
 from tests.compatibility.optional import require
 from tests.groups.host import Host
 

@@ -14,7 +14,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.errors import ApiError
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import wait_until_known
 from tests.groups.history import History, history_of
 from tests.groups.host import KAFKAJS_NAME, Host, Line

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from tests.child_process import ENVIRONMENT
+from support.process import ENVIRONMENT
 from tests.tools import KAFKAJS
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from threading import Event
 import pytest
 from confluent_kafka import Producer
 
-from tests.broker_process import chosen_seed
-from tests.cluster_process import ClusterProcesses
+from support.cluster import ClusterProcesses
+from support.seed import choose_seed
 from tests.groups.conftest import LIBRARIES
 from tests.groups.group import Group
 from tests.groups.host import Host
@@ -96,7 +96,7 @@ def test_nothing_is_skipped_and_nothing_acknowledged_is_read_again_whoever_dies(
     hosts: Mapping[str, Host],
     new_host: NewHost,
 ) -> None:
-    seed = chosen_seed() if SECONDS else 0
+    seed = choose_seed() if SECONDS else 0
     over = Event()
     churns: dict[str, Churn] = {}
 

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_coordinator import find_coordinator
 from barnabas.errors import ApiError
-from tests.broker_process import eventually
-from tests.cluster_process import ClusterProcesses, MemberProcess
+from support.cluster import ClusterProcesses, MemberProcess
+from support.waiting import eventually
 from tests.groups.conftest import LIBRARIES
 from tests.groups.group import PATIENCE_S, Group
 from tests.groups.host import Host

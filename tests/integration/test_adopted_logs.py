@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ErrorCode
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.compatibility.raw import Raw, recent_batch_of, values_in
 
 ADOPT = {"barnabas.adopt.logs": "true"}

@@ -36,8 +36,8 @@ from barnabas.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from support.waiting import eventually
 from tests import tools
-from tests.broker_process import eventually
 from tests.compatibility.optional import require
 from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 

@@ -16,7 +16,7 @@ from barnabas.client.view import PartitionView
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.wire.messages.fetch import FetchResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import (
     Raw,
     fetch_request,

@@ -21,8 +21,8 @@ from barnabas.client.consumer import Beginning
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.client.producer import Producer
-from tests.broker_process import COMMAND, run
-from tests.child_process import ENVIRONMENT
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT
 
 PATIENCE_S = 30.0
 PARTITIONS = 4

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from barnabas import LocalCluster
-from tests.broker_process import COMMAND, eventually, run
-from tests.child_process import ENVIRONMENT
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT
+from support.waiting import eventually
 from tests.compatibility.raw import wait_until_known
 from tests.terminal import on_terminal
 

@@ -29,7 +29,8 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
 from barnabas.wire.messages.list_offsets import MAX_TIMESTAMP
-from tests.broker_process import eventually, free_port
+from support.ports import free_port
+from support.waiting import eventually
 
 VALUES = [b"value %d " % number * 20 for number in range(200)]
 

@@ -10,8 +10,8 @@ import pytest
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
-from tests.broker_process import eventually
-from tests.cluster_process import ClusterProcesses
+from support.cluster import ClusterProcesses
+from support.waiting import eventually
 
 DEADLINE_S = 30.0
 SETTINGS = {"zookeeper.session.timeout.ms": "4000"}

@@ -21,7 +21,8 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.view import ClusterView, TopicView
 from barnabas.cluster.zookeeper_servers import is_free
 from barnabas.errors import ConfigError
-from tests.broker_process import eventually, free_port
+from support.ports import free_port
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, recent_batch_of, wait_until_known
 
 DEADLINE_S = 30.0

@@ -24,7 +24,7 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
 TOPIC = "orders"

@@ -9,7 +9,8 @@ from confluent_kafka import Producer
 from barnabas.errors import ErrorCode
 from barnabas.wire.messages.fetch import FetchResponse
 from barnabas.wire.records import Record, batch_headers, records
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, fetch_request
 
 TOPIC = "accounts"

@@ -25,7 +25,7 @@ from barnabas.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, produce_request, recent_batch_of
 from tests.raw_connection import with_size
 

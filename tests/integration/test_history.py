@@ -20,7 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.errors import BarnabasError
 from barnabas.metadata.topic_names import STATE_CHANGES
-from tests import broker_process
+from support import waiting
 
 ON = {"barnabas.history.topic.enable": True}
 ALONE = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0}
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    broker_process.eventually(condition, what, seconds=30)
+    waiting.eventually(condition, what, seconds=30)
 
 
 def create(servers: str, name: str, partitions: int = 2, replication_factor: int = -1) -> None:

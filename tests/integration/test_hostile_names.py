@@ -45,8 +45,9 @@ from barnabas.wire.messages.describe_configs import (
 from barnabas.wire.messages.join_group import JoinGroupRequestProtocol
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.wire.messages.produce import ProduceResponse
-from tests.broker_process import COMMAND, BrokerProcess, run
-from tests.child_process import ENVIRONMENT
+from support.broker import BrokerProcess
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT
 from tests.compatibility.raw import Raw, produce_request
 from tests.compatibility.raw_member import RawMember, wait_until_read
 from tests.raw_connection import with_size

@@ -13,7 +13,7 @@ from barnabas.cli.main import cli
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.cluster.local import LocalCluster
-from tests.broker_process import eventually
+from support.waiting import eventually
 
 NUMBERS = count()
 PARTITION = re.compile(

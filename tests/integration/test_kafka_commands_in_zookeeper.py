@@ -26,8 +26,9 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     ResourceType,
 )
-from tests.broker_process import QUIET, eventually
-from tests.cluster_process import ClusterProcesses, MemberProcess
+from support.broker import QUIET
+from support.cluster import ClusterProcesses, MemberProcess
+from support.waiting import eventually
 
 NUMBERS = count()
 DEADLINE_S = 30.0

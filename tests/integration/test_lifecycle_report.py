@@ -22,7 +22,7 @@ from barnabas.client.consumer import Beginning, Consumer
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
-from tests.broker_process import eventually
+from support.waiting import eventually
 
 ON = {"barnabas.history.topic.enable": True}
 COMMAND = [sys.executable, "-m", "barnabas.cli.main", "lifecycle", "report"]

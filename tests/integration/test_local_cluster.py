@@ -11,7 +11,7 @@ from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.errors import AddressInUse, ConfigError, ErrorCode
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
 TRANSACTION = 1

@@ -21,7 +21,7 @@ from barnabas.client.producer import Producer
 from barnabas.metadata.cache import FAREWELL_SECONDS
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import Raw, wait_until_known
 
 TARGET_S = 1.0

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from barnabas.cluster.pytest_plugin import TOPIC_NAME_MAX, topic_name
-from tests import child_process
+from support.process import ENVIRONMENT
 
 pytest_plugins = ["pytester"]
 
@@ -18,7 +18,7 @@ ARGUMENTS = ("-p", "no:cacheprovider", "-q", *(() if INSTALLED else ("-p", PLUGI
 
 @pytest.fixture(autouse=True)
 def same_barnabas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", child_process.ENVIRONMENT["PYTHONPATH"])
+    monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
     # Asserts of a plugin are rewritten, all of the package: once, not in every process.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 

@@ -22,7 +22,7 @@ from barnabas.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from barnabas.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from tests.broker_process import eventually
+from support.waiting import eventually
 from tests.compatibility.raw import (
     Raw,
     fetch_request,

@@ -16,7 +16,7 @@ from barnabas.model import TopicPartition
 from barnabas.spark.fetching import close_idle_clusters, read_range
 from barnabas.spark.ranges import DataLoss, FetchSettings, OffsetRange
 from barnabas.wire.compression import Compression
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 
 SMALL_FETCHES = {"max.partition.fetch.bytes": "65536"}
 

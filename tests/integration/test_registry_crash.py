@@ -5,7 +5,7 @@ from pathlib import Path
 
 from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry
-from tests import child_process
+from support import python_process
 
 # Six writers at once, so that commits carry several transactions. Each tells of a write only when it has been
 # acknowledged, in one line; `round` keeps the names of successive lives apart.
@@ -44,7 +44,7 @@ async def test_every_acknowledged_write_survives_kill_9(tmp_path: Path) -> None:
     chance = random.Random(7)
     acknowledged: dict[str, str] = {}
     for life in range(LIVES):
-        writer = child_process.start(WRITE, directory, str(life))
+        writer = python_process.start(WRITE, directory, str(life))
         with writer:
             assert writer.stdout is not None
             assert writer.stderr is not None

@@ -11,7 +11,7 @@ from barnabas.errors import ConfigError
 from barnabas.spark.lookup import connect
 from barnabas.spark.options import parse_write
 from barnabas.spark.writer import Sink, timeouts
-from tests.broker_process import BrokerProcess
+from support.broker import BrokerProcess
 from tests.faults.raw_client import RawClient
 
 TOPIC = "orders"

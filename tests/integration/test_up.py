@@ -18,8 +18,9 @@ import pytest
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
-from tests.broker_process import COMMAND, STOP_SECONDS, eventually, run
-from tests.child_process import ENVIRONMENT
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT, STOP_SECONDS
+from support.waiting import eventually
 from tests.zookeeper import require_java
 
 

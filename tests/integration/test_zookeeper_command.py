@@ -12,9 +12,10 @@ import pytest
 
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import AddressInUse, ConfigError
-from tests.broker_process import COMMAND, eventually, run
-from tests.child_process import ENVIRONMENT
-from tests.child_process import run as run_python
+from support.command import COMMAND, run
+from support.process import ENVIRONMENT
+from support.python_process import run as run_python
+from support.waiting import eventually
 from tests.zookeeper import require_java
 
 UP = re.compile(r"ZooKeeper is up: (1 node|3 nodes) at (\S+?)(?:, data in (\S+))?\n")

@@ -237,18 +237,17 @@ async def test_closing_does_not_wait_for_a_server_that_is_gone_or_stands_still(
         await waiting
 
 
-def test_the_shell_of_a_node_ends_with_it_and_watches_nobody_else(
-    one_node: ZooKeeperServers,
-) -> None:
-    shell = one_node.running[1]
-    beneath = psutil.Process(shell.pid).children(recursive=True)
-    (node,) = (process for process in beneath if process.name() == "java")
+def test_the_guard_of_a_node_ends_after_its_node(one_node: ZooKeeperServers) -> None:
+    node = psutil.Process(one_node.running[1].pid)
+    assert node.name() == "java"
+    guards = node.children(recursive=True)
+    assert guards
     node.kill()
-    _, alive = psutil.wait_procs(beneath, timeout=10)
-    assert not alive
-    shell.wait(timeout=10)
+    assert one_node.running[1].child.wait(DEADLINE_S) == -signal.SIGKILL
     assert one_node.ended() == {1: -signal.SIGKILL}
     assert one_node.ended() == {}
+    _, alive = psutil.wait_procs(guards, timeout=10)
+    assert not alive
 
 
 async def test_one_node_of_three_may_be_killed(

@@ -1,7 +1,7 @@
-"""Three brokers in processes of their own around a ZooKeeper: the other half of clusters.py.
+"""Three brokers in forked processes around a ZooKeeper: the other half of clusters.py.
 
-There are hundreds of lives, and Python needs a third of a second to load a broker: so one process loads it, and each
-life is a fork of that.
+A test starts hundreds of brokers, and Python needs a third of a second to load one. So one process loads it, and each
+broker is a fork of that process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ZooKeeperBrokers:
             }
             lines = "".join(f"{key}={value}\n" for key, value in written.items())
             self.properties(broker).write_text(lines)
-        self.processes: dict[BrokerId, BrokerProcess] = {}
+        self.processes: dict[BrokerId, ForkedBroker] = {}
 
     def properties(self, broker: BrokerId) -> Path:
         return self.data / f"broker-{broker}.properties"
@@ -140,7 +140,7 @@ class ZooKeeperBrokers:
         return all(brokers_told_of(self.address(each)) >= alive for each in alive)
 
     def launch(self, broker: BrokerId) -> None:
-        self.processes[broker] = BrokerProcess(
+        self.processes[broker] = ForkedBroker(
             self.properties(broker), self.data / f"broker-{broker}"
         )
 
@@ -151,8 +151,8 @@ class ZooKeeperBrokers:
         return "\n".join(path.read_text() for path in sorted(self.data.glob("*.log")))
 
 
-class BrokerProcess:
-    """One life of one broker; see crashing_broker.py for what it can be told."""
+class ForkedBroker:
+    """One run of one broker; crashing_broker.py has the commands it accepts."""
 
     def __init__(self, properties: Path, name: Path) -> None:
         self.log_path = name.with_suffix(".log")

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from barnabas.client.blocking import Deadline, pause
-from tests.child_process import halt
+from support.process import pause_process
 from tests.spark.topics import Topics, values_of
 
 SOURCE = "python_streaming_source_runner"
@@ -50,7 +50,7 @@ class Following:
         """Sources of streams stand still: what comes and goes meanwhile is never seen by them."""
         sources = self.sources()
         for source in sources:
-            halt(source)
+            pause_process(source)
         try:
             yield
         finally:

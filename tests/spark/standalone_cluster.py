@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from barnabas.java.find import find_java
 from barnabas.spark.cache import cache_directory
-from barnabas.spark.java import find_java, launcher_home
-from barnabas.spark.launcher import spark_home
+from barnabas.spark.installation import spark_home
+from barnabas.spark.java_home import launcher_home
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 20
@@ -55,7 +56,7 @@ def start(
         "SPARK_LOCAL_DIRS": str(directory),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": java_options,
-        "JAVA_HOME": str(launcher_home(find_java(), cache_directory())),
+        "JAVA_HOME": str(launcher_home(find_java("Spark"), cache_directory())),
         # Nothing of the checkout reaches the workers but what the session ships to them.
         "PYTHONPATH": "",
     }

@@ -14,7 +14,8 @@ from barnabas.client.admin import Admin, NewPartitions
 from barnabas.client.offsets import latest_offsets
 from barnabas.model import TopicPartition
 from barnabas.spark import session
-from tests.broker_process import BrokerProcess, eventually
+from support.broker import BrokerProcess
+from support.waiting import eventually
 from tests.spark.following import following
 from tests.spark.topics import Topics, numbered
 

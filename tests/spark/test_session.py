@@ -21,7 +21,7 @@ from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
 from barnabas.spark.launcher import QUICK
-from tests.broker_process import eventually
+from support.waiting import eventually
 
 TIMEOUT_S = 200
 COMMAND = [sys.executable, "-m", "barnabas.cli.main"]

@@ -11,7 +11,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from barnabas import LocalCluster
 from barnabas.model import TopicPartition
-from tests.broker_process import eventually, free_port
+from support.ports import free_port
+from support.waiting import eventually
 from tests.spark.following import following, wait_until
 from tests.spark.topics import Topics, numbered, values_of
 

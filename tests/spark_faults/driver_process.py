@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.broker_process import eventually
-from tests.child_process import ENVIRONMENT
+from support.process import ENVIRONMENT
+from support.waiting import eventually
 
 DRIVER = Path(__file__).with_name("driver.py")
 START_SECONDS = 120.0

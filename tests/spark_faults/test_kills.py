@@ -20,7 +20,9 @@ from random import Random
 import psutil
 import pytest
 
-from tests.broker_process import BrokerProcess, chosen_seed, eventually
+from support.broker import BrokerProcess
+from support.seed import choose_seed
+from support.waiting import eventually
 from tests.faults.raw_client import RawClient
 from tests.spark_faults.driver_process import DriverProcess, has_ended
 from tests.spark_faults.followed import Moment, Stream, TopicStream
@@ -226,7 +228,7 @@ def test_kills_of_driver_workers_and_broker_lose_nothing_and_repeat_nothing_in_p
     tmp_path: Path, trained_spark: str
 ) -> None:
     began = time.monotonic()
-    chance = Random(chosen_seed())
+    chance = Random(choose_seed())
     with BrokerProcess(tmp_path / "data") as broker:
         with RawClient(broker.address) as client:
             assert client.create_topic(SOURCE, PARTITIONS) == 0

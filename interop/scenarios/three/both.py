@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from barnabas.spark.java import Java
+from barnabas.java.find import Java
 from interop.harness.jars import Jars
 from interop.harness.kafka import KafkaBroker
 from interop.harness.ours import OurBroker
@@ -19,7 +19,7 @@ from interop.scenarios.step import Transcript
 from interop.scenarios.three.script import SCRIPT
 from interop.scenarios.three.side import Side
 from interop.scenarios.three.step import Step
-from tests.broker_process import free_port
+from support.ports import free_port
 
 IDS = (1, 2, 3)
 SETTINGS = {

@@ -34,7 +34,7 @@ from interop.scenarios.three.step import (
     Which,
 )
 from interop.scenarios.three.view import View, shown, unrest
-from tests.child_process import halt
+from support.process import pause_process, require_running
 from tests.compatibility.raw import Raw
 
 REST_SECONDS = 60.0
@@ -96,7 +96,7 @@ class Side:
                 self.alive.discard(action.broker)
                 self.brokers[action.broker].kill()
             case Pause():
-                halt(self.brokers[action.broker].running.pid)
+                pause_process(self.brokers[action.broker].running.pid)
             case Resume():
                 os.kill(self.brokers[action.broker].running.pid, signal.SIGCONT)
             case Start():
@@ -112,7 +112,7 @@ class Side:
         before, since = None, 0.0
         while True:
             for broker in self.alive:
-                self.brokers[broker].running.must_run()
+                require_running(self.brokers[broker].running)
             view, why = None, "the brokers do not answer"
             with contextlib.suppress(OSError, LookupError):
                 view = self.view()

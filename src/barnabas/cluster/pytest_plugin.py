@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 
 if TYPE_CHECKING:
-    from barnabas import LocalCluster
+    from barnabas.cluster.local import LocalCluster
 
 TOPIC_NAME_MAX = 249
 
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end."""
-    from barnabas import LocalCluster
+    from barnabas.cluster.local import LocalCluster
 
     with LocalCluster(brokers=brokers_wanted(pytestconfig)) as cluster:
         yield cluster

@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.java.find import Java
 from barnabas.spark.cache import digest, move_into_place
-from barnabas.spark.java import SCRIPT, Java
+from barnabas.spark.java_home import SCRIPT
 
 ON_TOP = "-XX:+UseSerialGC"
 """Must be the same when an archive is made and when it is used. Of the collectors it starts quickest and needs the

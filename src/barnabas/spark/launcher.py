@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.errors import BarnabasError, ConfigError
+from barnabas.java.find import Java, find_java
 from barnabas.spark.cache import cache_directory, digest, write_whole
 from barnabas.spark.catalog import catalog_java_options, catalog_settings, hold_catalog
 from barnabas.spark.class_archive import ON_TOP, class_archive, make_when_idle
-from barnabas.spark.java import Java, find_java, launcher_home
+from barnabas.spark.installation import spark_home
+from barnabas.spark.java_home import launcher_home
 from barnabas.spark.progress import show_progress
 from barnabas.spark.shipping import missing_here, package_zip
 from barnabas.spark.worker_python import worker_python
@@ -43,10 +45,6 @@ SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 QUICK = "-XX:TieredStopAtLevel=1"
 SOURCES = "org.apache.spark.sql.execution.datasources"
-NOT_INSTALLED = (
-    "is not installed; pip install '.[spark]' in a checkout of Barnabas, "
-    "or pip install 'barnabas[spark]'"
-)
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 LOGGING = """rootLogger.level = error
@@ -111,7 +109,7 @@ def session(
             hold_catalog(Path(catalog))
             settings |= catalog_settings(Path(catalog))
             java_options.append(catalog_java_options(Path(catalog)))
-        java = find_java()
+        java = find_java("Spark")
         if archive and is_local(master or LOCAL):
             classes = class_archive(java, spark_home(), cache_directory())
             java_options.append(classes.options)
@@ -289,18 +287,6 @@ def local_cores(master: str) -> int:
     if not inner.isdigit() or int(inner) < 1:
         raise ConfigError("master", f"{master!r} is not a master; write local[*] or local[4]")
     return int(inner)
-
-
-def spark_home() -> Path:
-    """Where Spark's jars lie: SPARK_HOME if set, else within the package that pip installed."""
-    from importlib.util import find_spec
-
-    if home := os.environ.get("SPARK_HOME"):
-        return Path(home)
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ConfigError("pyspark", NOT_INSTALLED)
-    return Path(spec.origin).parent
 
 
 def logging_file(cache: Path) -> Path:

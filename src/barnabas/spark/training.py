@@ -19,17 +19,18 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from barnabas.java.find import find_java
 from barnabas.spark.cache import cache_directory
 from barnabas.spark.class_archive import class_archive, making
-from barnabas.spark.java import find_java
-from barnabas.spark.launcher import open_session, spark_home
+from barnabas.spark.installation import spark_home
+from barnabas.spark.launcher import open_session
 
 EXIT_TIMEOUT_S = 300
 
 
 def train() -> bool:
     """True if there is an archive now."""
-    java = find_java()
+    java = find_java("Spark")
     archive = class_archive(java, spark_home(), cache_directory())
     with making(archive, java) as options:
         if options is None:

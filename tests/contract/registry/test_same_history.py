@@ -19,7 +19,7 @@ from barnabas.world.ports import (
 )
 from barnabas.world.registry.embedded import EmbeddedRegistry
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
-from tests.broker_process import chosen_seed
+from support.seed import choose_seed
 
 CALLS = 400
 PATHS = ["/", "/a", "/b", "/a/x", "/a/y", "/a/x/deep", "/b/x"]
@@ -109,7 +109,7 @@ def random_data(chance: random.Random) -> bytes:
 async def test_the_same_calls_get_the_same_answers_and_events(
     chroot: str, round_number: int
 ) -> None:
-    chance = random.Random(chosen_seed())
+    chance = random.Random(choose_seed())
     ours = EmbeddedRegistry(None, SystemClock())
     theirs = ZooKeeperRegistry(chroot, connection_timeout_ms=10_000)
     embedded = Asked(await ours.connect(6000))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import psutil
 
-from tests.broker_process import starved_seconds
-from tests.cluster_process import MemberProcess
+from support.broker import starved_seconds
+from support.cluster import MemberProcess
 
 BUSY_SHARE = 0.9
 BUSY_S = 5.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from tests.cluster_process import MemberProcess
+from support.cluster import MemberProcess
 from tests.faults.chaos.stage import SESSION_S, Stage
 
 LIMIT_S = SESSION_S + 5.0

@@ -21,8 +21,8 @@ from barnabas.client.view import PartitionView
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry
-from tests.broker_process import eventually
-from tests.cluster_process import ClusterProcesses
+from support.cluster import ClusterProcesses
+from support.waiting import eventually
 from tests.faults.chaos import replicas
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.readers import Consumer, Eye, Reader

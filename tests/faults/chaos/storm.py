@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from tests.cluster_process import MemberProcess
+from support.cluster import MemberProcess
 from tests.faults.chaos import checks
 from tests.faults.chaos.proxies import Direction, Disturbance
 from tests.faults.chaos.schedule import LINK_KINDS, Fault, Kind
@@ -224,7 +224,7 @@ class Storm:
         if broker.process.pid in self.noted:
             return
         self.noted.add(broker.process.pid)
-        code = broker.process.returncode
+        code = broker.wait()
         asked = self.asked_to_stop.pop(broker.id, None)
         if broker.id in self.killed:
             self.killed.discard(broker.id)

@@ -25,8 +25,8 @@ from barnabas.client.view import ClusterView
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
-from tests.broker_process import free_port
-from tests.cluster_process import MemberProcess
+from support.cluster import MemberProcess
+from support.ports import free_port
 from tests.faults.chaos import checks
 from tests.faults.chaos.proxies import Proxies
 from tests.faults.chaos.readers import (

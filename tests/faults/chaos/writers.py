@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.child_process import ENVIRONMENT
+from support.process import ENVIRONMENT
 from tests.faults.chaos.ledger import Ledger
 from tests.faults.chaos.worker import Worker
 from tests.faults.chaos.writer_process import DELIVERY_S

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.wire.records import read_header
 from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, Load, parse_size, short
 
 SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
@@ -29,7 +29,7 @@ def made_up(extent: suite.Extent) -> dict[str, list[float]]:
 @pytest.mark.parametrize("way", [frames, librdkafka])
 def test_a_load_is_produced_and_fetched(way: object) -> None:
     assert way in suite.WAYS.values()
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         produced, fetched = way.run_produce_and_fetch(broker, SMALL)  # type: ignore[attr-defined]
     assert produced.data_bytes == SMALL.batches * SMALL.batch_bytes == MB
     assert fetched.data_bytes >= MB
@@ -37,7 +37,7 @@ def test_a_load_is_produced_and_fetched(way: object) -> None:
 
 
 def test_a_batch_that_did_not_arrive_is_noticed() -> None:
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         driver = frames.FrameDriver(broker, broker.create_topic("load", 2), SMALL)
         driver.produced += 2
         with pytest.raises(RuntimeError, match="should end at"):
@@ -46,7 +46,7 @@ def test_a_batch_that_did_not_arrive_is_noticed() -> None:
 
 
 def test_every_record_of_the_beat_is_acknowledged_and_consumed() -> None:
-    with BrokerProcess() as broker:
+    with BenchmarkBroker() as broker:
         acknowledged, consumed = latency.measure(broker, acks=-1, rate=1000, seconds=0.1)
     assert 0 < acknowledged.p50_ms <= acknowledged.p99_ms
     assert 0 < consumed.p50_ms <= consumed.p99_ms

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.cli.options import completions
-from tests.broker_process import run
+from support.command import run
 
 HOSTILE = "x\n\x1b[31m\x9b\u202e\u2028\ufeff\udcff\nforged"
 LONG_RUNNING = {"up", "broker", "zookeeper"}

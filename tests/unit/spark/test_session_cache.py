@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ConfigError
+from barnabas.java.find import Java
 from barnabas.spark import shipping
 from barnabas.spark.cache import cache_directory, write_whole
 from barnabas.spark.catalog import HELD, catalog_settings, hold_catalog
 from barnabas.spark.class_archive import ClassArchive, class_archive, making
-from barnabas.spark.java import Java
 from barnabas.spark.shipping import missing_here, package_zip, zipped
 
 JAVA = Java(home=Path("/jvm"), version="17.0.15", found="PATH", release="a build")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.errors import ConfigError
+from barnabas.spark.installation import spark_home
 from barnabas.spark.launcher import (
     JAVA_OPTIONS,
     check_master,
@@ -15,7 +16,6 @@ from barnabas.spark.launcher import (
     environment,
     local_cores,
     logging_file,
-    spark_home,
 )
 
 

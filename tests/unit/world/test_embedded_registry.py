@@ -22,7 +22,7 @@ from barnabas.world.registry.embedded import EmbeddedRegistry
 from barnabas.world.registry.reader import Reader
 from barnabas.world.registry.store import DATABASE, Store
 from barnabas.world.registry.tree import Tree
-from tests import child_process
+from support import python_process
 
 DEADLINE_S = 60
 
@@ -127,7 +127,7 @@ def test_a_registry_in_memory_loads_no_sqlite_and_starts_no_thread() -> None:
             await registry.close()
         asyncio.run(main())
     """
-    assert child_process.run(code).stdout.split() == ["False", "1"]
+    assert python_process.run(code).stdout.split() == ["False", "1"]
 
 
 # ---- one process only ----------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ HOLD = """if True:
 
 
 async def test_a_second_process_is_told_who_has_it_and_what_to_do(directory: str) -> None:
-    holder = child_process.start(HOLD, directory)
+    holder = python_process.start(HOLD, directory)
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"

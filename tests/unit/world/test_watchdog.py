@@ -12,8 +12,8 @@ import pytest
 
 from barnabas.world.loop_thread import LoopThread
 from barnabas.world.watchdog import STUCK_EXIT_CODE, TICK_SECONDS, LoopWatchdog, StallMeter, Verdict
-from tests import child_process
-from tests.broker_process import eventually
+from support import python_process
+from support.waiting import eventually
 
 TURNING, STALLED, RECOVERED, STUCK = Verdict
 
@@ -174,7 +174,7 @@ asyncio.run(main())
 
 
 def test_stuck_process_logs_the_stack_and_ends_with_its_exit_code() -> None:
-    ended = child_process.run(STUCK_PROCESS, "spinning")
+    ended = python_process.run(STUCK_PROCESS, "spinning")
     assert ended.returncode == STUCK_EXIT_CODE
     assert ended.stderr.count("event loop stalled broker=7") == 1
     assert ended.stderr.count("event loop stuck broker=7") == 1
@@ -183,5 +183,5 @@ def test_stuck_process_logs_the_stack_and_ends_with_its_exit_code() -> None:
 
 
 def test_process_that_is_stuck_in_logging_ends_all_the_same() -> None:
-    ended = child_process.run(STUCK_PROCESS, "logging")
+    ended = python_process.run(STUCK_PROCESS, "logging")
     assert ended.returncode == STUCK_EXIT_CODE

@@ -24,7 +24,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     # py4j logs every interrupted call to the root logger before it raises.
     logging.getLogger().addHandler(logging.NullHandler())
-    from barnabas.spark.launcher import NOT_INSTALLED, session
+    from barnabas.spark.installation import NOT_INSTALLED
+    from barnabas.spark.launcher import session
 
     with tempfile.TemporaryDirectory(
         prefix="barnabas-warehouse-", ignore_cleanup_errors=True

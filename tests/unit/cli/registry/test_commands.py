@@ -9,13 +9,13 @@ import pytest
 
 from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
-from tests import child_process
+from support import python_process
 
 COMMAND = "from barnabas.cli.registry.commands import registry; registry()"
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return child_process.run(COMMAND, *arguments)
+    return python_process.run(COMMAND, *arguments)
 
 
 def succeed(*arguments: str) -> str:
@@ -99,7 +99,7 @@ def test_ephemeral_nodes_are_hidden_once_their_process_is_dead(data: str) -> Non
             sys.stdin.readline()
         asyncio.run(main())
     """
-    process = child_process.start(code, str(Path(data, "registry")))
+    process = python_process.start(code, str(Path(data, "registry")))
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "made\n"
@@ -171,7 +171,7 @@ def test_a_directory_without_a_registry_says_what_to_type(data: str) -> None:
 async def test_watch_tells_every_change_in_order_until_the_count(
     data: str, session: EmbeddedSession
 ) -> None:
-    watch = child_process.start(COMMAND, "watch", "/brokers", "--count", "4", "--data", data)
+    watch = python_process.start(COMMAND, "watch", "/brokers", "--count", "4", "--data", data)
     with watch:
         assert watch.stdout is not None
         assert watch.stderr is not None
@@ -193,7 +193,7 @@ async def test_watch_tells_every_change_in_order_until_the_count(
 
 
 async def test_ctrl_c_ends_watch_with_130(data: str, session: EmbeddedSession) -> None:
-    watch = child_process.start(COMMAND, "watch", "/", "-o", "json", "--data", data)
+    watch = python_process.start(COMMAND, "watch", "/", "-o", "json", "--data", data)
     with watch:
         assert watch.stdout is not None
         assert watch.stderr is not None

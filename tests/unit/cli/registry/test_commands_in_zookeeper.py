@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from barnabas.world.registry.zookeeper import ZooKeeperRegistry, ZooKeeperSession
-from tests import child_process
+from support import python_process
 
 COMMAND = "from barnabas.cli.registry.commands import registry; registry()"
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return child_process.run(COMMAND, *arguments)
+    return python_process.run(COMMAND, *arguments)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_looking_does_not_make_a_chroot(
 
 
 async def test_watch_tells_changes_as_they_happen(chroot: str, session: ZooKeeperSession) -> None:
-    watch = child_process.start(COMMAND, "watch", "/brokers", "--zookeeper", chroot)
+    watch = python_process.start(COMMAND, "watch", "/brokers", "--zookeeper", chroot)
     with watch:
         assert watch.stdout is not None
         assert watch.stderr is not None

@@ -1,4 +1,4 @@
-"""Brokers in processes of their own around a ZooKeeper, to be killed, signalled and started again one by one.
+"""`barnabas broker` in child processes, around a ZooKeeper. Each broker can be killed and started again.
 
 zookeeper = ZooKeeperServers(tmp_path / "zookeeper"); zookeeper.start()
 with ClusterProcesses(tmp_path, zookeeper.connect_string, brokers=3) as cluster:
@@ -7,9 +7,6 @@ with ClusterProcesses(tmp_path, zookeeper.connect_string, brokers=3) as cluster:
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -18,14 +15,17 @@ from typing import Self
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import ClusterView
 from barnabas.errors import ApiError
-from tests.broker_process import COMMAND, START_SECONDS, STOP_SECONDS, eventually, free_port
-from tests.child_process import ENVIRONMENT, halt
+from support.command import COMMAND
+from support.ports import free_port
+from support.process import ChildProcess
+from support.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
+START_SECONDS = 30.0
 
 
 class MemberProcess:
-    """`barnabas broker` with a file of its own, on a port and a directory that it keeps."""
+    """One broker. It has a properties file, and keeps its port and its data over restarts."""
 
     def __init__(
         self, data: Path, zookeeper: str, broker_id: int, settings: Mapping[str, str]
@@ -35,9 +35,9 @@ class MemberProcess:
         self.log_dir = data / f"broker-{broker_id}"
         self.log_path = data / f"broker-{broker_id}.log"
         self.config_path = data / f"broker-{broker_id}.properties"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ChildProcess | None = None
         self.command = [*COMMAND, "broker"]
-        """Takes the file with the settings."""
+        """The properties file follows as the last argument."""
         self.settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
@@ -48,7 +48,7 @@ class MemberProcess:
         self.configure(settings)
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Add settings to its file, for its next start."""
+        """Add settings to the properties file, for the next start."""
         self.settings.update(settings)
         self.log_dir = Path(self.settings["log.dirs"].split(",")[0])
         lines = (f"{key}={value}\n" for key, value in self.settings.items())
@@ -60,28 +60,31 @@ class MemberProcess:
 
     @property
     def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        return self.process is not None and self.process.is_running
+
+    @property
+    def running(self) -> ChildProcess:
+        assert self.process is not None
+        return self.process
 
     def launch(self) -> None:
+        """Start the broker, and do not wait for it."""
         assert not self.is_running
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.command, str(self.config_path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                env=ENVIRONMENT,
-            )
+        self.process = ChildProcess(
+            f"broker {self.id}",
+            [*self.command, str(self.config_path)],
+            log=self.log_path,
+            directory=ROOT,
+        )
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Returns when the broker answers."""
         self.launch()
         eventually(lambda: self.view() is not None, f"broker {self.id} answers", START_SECONDS)
 
     def view(self) -> ClusterView | None:
-        """The cluster as this broker describes it; None if it does not answer."""
-        assert self.is_running, f"broker {self.id} ended; its last words:\n{self.log()[-2000:]}"
+        """The cluster as this broker describes it; None if it does not answer. AssertionError if it has ended."""
+        assert self.is_running, self.running.describe()
         try:
             with Cluster(self.bootstrap_servers, timeout_s=5.0) as client:
                 return client.refresh(None)
@@ -92,29 +95,24 @@ class MemberProcess:
         return self.log_path.read_text(errors="replace")
 
     def kill(self) -> None:
-        """kill -9: no goodbye, nothing flushed."""
-        self.signal(signal.SIGKILL)
-        self.wait()
+        """SIGKILL: no clean shutdown, no flush."""
+        self.running.kill()
 
     def stop(self) -> int:
-        """Ask it to stop; its exit code."""
-        self.signal(signal.SIGTERM)
-        return self.wait()
+        """Request a clean shutdown. Returns the exit code."""
+        return self.running.stop()
 
     def pause(self) -> None:
-        assert self.process is not None
-        halt(self.process.pid)
+        self.running.pause()
 
     def resume(self) -> None:
-        self.signal(signal.SIGCONT)
+        self.running.resume()
 
     def signal(self, number: int) -> None:
-        assert self.process is not None
-        os.kill(self.process.pid, number)
+        self.running.send_signal(number)
 
     def wait(self) -> int:
-        assert self.process is not None
-        return self.process.wait(STOP_SECONDS)
+        return self.running.wait()
 
 
 class ClusterProcesses:
@@ -139,7 +137,7 @@ class ClusterProcesses:
 
     @property
     def controller_id(self) -> int:
-        """As the brokers that run say; -1 if they know of none."""
+        """The controller in the metadata of a running broker; -1 if there is none."""
         for broker in self.brokers.values():
             if broker.is_running and (view := broker.view()) is not None:
                 return view.controller

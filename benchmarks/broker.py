@@ -1,6 +1,6 @@
-"""A broker in a process of its own, in a directory that is gone afterwards; and what the process costs.
+"""A broker in a child process with a temporary directory, and measurements of the process.
 
-with BrokerProcess() as broker:
+with BenchmarkBroker() as broker:
     broker.address      ("127.0.0.1", 40123)
     broker.cpu_s()      user and system time of all its threads so far
 """
@@ -12,9 +12,6 @@ import os
 import platform
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +24,11 @@ import psutil
 
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
+from support.command import COMMAND
+from support.process import ChildProcess
 
-BROKER = (sys.executable, "-m", "barnabas.cli.main")
 ADDRESS = re.compile(r" at ([0-9.]+):(\d+),")
-STOP_TIMEOUT_S = 60
+START_TIMEOUT_S = 120.0
 
 # Background flushing to the disk belongs to the operating system: nobody asked for fsync, and the time it takes would
 # be the disk's and not the broker's. Retention never fires within a run.
@@ -38,20 +36,20 @@ SETTINGS = {"log.retention.ms": "-1", "auto.create.topics.enable": "false"}
 
 
 def with_bytecode() -> dict[str, str]:
-    """The environment as a user has it: Python keeps what it compiled."""
+    """The environment of a user: Python keeps compiled modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-class BrokerProcess:
-    """Starts with the context. `kill()` and `start()` again to see it recover; the directory goes at the end."""
+class BenchmarkBroker:
+    """A context manager. `kill()` and `start()` measure a recovery. The directory is removed at the end."""
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, command: Sequence[str] = BROKER
+        self, settings: Mapping[str, str] | None = None, command: Sequence[str] = COMMAND
     ) -> None:
         self.settings = SETTINGS | dict(settings or {})
         self.command = command
         self.directory = Path(tempfile.mkdtemp(prefix="barnabas-benchmark-"))
-        self.process: subprocess.Popen[str] | None = None
+        self.process: ChildProcess | None = None
         self.address = ("", 0)
         self.start_s = 0.0
 
@@ -65,35 +63,26 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self, *topics: str) -> Self:
-        """Returns when it serves; `start_s` is how long that took, `topics` are as `barnabas up --topic` takes them."""
+        """Returns when the broker is ready; `start_s` is the time that took. `topics` are arguments of `barnabas up
+        --topic`."""
         overrides = [f"--override={key}={value}" for key, value in self.settings.items()]
-        wanted = [f"--topic={topic}" for topic in topics]
+        where = ("--port", "0", "--data", str(self.directory / "data"))
         began = time.perf_counter()
-        with (self.directory / "stderr").open("a") as stderr:
-            self.process = subprocess.Popen(
-                [
-                    *self.command,
-                    *("up", "--port", "0", "--data", str(self.directory / "data")),
-                    *overrides,
-                    *wanted,
-                ],
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=with_bytecode(),
-                text=True,
-            )
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if found := ADDRESS.search(line):
-                self.start_s = time.perf_counter() - began
-                self.address = found[1], int(found[2])
-                return self
-        raise RuntimeError(
-            f"the broker did not start:\n{(self.directory / 'stderr').read_text()[-2000:]}"
+        self.process = ChildProcess(
+            "the broker",
+            [*self.command, "up", *where, *overrides, *(f"--topic={topic}" for topic in topics)],
+            log=self.directory / "stderr",
+            environment=with_bytecode(),
+            is_piped=True,
         )
+        while (found := ADDRESS.search(self.process.read_line(START_TIMEOUT_S))) is None:
+            pass
+        self.start_s = time.perf_counter() - began
+        self.address = found[1], int(found[2])
+        return self
 
     def cpu_s(self) -> float:
-        """To the nanosecond on Linux, where every process has a CPU clock; to the tick elsewhere."""
+        """User and system time: in nanoseconds on Linux, where each process has a CPU clock, in ticks elsewhere."""
         if platform.system() == "Linux":
             return time.clock_gettime(~self.pid << 3 | 2)
         times = psutil.Process(self.pid).cpu_times()
@@ -103,24 +92,15 @@ class BrokerProcess:
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def kill(self) -> None:
-        """As a power cut would: no clean shutdown, no flush."""
-        self.end(signal.SIGKILL)
+        """SIGKILL: no clean shutdown, no flush."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
 
     def stop(self) -> None:
-        self.end(signal.SIGTERM)
-
-    def end(self, how: signal.Signals) -> None:
         process, self.process = self.process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        if process is not None:
+            process.stop_or_kill()
 
     def recycle_pages(self, size_bytes: int) -> None:
         """Let the kernel have touched as much page cache as a run will fill. Memory that was never used, or was given
@@ -165,7 +145,7 @@ class BrokerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Nothing in the directory is wanted any more, so nobody waits for a clean shutdown.
+        # The directory is removed, so a clean shutdown has no use.
         self.kill()
         self.remove()
 

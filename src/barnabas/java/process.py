@@ -1,0 +1,100 @@
+"""A Java process with a log file. It never outlives the process that started it.
+
+A small shell starts a guard in the background and then becomes Java. The guard reads a pipe from this process. When
+this process ends, in whatever way, the pipe closes and the guard kills Java. The guard is in Java's process group, so
+the system does not reuse Java's process id as long as the guard runs.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+STOP_S = 30.0
+# Standard input is the pipe.
+WITH_GUARD = """\
+exec 3<&0
+(read -r _ <&3; kill -9 $$) >/dev/null 2>&1 &
+exec "$@" 3<&- </dev/null
+"""
+EXCEPTION = re.compile(
+    r"^(?:Exception in thread \S+ )?((?:[\w$]+\.)+[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
+)
+CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+ERROR_LINE = re.compile(r"^.*\b(?:ERROR|FATAL)\b.*$", re.MULTILINE)
+
+
+class JavaProcess:
+    """Starts at once. `name` is for error messages."""
+
+    def __init__(self, name: str, command: Sequence[str], *, directory: Path, log: Path) -> None:
+        self.name = name
+        self.log_path = log
+        with log.open("wb") as output:
+            self.child = subprocess.Popen(
+                ["/bin/sh", "-c", WITH_GUARD, "sh", *command],
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; -9 after SIGKILL."""
+        return self.child.poll()
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL. Returns when the process has ended. Idempotent."""
+        self.child.kill()
+        self.end_guard()
+
+    def stop(self) -> int:
+        """SIGTERM, and SIGKILL after `STOP_S`. Returns the exit code."""
+        self.child.terminate()
+        try:
+            self.child.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+        return self.end_guard()
+
+    def pause(self) -> None:
+        self.child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.child.send_signal(signal.SIGCONT)
+
+    def end_guard(self) -> int:
+        code = self.child.wait()
+        assert self.child.stdin is not None
+        self.child.stdin.close()
+        return code
+
+
+def find_fault(log: str) -> str:
+    """The reason of a failure, in one line: the exception and, if it says more, its root cause.
+
+    An exception logged as an error comes before one logged as a warning. Empty if the log reports no fault.
+    """
+    error = ERROR_LINE.search(log)
+    exception = (error and EXCEPTION.search(log, error.start())) or EXCEPTION.search(log)
+    if exception is None:
+        return error[0] if error else ""
+    trace = log[exception.end() :]
+    if after := EXCEPTION.search(trace):
+        trace = trace[: after.start()]
+    causes = CAUSE.findall(trace)
+    if causes and causes[-1].partition(": ")[2] not in exception[1]:
+        return f"{exception[1]} ({causes[-1]})"
+    return exception[1]

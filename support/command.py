@@ -1,0 +1,24 @@
+"""The command line of Barnabas in a child process, with the package that this process imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from support.process import ENVIRONMENT
+
+COMMAND = [sys.executable, "-m", "barnabas.cli.main"]
+RUN_SECONDS = 60
+
+
+def run(*arguments: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `barnabas <arguments>` to its end."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        env=ENVIRONMENT,
+        check=False,
+        user=user,
+    )

@@ -1,0 +1,16 @@
+"""Wait for a condition until a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+POLL_S = 0.01
+
+
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Wait until `condition()` is true. AssertionError with `what` after the deadline."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(POLL_S)
