@@ -13,10 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests import browser
-
 KAFKAJS = Path(__file__).parent / "compatibility" / "kafkajs"
 KAFKAJS_VERSION = "2.2.4"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 def have_kcat() -> bool:
@@ -28,7 +27,12 @@ def have_kafkajs() -> bool:
 
 
 def have_chromium() -> bool:
-    return browser.executable() is not None
+    return chromium() is not None
+
+
+def chromium() -> str | None:
+    """The path of the installed browser."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
 
 
 def install_kcat() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.history.page import page
 from tests import tools
-from tests.browser import Browser, Page
+from tests.browser import Browser, ShownPage
 from tests.compatibility.optional import require
 from tests.lifecycle_document import sample
 
@@ -32,11 +32,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def desk(browser: Browser, address: str) -> Iterator[Page]:
+def desk(browser: Browser, address: str) -> Iterator[ShownPage]:
     """Whatever a test does there, nothing may complain of it."""
     shown = browser.open(address, width=DESK)
     yield shown
-    assert shown.complaints == []
+    assert shown.problems == []
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -45,10 +45,10 @@ def test_the_page_fits_and_neither_complains_nor_asks_for_anything(
     browser: Browser, address: str, width: int, dark: bool
 ) -> None:
     shown = browser.open(address, width=width, dark=dark)
-    assert shown.complaints == []
+    assert shown.problems == []
     assert shown.requests == [address]
-    assert shown.value("document.documentElement.scrollWidth") == width
-    assert shown.value("document.querySelectorAll('.lane').length") > 12
+    assert shown.page.evaluate("document.documentElement.scrollWidth") == width
+    assert shown.page.evaluate("document.querySelectorAll('.lane').length") > 12
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -56,9 +56,11 @@ def test_text_stands_out_from_its_ground(browser: Browser, address: str, dark: b
     """4.5 to 1 is what the guidelines for accessibility ask of small text."""
     shown = browser.open(address, width=DESK, dark=dark)
     for selector in ("body", ".dim", "tr.bad td", ".card.bad b", ".alert li", "th", ".zoom"):
-        contrast = shown.value(CONTRAST.replace("SELECTOR", selector))
+        contrast = shown.page.evaluate(CONTRAST.replace("SELECTOR", selector))
         assert contrast >= 4.5, f"{selector}: {contrast:.1f}"
-    is_dark = shown.value("getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 23)"
+    is_dark = (
+        shown.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 23)"
+    )
     assert is_dark == dark
 
 
@@ -77,51 +79,59 @@ CONTRAST = """(() => {
 
 
 def test_a_table_is_sorted_by_the_column_that_is_pressed_and_the_other_way_again(
-    desk: Page,
+    desk: ShownPage,
 ) -> None:
     head = "#topics th:nth-child(4) button"  # online after
-    desk.press(head)
-    falling = desk.value(FIRST_CELLS)
+    desk.page.click(head)
+    falling = desk.page.evaluate(FIRST_CELLS)
     assert falling[-1] == "quiet-00"
-    desk.press(head)
-    assert desk.value(FIRST_CELLS)[:2] == ["quiet-00", "quiet-01"]
-    assert desk.value("document.querySelector('#topics th:nth-child(4)').ariaSort") == "ascending"
-    desk.press("#topics th:first-child button")
-    names = desk.value(FIRST_CELLS)
+    desk.page.click(head)
+    assert desk.page.evaluate(FIRST_CELLS)[:2] == ["quiet-00", "quiet-01"]
+    assert (
+        desk.page.evaluate("document.querySelector('#topics th:nth-child(4)').ariaSort")
+        == "ascending"
+    )
+    desk.page.click("#topics th:first-child button")
+    names = desk.page.evaluate(FIRST_CELLS)
     assert names.index("doomed") < names.index("late") < names.index("orders")
 
 
-def test_topics_are_found_by_a_part_of_their_name(desk: Page) -> None:
-    desk.value(
+def test_topics_are_found_by_a_part_of_their_name(desk: ShownPage) -> None:
+    desk.page.evaluate(
         "{const i = document.querySelector('input.filter'); i.value = 'REBORN';"
         " i.dispatchEvent(new Event('input'))}"
     )
-    assert desk.value(FIRST_CELLS) == ["reborn", "reborn (2nd)"]
+    assert desk.page.evaluate(FIRST_CELLS) == ["reborn", "reborn (2nd)"]
 
 
-def test_an_outage_is_shown_larger_and_the_whole_again(desk: Page) -> None:
+def test_an_outage_is_shown_larger_and_the_whole_again(desk: ShownPage) -> None:
     mark = "document.querySelector('.lane:nth-child(2) .outage:last-of-type')"
     width = f"parseFloat({mark}.getAttribute('width'))"
-    before = desk.value(width)
-    assert "broker 2 failed" in desk.value(f"{mark}.textContent")
+    before = desk.page.evaluate(width)
+    assert "broker 2 failed" in desk.page.evaluate(f"{mark}.textContent")
     # Both tables and the lane begin with what lasts, and end with the 40 ms.
-    desk.value("[...document.querySelectorAll('.zoom')].at(-1).click()")
-    assert desk.value(width) > 10 * before
-    desk.press("#whole")
-    assert desk.value(width) == pytest.approx(before, abs=0.01)
-    assert desk.value("document.querySelector('#whole').hidden") is True
+    desk.page.evaluate("[...document.querySelectorAll('.zoom')].at(-1).click()")
+    assert desk.page.evaluate(width) > 10 * before
+    desk.page.click("#whole")
+    assert desk.page.evaluate(width) == pytest.approx(before, abs=0.01)
+    assert desk.page.evaluate("document.querySelector('#whole').hidden") is True
 
 
-def test_dragging_over_the_timeline_shows_that_part(desk: Page) -> None:
-    box = desk.value(
+def test_dragging_over_the_timeline_shows_that_part(desk: ShownPage) -> None:
+    box = desk.page.evaluate(
         "(({x, y, width}) => [x, y, width])(document.querySelector('.chart svg').getBoundingClientRect())"
     )
     x, y, width = box
-    for kind, where in (("mousePressed", 0.5), ("mouseMoved", 0.6), ("mouseReleased", 0.75)):
-        at = {"x": x + where * width, "y": y + 8, "button": "left", "clickCount": 1}
-        desk.call("Input.dispatchMouseEvent", type=kind, **at)
-    assert desk.value("document.querySelector('#whole').hidden") is False
-    ticks = desk.value("[...document.querySelectorAll('[data-tick]')].map(e => e.textContent)")
+    mouse = desk.page.mouse
+    mouse.move(x + 0.5 * width, y + 8)
+    mouse.down()
+    mouse.move(x + 0.6 * width, y + 8)
+    mouse.move(x + 0.75 * width, y + 8)
+    mouse.up()
+    assert desk.page.evaluate("document.querySelector('#whole').hidden") is False
+    ticks = desk.page.evaluate(
+        "[...document.querySelectorAll('[data-tick]')].map(e => e.textContent)"
+    )
     assert ticks[0].startswith("08:00:05.0")  # half of what begins before 0 and ends after 10 s
     assert ticks[-1].startswith("08:00:07.5")
 
@@ -133,7 +143,7 @@ def test_a_page_that_fails_is_noticed(browser: Browser, tmp_path: Path) -> None:
         "<meta charset=utf-8><meta http-equiv=Content-Security-Policy content=\"img-src 'none'\">"
         "<img src=https://example.invalid/x.png><script>console.error('one')</script><script>two()</script>"
     )
-    complaints = "\n".join(browser.open(broken.as_uri(), width=DESK).complaints)
-    assert "one" in complaints
-    assert "two is not defined" in complaints
-    assert "Content Security Policy" in complaints
+    problems = "\n".join(browser.open(broken.as_uri(), width=DESK).problems)
+    assert "one" in problems
+    assert "two is not defined" in problems
+    assert "Content Security Policy" in problems
