@@ -1,13 +1,12 @@
-"""Kafka's tools in one Java that is kept, for many short calls: to start one takes longer than what it then does.
+"""Kafka's tools in one Java process that stays, for many short calls: the start of Java takes longer than a call.
 
-A tool that ends its Java ends this one for all. Those that do (wrong options, verifiable consumers) have a Java of
-their own in tools.py.
+A tool that ends its Java would end this one for all. tools.py runs such tools (wrong options, verifiable consumers) in
+a Java of their own.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from functools import reduce
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +18,9 @@ from py4j.protocol import Py4JJavaError
 
 from interop.harness import jvm
 from interop.harness.tools import Outcome, Tools
-from support.process import die_with_parent
+from support.process import START_SECONDS, ChildProcess
 
-# Python speaks to Java by it, and Spark brings it along.
+# The library that connects Python and Java, from the jars of PySpark.
 (PY4J,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
 
 
@@ -30,33 +29,30 @@ class KeptTools:
 
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
-        # Behind the others: classes laid ready hold for a class path that begins with theirs.
+        # Last: an archive of classes is valid only for a class path that begins with its own.
         class_path = tools.jars.class_path(tools.release) + os.pathsep + str(PY4J)
-        with (tools.scratch / "kept.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                jvm.command(
-                    tools.java,
-                    class_path,
-                    "py4j.GatewayServer",
-                    *("--die-on-broken-pipe", "0"),
-                    scratch=tools.scratch,
-                    options=(*jvm.SHORT_LIVED, *tools.classes_laid_ready),
-                ),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
-        assert self.process.stdout is not None
-        port = int(self.process.stdout.readline())
-        # What is left behind in this Java goes with it: nobody is to knock at its port when it is gone.
+        self.process = ChildProcess(
+            f"the tools of {tools.release}",
+            jvm.command(
+                tools.java,
+                class_path,
+                "py4j.GatewayServer",
+                *("--die-on-broken-pipe", "0"),
+                scratch=tools.scratch,
+                options=(*jvm.SHORT_LIVED, *tools.classes_laid_ready),
+            ),
+            log=tools.scratch / "kept.log",
+            is_piped=True,
+            is_isolated=True,
+        )
+        port = int(self.process.read_line(START_SECONDS))
+        # Objects end with this Java: without memory management no finalizer calls it after its end.
         self.gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=port, enable_memory_management=False)
         )
 
     def run(self, tool: str, *arguments: str) -> Outcome:
-        """Standard output, and what goes to standard error besides the log."""
+        """Run a tool and capture its output."""
         java: Any = self.gateway.jvm.java
         out, err = java.io.ByteArrayOutputStream(), java.io.ByteArrayOutputStream()
         java.lang.System.setOut(java.io.PrintStream(out, True))
@@ -84,4 +80,3 @@ class KeptTools:
     ) -> None:
         self.gateway.shutdown()
         self.process.kill()
-        self.process.communicate()

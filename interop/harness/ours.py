@@ -1,4 +1,4 @@
-"""Brokers of ours around a real ZooKeeper, each a process of its own that reads a server.properties."""
+"""Our brokers around a real ZooKeeper, with the settings and the interface (member.py) of the Kafka brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.process import ChildProcess
 
 
 class OurBroker:
-    """`barnabas broker`, on a port that it keeps."""
+    """`barnabas broker` in a child process. It keeps its port over restarts."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class OurBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.log_dir),
             "zookeeper.connect": zookeeper_connect,
-            # A topic that Kafka does not have.
+            # Kafka does not have this topic.
             "barnabas.history.topic.enable": "false",
             **(settings or {}),
         }
