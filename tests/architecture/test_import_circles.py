@@ -41,7 +41,7 @@ def imported(source: str, modules: Set[str]) -> Iterator[str]:
             assert node.level == 0, "imports are absolute"
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
-                target = submodule if submodule in modules else node.module
+                target = submodule if submodule in modules else node.module or ""
                 if target in modules:
                     yield target
 
