@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from barnabas.broker.connection import Connection
-from barnabas.broker.parts import BrokerParts
-from barnabas.broker.topics import TopicOutcome
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.topic_admin.create_topics import TopicOutcome
 from barnabas.controller.topic_checks import USE_DEFAULT, TopicWish
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.recorder import Facts
@@ -50,7 +50,7 @@ def creation_facts(wish: TopicWish, outcome: TopicOutcome, requester: Requester)
 
 
 def record_topic_request(
-    parts: BrokerParts,
+    context: BrokerContext,
     topics: Iterable[str],
     requester: Requester,
     *,
@@ -59,7 +59,7 @@ def record_topic_request(
     facts: Mapping[str, Facts] | None = None,
 ) -> None:
     """The controller knows the transitions; only the broker that got the request knows the client."""
-    execution = parts.controller.execution
+    execution = context.controller.execution
     if execution is not None:
         execution.recorder.record_topic_request(
             topics,
@@ -73,7 +73,7 @@ def record_topic_request(
 
 
 def record_creations(
-    parts: BrokerParts,
+    context: BrokerContext,
     wishes: Iterable[TopicWish],
     outcomes: Iterable[TopicOutcome],
     requester: Requester,
@@ -84,7 +84,7 @@ def record_creations(
         if is_done(outcome.error)
     }
     request = "CreateTopics" if requester.via is None else "Metadata"
-    record_topic_request(parts, facts, requester, request=request, after="created", facts=facts)
+    record_topic_request(context, facts, requester, request=request, after="created", facts=facts)
 
 
 def is_done(error: ApiError | None) -> bool:

@@ -39,7 +39,6 @@ from uuid import UUID
 from msgspec import NODEFAULT
 
 from barnabas.errors import LocalWireError, RemoteWireError
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.primitives import (
     Append,
     Wire,
@@ -115,7 +114,7 @@ Records = Bytes
 class Message(Protocol):
     """What every request and response class has."""
 
-    API_KEY: ClassVar[ApiKey]
+    API_KEY: ClassVar[int]
     VERSIONS: ClassVar[range]
     FLEXIBLE_SINCE: ClassVar[int]
 

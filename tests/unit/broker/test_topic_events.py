@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.broker.topics import TopicOutcome
-
+from barnabas.broker.topic_admin.create_topics import TopicOutcome
 from barnabas.broker.topic_events import creation_facts
 from barnabas.controller.topic_checks import TopicWish
 from barnabas.history.requester import Requester

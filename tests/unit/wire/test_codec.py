@@ -49,7 +49,7 @@ EMPTY = Inner()
 class Everything(Struct, frozen=True, kw_only=True):
     """Every type there is; flexible from version 2 on."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.VOTE
+    API_KEY: ClassVar[int] = ApiKey.VOTE
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -75,7 +75,7 @@ class Everything(Struct, frozen=True, kw_only=True):
 
 
 class Small(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ENVELOPE
+    API_KEY: ClassVar[int] = ApiKey.ENVELOPE
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1
 
@@ -252,7 +252,7 @@ def test_a_value_that_cannot_be_sent_is_our_error(value: Any, version: int) -> N
 
 
 class SameNumbers(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.FETCH_SNAPSHOT
+    API_KEY: ClassVar[int] = ApiKey.FETCH_SNAPSHOT
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

@@ -63,7 +63,9 @@ async def create(
     return {wish.name: why for wish in wishes}
 
 
-def record_in_history(context: BrokerContext, wishes: list[NewPartitions], requester: Requester) -> None:
+def record_in_history(
+    context: BrokerContext, wishes: list[NewPartitions], requester: Requester
+) -> None:
     for wish in wishes:
         record_topic_request(
             context,

@@ -52,7 +52,9 @@ async def handle(
         await turns.leave()
     outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
     done = await aside(len(outcomes), done_of, outcomes)
-    record_topic_request(context, done, requester, request="DeleteTopics", after="marked for deletion")
+    record_topic_request(
+        context, done, requester, request="DeleteTopics", after="marked for deletion"
+    )
     results = []
     for topic, found in zip(wanted, named, strict=True):
         await turns.leave()

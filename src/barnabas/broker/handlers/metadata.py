@@ -135,7 +135,10 @@ def is_large(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
 
 
 async def create_missing(
-    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], asked: Asked, requester: Requester
+    context: BrokerContext,
+    topics: tuple[MetadataRequestTopic, ...],
+    asked: Asked,
+    requester: Requester,
 ) -> bytes:
     """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
     unknown = [topic.name for topic in topics if topic.name and is_unknown(context, topic)]

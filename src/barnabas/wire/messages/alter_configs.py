@@ -26,7 +26,7 @@ class AlterConfigsResource(NamedTuple):
 
 
 class AlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
+    API_KEY: ClassVar[int] = ApiKey.ALTER_CONFIGS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -42,7 +42,7 @@ class AlterConfigsResourceResponse(NamedTuple):
 
 
 class AlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_CONFIGS
+    API_KEY: ClassVar[int] = ApiKey.ALTER_CONFIGS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

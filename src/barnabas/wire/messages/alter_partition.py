@@ -41,7 +41,7 @@ class AlterPartitionTopic(NamedTuple):
 
 
 class AlterPartitionRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
+    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 
@@ -69,7 +69,7 @@ class AlterPartitionTopicResponse(NamedTuple):
 
 
 class AlterPartitionResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION
+    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

@@ -23,7 +23,7 @@ class ReassignableTopic(NamedTuple):
 
 
 class AlterPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 
@@ -43,7 +43,7 @@ class ReassignableTopicResponse(NamedTuple):
 
 
 class AlterPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    API_KEY: ClassVar[int] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

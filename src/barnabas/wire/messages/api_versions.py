@@ -11,7 +11,7 @@ from barnabas.wire.codec import Bool, Int16, Int32, Int64, Since, Tag
 
 
 class ApiVersionsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.API_VERSIONS
+    API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 
@@ -38,7 +38,7 @@ class FinalizedFeatureKey(NamedTuple):
 
 
 class ApiVersionsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.API_VERSIONS
+    API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 

@@ -15,7 +15,7 @@ from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
 
 
 class ControlledShutdownRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.CONTROLLED_SHUTDOWN
+    API_KEY: ClassVar[int] = ApiKey.CONTROLLED_SHUTDOWN
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 
@@ -29,7 +29,7 @@ class RemainingPartition(NamedTuple):
 
 
 class ControlledShutdownResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.CONTROLLED_SHUTDOWN
+    API_KEY: ClassVar[int] = ApiKey.CONTROLLED_SHUTDOWN
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 

@@ -26,7 +26,7 @@ class CreatePartitionsTopic(Struct, frozen=True, kw_only=True):
 
 
 class CreatePartitionsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
+    API_KEY: ClassVar[int] = ApiKey.CREATE_PARTITIONS
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -42,7 +42,7 @@ class CreatePartitionsTopicResult(NamedTuple):
 
 
 class CreatePartitionsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
+    API_KEY: ClassVar[int] = ApiKey.CREATE_PARTITIONS
     VERSIONS: ClassVar[range] = range(4)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

@@ -41,7 +41,7 @@ class CreatableTopic(NamedTuple):
 
 
 class CreateTopicsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
+    API_KEY: ClassVar[int] = ApiKey.CREATE_TOPICS
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 5
 
@@ -70,7 +70,7 @@ class CreatableTopicResult(NamedTuple):
 
 
 class CreateTopicsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
+    API_KEY: ClassVar[int] = ApiKey.CREATE_TOPICS
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 5
 

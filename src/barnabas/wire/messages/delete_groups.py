@@ -11,7 +11,7 @@ from barnabas.wire.codec import Int16, Int32
 
 
 class DeleteGroupsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
+    API_KEY: ClassVar[int] = ApiKey.DELETE_GROUPS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -24,7 +24,7 @@ class DeletableGroupResult(NamedTuple):
 
 
 class DeleteGroupsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_GROUPS
+    API_KEY: ClassVar[int] = ApiKey.DELETE_GROUPS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

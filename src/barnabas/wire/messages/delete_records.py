@@ -21,7 +21,7 @@ class DeleteRecordsTopic(NamedTuple):
 
 
 class DeleteRecordsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
+    API_KEY: ClassVar[int] = ApiKey.DELETE_RECORDS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -41,7 +41,7 @@ class DeleteRecordsTopicResult(NamedTuple):
 
 
 class DeleteRecordsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_RECORDS
+    API_KEY: ClassVar[int] = ApiKey.DELETE_RECORDS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

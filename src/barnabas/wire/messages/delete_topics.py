@@ -27,7 +27,7 @@ class DeleteTopicState(NamedTuple):
 class DeleteTopicsRequest(Struct, frozen=True, kw_only=True):
     """Topics have names up to version 5, and names or ids from version 6 on."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    API_KEY: ClassVar[int] = ApiKey.DELETE_TOPICS
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -44,7 +44,7 @@ class DeletableTopicResult(NamedTuple):
 
 
 class DeleteTopicsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
+    API_KEY: ClassVar[int] = ApiKey.DELETE_TOPICS
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

@@ -15,7 +15,7 @@ CONTROLLER_ENDPOINTS = 2
 
 
 class DescribeClusterRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CLUSTER
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 
@@ -31,7 +31,7 @@ class DescribeClusterBroker(NamedTuple):
 
 
 class DescribeClusterResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CLUSTER
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

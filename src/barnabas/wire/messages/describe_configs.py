@@ -54,7 +54,7 @@ class DescribeConfigsResource(NamedTuple):
 
 
 class DescribeConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CONFIGS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -90,7 +90,7 @@ class DescribeConfigsResult(NamedTuple):
 
 
 class DescribeConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CONFIGS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

@@ -15,7 +15,7 @@ GROUP_OPERATIONS = 0b1_0100_1000
 
 
 class DescribeGroupsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_GROUPS
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 5
 
@@ -46,7 +46,7 @@ class DescribedGroup(NamedTuple):
 
 
 class DescribeGroupsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_GROUPS
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 5
 

@@ -18,7 +18,7 @@ class DescribableLogDirTopic(NamedTuple):
 class DescribeLogDirsRequest(Struct, frozen=True, kw_only=True):
     """`topics=None` requests all topics."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_LOG_DIRS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -46,7 +46,7 @@ class DescribeLogDirsResult(NamedTuple):
 
 
 class DescribeLogDirsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_LOG_DIRS
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

@@ -29,7 +29,7 @@ class ElectLeadersTopic(NamedTuple):
 class ElectLeadersRequest(Struct, frozen=True, kw_only=True):
     """`topic_partitions=None` requests all partitions."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
+    API_KEY: ClassVar[int] = ApiKey.ELECT_LEADERS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -50,7 +50,7 @@ class ElectLeadersTopicResult(NamedTuple):
 
 
 class ElectLeadersResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.ELECT_LEADERS
+    API_KEY: ClassVar[int] = ApiKey.ELECT_LEADERS
     VERSIONS: ClassVar[range] = range(3)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

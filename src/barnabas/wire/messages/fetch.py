@@ -48,7 +48,7 @@ class ForgottenTopic(NamedTuple):
 
 
 class FetchRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.FETCH
+    API_KEY: ClassVar[int] = ApiKey.FETCH
     VERSIONS: ClassVar[range] = range(18)
     FLEXIBLE_SINCE: ClassVar[int] = 12
 
@@ -106,7 +106,7 @@ class FetchableTopicResponse(NamedTuple):
 
 
 class FetchResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.FETCH
+    API_KEY: ClassVar[int] = ApiKey.FETCH
     VERSIONS: ClassVar[range] = range(18)
     FLEXIBLE_SINCE: ClassVar[int] = 12
 

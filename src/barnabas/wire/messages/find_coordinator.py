@@ -18,7 +18,7 @@ class CoordinatorType(IntEnum):
 
 
 class FindCoordinatorRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
+    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 
@@ -37,7 +37,7 @@ class Coordinator(NamedTuple):
 
 
 class FindCoordinatorResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
+    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
     VERSIONS: ClassVar[range] = range(7)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 

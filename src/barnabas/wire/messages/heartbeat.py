@@ -11,7 +11,7 @@ from barnabas.wire.codec import Essential, Int16, Int32, Since
 
 
 class HeartbeatRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.HEARTBEAT
+    API_KEY: ClassVar[int] = ApiKey.HEARTBEAT
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -22,7 +22,7 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.HEARTBEAT
+    API_KEY: ClassVar[int] = ApiKey.HEARTBEAT
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

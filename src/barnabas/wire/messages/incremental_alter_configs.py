@@ -34,7 +34,7 @@ class IncrementalAlterConfigsResource(NamedTuple):
 
 
 class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    API_KEY: ClassVar[int] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1
 
@@ -43,7 +43,7 @@ class IncrementalAlterConfigsRequest(Struct, frozen=True, kw_only=True):
 
 
 class IncrementalAlterConfigsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    API_KEY: ClassVar[int] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     VERSIONS: ClassVar[range] = range(2)
     FLEXIBLE_SINCE: ClassVar[int] = 1
 

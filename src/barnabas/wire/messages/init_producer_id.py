@@ -11,7 +11,7 @@ from barnabas.wire.codec import Essential, Int16, Int32, Int64, Since
 
 
 class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
+    API_KEY: ClassVar[int] = ApiKey.INIT_PRODUCER_ID
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -22,7 +22,7 @@ class InitProducerIdRequest(Struct, frozen=True, kw_only=True):
 
 
 class InitProducerIdResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
+    API_KEY: ClassVar[int] = ApiKey.INIT_PRODUCER_ID
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

@@ -25,7 +25,7 @@ class JoinGroupRequest(Struct, frozen=True, kw_only=True):
     From version 4 on, a member without an id gets one in the response and joins again with it.
     """
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
+    API_KEY: ClassVar[int] = ApiKey.JOIN_GROUP
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 
@@ -48,7 +48,7 @@ class JoinGroupResponseMember(NamedTuple):
 class JoinGroupResponse(Struct, frozen=True, kw_only=True):
     """Only the leader gets the members. Before version 7 an unknown protocol is an empty name."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.JOIN_GROUP
+    API_KEY: ClassVar[int] = ApiKey.JOIN_GROUP
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 

@@ -47,7 +47,7 @@ class LeaderAndIsrLiveLeader(NamedTuple):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
+    API_KEY: ClassVar[int] = ApiKey.LEADER_AND_ISR
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -75,7 +75,7 @@ class LeaderAndIsrTopicError(NamedTuple):
 
 
 class LeaderAndIsrResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LEADER_AND_ISR
+    API_KEY: ClassVar[int] = ApiKey.LEADER_AND_ISR
     VERSIONS: ClassVar[range] = range(8)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

@@ -19,7 +19,7 @@ class MemberIdentity(NamedTuple):
 class LeaveGroupRequest(Struct, frozen=True, kw_only=True):
     """One member up to version 2, several from version 3 on."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
+    API_KEY: ClassVar[int] = ApiKey.LEAVE_GROUP
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -35,7 +35,7 @@ class MemberResponse(NamedTuple):
 
 
 class LeaveGroupResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LEAVE_GROUP
+    API_KEY: ClassVar[int] = ApiKey.LEAVE_GROUP
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

@@ -13,7 +13,7 @@ from barnabas.wire.codec import Essential, Int16, Int32, Since
 class ListGroupsRequest(Struct, frozen=True, kw_only=True):
     """An empty filter matches every group."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
+    API_KEY: ClassVar[int] = ApiKey.LIST_GROUPS
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 
@@ -29,7 +29,7 @@ class ListedGroup(NamedTuple):
 
 
 class ListGroupsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_GROUPS
+    API_KEY: ClassVar[int] = ApiKey.LIST_GROUPS
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 3
 

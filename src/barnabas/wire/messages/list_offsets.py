@@ -29,7 +29,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
+    API_KEY: ClassVar[int] = ApiKey.LIST_OFFSETS
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 
@@ -55,7 +55,7 @@ class ListOffsetsTopicResponse(NamedTuple):
 
 
 class ListOffsetsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
+    API_KEY: ClassVar[int] = ApiKey.LIST_OFFSETS
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 

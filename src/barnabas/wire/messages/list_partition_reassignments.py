@@ -18,7 +18,7 @@ class ListPartitionReassignmentsTopic(NamedTuple):
 class ListPartitionReassignmentsRequest(Struct, frozen=True, kw_only=True):
     """`topics=None` requests all reassignments in progress."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    API_KEY: ClassVar[int] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 
@@ -41,7 +41,7 @@ class OngoingTopicReassignment(NamedTuple):
 
 
 class ListPartitionReassignmentsResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
+    API_KEY: ClassVar[int] = ApiKey.LIST_PARTITION_REASSIGNMENTS
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 0
 

@@ -27,7 +27,7 @@ class MetadataRequestTopic(NamedTuple):
 
 
 class MetadataRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.METADATA
+    API_KEY: ClassVar[int] = ApiKey.METADATA
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 
@@ -64,7 +64,7 @@ class MetadataResponseTopic(NamedTuple):
 
 
 class MetadataResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.METADATA
+    API_KEY: ClassVar[int] = ApiKey.METADATA
     VERSIONS: ClassVar[range] = range(13)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 

@@ -26,7 +26,7 @@ class OffsetCommitRequestTopic(NamedTuple):
 class OffsetCommitRequest(Struct, frozen=True, kw_only=True):
     """Without a generation and a member id, the sender is not a member. Only an empty group accepts its commit."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_COMMIT
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 8
 
@@ -49,7 +49,7 @@ class OffsetCommitResponseTopic(NamedTuple):
 
 
 class OffsetCommitResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_COMMIT
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 8
 

@@ -22,7 +22,7 @@ class OffsetDeleteRequestTopic(NamedTuple):
 class OffsetDeleteRequest(Struct, frozen=True, kw_only=True):
     """The only version is not flexible."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_DELETE
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 1
 
@@ -41,7 +41,7 @@ class OffsetDeleteResponseTopic(NamedTuple):
 
 
 class OffsetDeleteResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_DELETE
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_DELETE
     VERSIONS: ClassVar[range] = range(1)
     FLEXIBLE_SINCE: ClassVar[int] = 1
 

@@ -33,7 +33,7 @@ class OffsetFetchRequestGroup(NamedTuple):
 class OffsetFetchRequest(Struct, frozen=True, kw_only=True):
     """One group up to version 7, several from version 8 on."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_FETCH
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 
@@ -67,7 +67,7 @@ class OffsetFetchResponseGroup(NamedTuple):
 class OffsetFetchResponse(Struct, frozen=True, kw_only=True):
     """Versions 0 and 1 have no error of the group: it is repeated for every partition."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_FETCH
     VERSIONS: ClassVar[range] = range(10)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 

@@ -22,7 +22,7 @@ class OffsetForLeaderTopic(NamedTuple):
 
 
 class OffsetForLeaderEpochRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -43,7 +43,7 @@ class OffsetForLeaderTopicResult(NamedTuple):
 
 
 class OffsetForLeaderEpochResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.OFFSET_FOR_LEADER_EPOCH
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_FOR_LEADER_EPOCH
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

@@ -22,7 +22,7 @@ class TopicProduceData(NamedTuple):
 
 
 class ProduceRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.PRODUCE
+    API_KEY: ClassVar[int] = ApiKey.PRODUCE
     VERSIONS: ClassVar[range] = range(12)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 
@@ -54,7 +54,7 @@ class TopicProduceResponse(NamedTuple):
 
 
 class ProduceResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.PRODUCE
+    API_KEY: ClassVar[int] = ApiKey.PRODUCE
     VERSIONS: ClassVar[range] = range(12)
     FLEXIBLE_SINCE: ClassVar[int] = 9
 

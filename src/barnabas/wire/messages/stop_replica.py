@@ -39,7 +39,7 @@ class StopReplicaTopicState(NamedTuple):
 
 
 class StopReplicaRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.STOP_REPLICA
+    API_KEY: ClassVar[int] = ApiKey.STOP_REPLICA
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 
@@ -60,7 +60,7 @@ class StopReplicaPartitionError(NamedTuple):
 
 
 class StopReplicaResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.STOP_REPLICA
+    API_KEY: ClassVar[int] = ApiKey.STOP_REPLICA
     VERSIONS: ClassVar[range] = range(5)
     FLEXIBLE_SINCE: ClassVar[int] = 2
 

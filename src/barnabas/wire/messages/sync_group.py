@@ -18,7 +18,7 @@ class SyncGroupRequestAssignment(NamedTuple):
 class SyncGroupRequest(Struct, frozen=True, kw_only=True):
     """The leader sends all assignments; the other members send none."""
 
-    API_KEY: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
+    API_KEY: ClassVar[int] = ApiKey.SYNC_GROUP
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 
@@ -32,7 +32,7 @@ class SyncGroupRequest(Struct, frozen=True, kw_only=True):
 
 
 class SyncGroupResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.SYNC_GROUP
+    API_KEY: ClassVar[int] = ApiKey.SYNC_GROUP
     VERSIONS: ClassVar[range] = range(6)
     FLEXIBLE_SINCE: ClassVar[int] = 4
 

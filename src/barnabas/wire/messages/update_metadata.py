@@ -51,7 +51,7 @@ class UpdateMetadataBroker(NamedTuple):
 
 
 class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
+    API_KEY: ClassVar[int] = ApiKey.UPDATE_METADATA
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 
@@ -68,7 +68,7 @@ class UpdateMetadataRequest(Struct, frozen=True, kw_only=True):
 
 
 class UpdateMetadataResponse(Struct, frozen=True, kw_only=True):
-    API_KEY: ClassVar[ApiKey] = ApiKey.UPDATE_METADATA
+    API_KEY: ClassVar[int] = ApiKey.UPDATE_METADATA
     VERSIONS: ClassVar[range] = range(9)
     FLEXIBLE_SINCE: ClassVar[int] = 6
 
