@@ -88,9 +88,10 @@ class SegmentList(Sequence[Segment]):
         self, offset: int, max_bytes: int, bound: int | None, at_least_one: bool = True
     ) -> LogRead:
         """Read as `Log.read` does. `offset` is in the log; `bound` is None if it is at or after the log end offset."""
-        if self.tail.holds(offset):
-            segment = self.active
-            position, batch_end = self.tail.batch_of(offset, segment.size)
+        segment = self.active
+        in_tail = self.tail.find(offset, segment.size)
+        if in_tail is not None:
+            position, batch_end = in_tail
         else:
             found = self.find(offset)
             if found is None:
@@ -129,8 +130,9 @@ class SegmentList(Sequence[Segment]):
         if bound <= segment.base_offset:
             return 0
         if segment is self.active:
-            if self.tail.holds(bound):
-                return self.tail.batch_of(bound, segment.size)[0]
+            in_tail = self.tail.find(bound, segment.size)
+            if in_tail is not None:
+                return in_tail[0]
         elif bound >= self.bases[bisect_right(self.bases, segment.base_offset)]:
             return segment.size
         if bound != self.bound_offset:

@@ -27,16 +27,16 @@ class Tail:
             del offsets[: BATCHES_MAX // 2]
             del self.positions[: BATCHES_MAX // 2]
 
-    def holds(self, offset: int) -> bool:
-        offsets = self.offsets
-        return bool(offsets) and offset >= offsets[0]
+    def find(self, offset: int, end_position: int) -> tuple[int, int] | None:
+        """Start and end position of the batch that holds `offset`; None if it is before the first batch in here.
 
-    def batch_of(self, offset: int, end_position: int) -> tuple[int, int]:
-        """Start and end position of the batch that holds `offset`; the last batch ends at `end_position`."""
+        `end_position` is the end of the last batch.
+        """
         after = bisect_right(self.offsets, offset)
+        if after == 0:
+            return None
         positions = self.positions
-        end = positions[after] if after < len(positions) else end_position
-        return positions[after - 1], end
+        return positions[after - 1], positions[after] if after < len(positions) else end_position
 
     def clear(self) -> None:
         del self.offsets[:]
