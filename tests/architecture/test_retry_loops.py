@@ -46,7 +46,7 @@ EXCEPTIONS = {
     ): "each turn takes one event from the queue",
     (
         "groups/expiry.py",
-        "expire",
+        "expire_periodically",
         "except Exception",
     ): "periodic: each turn sleeps for the period",
     (
@@ -71,7 +71,7 @@ EXCEPTIONS = {
     ): "only an exchange that has yielded can be interrupted, and only once",
     (
         "replication/replica_manager.py",
-        "ReplicaManager.save_those_unsaved",
+        "ReplicaManager.save_unsaved_epochs",
         "except StorageError",
     ): "each turn takes one partition from the queue",
     (

@@ -83,7 +83,7 @@ class LazyGroups:
 
     def create(self) -> GroupComponents:
         from barnabas.groups.coordinator import GroupCoordinator
-        from barnabas.groups.expiry import expire
+        from barnabas.groups.expiry import expire_periodically
         from barnabas.groups.loading import GroupLoader
         from barnabas.groups.store import GroupStore
 
@@ -93,7 +93,7 @@ class LazyGroups:
         )
         loader = GroupLoader(store, coordinator)
         self.tasks.start("load-groups", loader.run())
-        self.tasks.start("expire-offsets", expire(coordinator, store))
+        self.tasks.start("expire-offsets", expire_periodically(coordinator, store))
         return GroupComponents(store, coordinator, loader)
 
     def open(self) -> None:
@@ -117,9 +117,11 @@ class LazyGroups:
     def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Delete the committed offsets of deleted partitions."""
         if self.components is not None:
-            from barnabas.groups.expiry import forget_deleted
+            from barnabas.groups.expiry import delete_offsets_of_partitions
 
-            work = forget_deleted(self.components.coordinator, self.components.store, partitions)
+            work = delete_offsets_of_partitions(
+                self.components.coordinator, self.components.store, partitions
+            )
             self.tasks.start("forget-offsets", work)
 
     async def stop(self) -> None:

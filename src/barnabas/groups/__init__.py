@@ -1,1 +1,1 @@
-"""Consumer groups: who is a member, who reads what, and how far each group has read."""
+"""Group coordinator: membership, rebalances and committed offsets of consumer groups."""

@@ -1,10 +1,9 @@
-"""Commits that stand in the log and wait for its replicas.
+"""Offset commits that are in the log and wait for its replicas.
 
-    finish    a commit is under way until the replicas have it, or cannot be had; then it counts, or never was
-    settled   who must not be told what is about to be overtaken (`require_stable`) waits until it is over
+    complete_when_replicated   waits for the replicas, then applies the commit, or discards it on failure
+    wait_until_stable          waits until no relevant commit is pending (OffsetFetch with `require_stable`)
 
-That nobody listens any more, since whoever commits has died or lost its connection, changes nothing: the commit is in
-the log, and the next coordinator would find it there.
+A commit is completed even if its client has disconnected: it is in the log, and the next coordinator would load it.
 """
 
 from __future__ import annotations
@@ -14,58 +13,62 @@ from collections.abc import Callable
 
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.offsets import Commits, GroupOffsets
-from barnabas.groups.store import OF_COMMITS, Appended, GroupStore, translated
+from barnabas.groups.store import COMMIT_ERROR_CODES, AppendResult, GroupStore, translate_error
 from barnabas.tasks import Tasks
 
 
-class CommitsUnderWay:
+class PendingCommits:
+    """Runs one background task per commit that waits for replicas."""
+
     def __init__(self, store: GroupStore) -> None:
         self.store = store
         self.tasks = Tasks()
-        self.awaited: dict[GroupOffsets, asyncio.Event] = {}
-        """Where somebody waits for the end of a commit."""
+        self.completion_events: dict[GroupOffsets, asyncio.Event] = {}
+        """Set when a commit of these offsets ends. An entry exists only while a request waits for it."""
 
-    def finish(
-        self, offsets: GroupOffsets, commits: Commits, appended: Appended
+    def complete_when_replicated(
+        self, offsets: GroupOffsets, commits: Commits, appended: AppendResult
     ) -> asyncio.Future[ErrorCode]:
-        """What its sender is to be told, if it is still there."""
-        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.tasks.start("commit", self.end(offsets, commits, appended, told))
-        return told
+        """Return a future of the error code for the client. Cancelling the future does not cancel the commit."""
+        result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.tasks.start("commit", self.wait_and_complete(offsets, commits, appended, result))
+        return result
 
-    async def end(
+    async def wait_and_complete(
         self,
         offsets: GroupOffsets,
         commits: Commits,
-        appended: Appended,
-        told: asyncio.Future[ErrorCode],
+        appended: AppendResult,
+        result: asyncio.Future[ErrorCode],
     ) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         try:
             await self.store.wait_for(appended)
             code = ErrorCode.NONE
         except ApiError as error:
-            code = translated(error, OF_COMMITS).code
+            code = translate_error(error, COMMIT_ERROR_CODES).code
         except asyncio.CancelledError:
-            code = ErrorCode.NOT_COORDINATOR  # the broker stops
+            code = ErrorCode.NOT_COORDINATOR  # the broker is stopping
             raise
         finally:
             if code is ErrorCode.NONE:
                 offsets.complete(commits, appended.first_offset)
             else:
                 offsets.fail(commits)
-            if offsets in self.awaited:
-                self.awaited.pop(offsets).set()
-            if not told.done():  # it is cancelled when its connection is lost
-                told.set_result(code)
+            if offsets in self.completion_events:
+                self.completion_events.pop(offsets).set()
+            if not result.done():  # it is cancelled when the client disconnects
+                result.set_result(code)
 
-    async def settled(self, offsets: GroupOffsets, is_unsettled: Callable[[], bool]) -> None:
-        """Returns when none is under way that matters, or one of them takes longer than any may."""
+    async def wait_until_stable(
+        self, offsets: GroupOffsets, is_unstable: Callable[[], bool]
+    ) -> None:
+        """Return when `is_unstable` returns False, or after offsets.commit.timeout.ms."""
         timeout_s = self.store.config.offsets_commit_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
-                while is_unsettled():
-                    await self.awaited.setdefault(offsets, asyncio.Event()).wait()
+                while is_unstable():
+                    await self.completion_events.setdefault(offsets, asyncio.Event()).wait()
         except TimeoutError:
             return
 

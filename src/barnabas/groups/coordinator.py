@@ -1,11 +1,12 @@
-"""The groups that this broker coordinates: it carries out what their turns decide.
+"""Group coordinator of one broker. It passes events to groups and executes their effects.
 
-    request, timer, word of the log ─► Turn (group_events.py, pure) ─► answers, timers, appends to __consumer_offsets
+    request, expired timer, completed append ─► group_events.py (pure) ─► responses, timers, appends to the log
 
-A request that has to wait is a future. It is answered once; that nobody listens any more, since the connection is lost,
-changes nothing for the group: whoever waits for a rebalance is a member of it until its session is over.
+A request that has to wait is a future and is resolved once. A lost connection does not change the group: a member that
+waits for a rebalance stays a member until its session expires.
 
-Groups come with the partitions of __consumer_offsets that this broker begins to lead, and go with them: `take`, `drop`.
+Groups are loaded when this broker starts to lead their partition of __consumer_offsets, and dropped when it stops:
+`add_loaded_groups`, `drop_partition`.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from uuid import UUID
 from barnabas.config import BrokerConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups import group_events
-from barnabas.groups.commits import CommitsUnderWay
+from barnabas.groups.commits import PendingCommits
 from barnabas.groups.coordinator_timers import Timers
 from barnabas.groups.group import Group, GroupState, Ticket
-from barnabas.groups.group_events import Join, Sync
-from barnabas.groups.group_turn import (
+from barnabas.groups.group_events import JoinEvent, SyncEvent
+from barnabas.groups.group_transition import (
     AnswerJoin,
     AnswerSync,
     GroupLimits,
+    GroupTransition,
     SetTimer,
     StoreGroup,
     Timer,
-    Turn,
-    refused_join,
+    join_error_response,
 )
 from barnabas.groups.loading import LoadedGroup
 from barnabas.groups.records import group_metadata_record, group_tombstone, offset_tombstone
-from barnabas.groups.store import LEADER_ALONE, OF_GROUPS, GroupStore, translated
+from barnabas.groups.store import ACKS_LEADER, GROUP_ERROR_CODES, GroupStore, translate_error
 from barnabas.model import TopicPartition
 from barnabas.tasks import Tasks
 from barnabas.wire.messages.join_group import JoinGroupResponse
@@ -52,7 +53,7 @@ TOMBSTONES_PER_BATCH = 1000
 
 
 class GroupCoordinator:
-    """One for each broker. Everything that is not a coroutine is done when it returns."""
+    """Coordinates all groups whose partition of __consumer_offsets this broker leads."""
 
     def __init__(
         self, *, config: BrokerConfig, store: GroupStore, clock: Clock, random: Random
@@ -68,34 +69,40 @@ class GroupCoordinator:
         self.random = random
         self.groups: dict[str, Group] = {}
         self.partitions: dict[str, int] = {}
-        """Of __consumer_offsets, for each group: also when the topic is gone, it is known what goes with it."""
-        self.timers = Timers(self.timer_ended)
+        """Partition of __consumer_offsets by group id. Kept here since the topic may be deleted before its groups."""
+        self.timers = Timers(self.expire_timer)
         self.waiting: dict[Ticket, asyncio.Future[Any]] = {}
-        self.tickets = 0
-        self.commits = CommitsUnderWay(store)
+        """Requests without a response."""
+        self.last_ticket = 0
+        self.commits = PendingCommits(store)
         self.tasks = Tasks()
         self.is_stopping = False
 
-    # ---- which groups are here
+    # ---- groups of this broker
 
     def check(self, group_id: str, *, may_be_empty: bool = False) -> None:
+        """Raise ApiError unless this broker coordinates the group. `may_be_empty` allows the empty group id."""
         if not group_id and not may_be_empty:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
+            raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         if self.is_stopping:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         partition = self.store.partition_for(group_id)
         if self.store.is_loading(partition):
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id!r}")
+            raise ApiError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {group_id!r} is being loaded"
+            )
         if not self.store.is_led(partition):
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"of group {group_id!r}")
+            raise ApiError(
+                ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate group {group_id!r}"
+            )
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> Group | None:
-        """ApiError: INVALID_GROUP_ID, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR."""
+        """Return the group, or None. Raises ApiError as `check` does."""
         self.check(group_id, may_be_empty=may_be_empty)
         return self.groups.get(group_id)
 
-    def find_or_make(self, group_id: str, *, may_be_empty: bool = False) -> Group:
-        """A new one is empty. Where nobody ever joins, it keeps the offsets of those who assign for themselves."""
+    def find_or_create(self, group_id: str, *, may_be_empty: bool = False) -> Group:
+        """Return the group, or create an empty one, as for a consumer that commits without being a member."""
         group = self.find(group_id, may_be_empty=may_be_empty)
         if group is None:
             group = Group(group_id=group_id, state_since_ms=self.clock.now_ms())
@@ -106,26 +113,23 @@ class GroupCoordinator:
         self.groups[group.group_id] = group
         self.partitions[group.group_id] = partition
 
-    def take(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
-        """They stood in the log. Whoever is a member has one session's time to be heard of."""
+    def add_loaded_groups(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
+        """Add groups that were loaded from the log, and start the sessions of their members."""
         now_ms = self.clock.now_ms()
         for loaded in groups:
-            group = Group.restored(loaded.group_id, loaded.snapshot, loaded.offsets, now_ms)
+            group = Group.restore(loaded.group_id, loaded.snapshot, loaded.offsets, now_ms)
             self.add(group, partition)
-            self.turn(group, group_events.loaded)
+            self.apply(group, group_events.start_sessions)
 
-    def drop(self, partition: int) -> None:
-        """Another broker coordinates them by now, or nobody does."""
+    def drop_partition(self, partition: int) -> None:
+        """Drop the groups of a partition that this broker no longer leads."""
         for group_id in [each for each, of in self.partitions.items() if of == partition]:
             self.end(self.groups[group_id], ErrorCode.NOT_COORDINATOR)
 
-    def remove(self, group: Group) -> None:
-        """Nothing is left of it in the log."""
-        self.end(group, ErrorCode.UNKNOWN_MEMBER_ID)
-
     def end(self, group: Group, code: ErrorCode) -> None:
+        """Remove the group from memory, and answer its waiting requests with `code`."""
         del self.groups[group.group_id], self.partitions[group.group_id]
-        self.turn(group, lambda turn: group_events.ended(turn, code))
+        self.apply(group, lambda transition: group_events.end_group(transition, code))
         self.timers.cancel_all(group)
 
     async def stop(self) -> None:
@@ -135,48 +139,48 @@ class GroupCoordinator:
         await self.tasks.stop()
         await self.commits.stop()
 
-    # ---- what members ask for
+    # ---- requests of members
 
     def join(
-        self, group_id: str, wish: Join
+        self, group_id: str, event: JoinEvent
     ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
         try:
             group = self.find(group_id)
         except ApiError as error:
-            return refused_join(error.code, wish.member_id)
+            return join_error_response(error.code, event.member_id)
         limits = self.limits
         if not (
             limits.session_timeout_ms_min
-            <= wish.session_timeout_ms
+            <= event.session_timeout_ms
             <= limits.session_timeout_ms_max
         ):
-            return refused_join(ErrorCode.INVALID_SESSION_TIMEOUT, wish.member_id)
+            return join_error_response(ErrorCode.INVALID_SESSION_TIMEOUT, event.member_id)
         if group is None:
-            if wish.member_id:
-                return refused_join(ErrorCode.UNKNOWN_MEMBER_ID, wish.member_id)
-            group = self.find_or_make(group_id)
-        name = wish.client_id if wish.instance_id is None else wish.instance_id
-        with_id = wish._replace(new_member_id=f"{name}-{self.random_id()}")
-        answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse] = self.answer_to(
-            group, lambda turn, ticket: group_events.join(turn, with_id, ticket)
+            if event.member_id:
+                return join_error_response(ErrorCode.UNKNOWN_MEMBER_ID, event.member_id)
+            group = self.find_or_create(group_id)
+        name = event.client_id if event.instance_id is None else event.instance_id
+        with_id = event._replace(new_member_id=f"{name}-{self.random_id()}")
+        answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse] = self.request_response(
+            group, lambda transition, ticket: group_events.join_group(transition, with_id, ticket)
         )
         return answer
 
     def sync(
-        self, group_id: str, wish: Sync
+        self, group_id: str, event: SyncEvent
     ) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
         try:
             group = self.find(group_id)
         except ApiError as error:
-            # While it is being read, the rebalance that was going on is lost: the member is to join again. Old clients
-            # would not understand that they should wait.
+            # A rebalance is lost while the group is loaded, so the member must rejoin. Old clients do not handle
+            # COORDINATOR_LOAD_IN_PROGRESS in SyncGroup.
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             code = ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code
             return SyncGroupResponse(error_code=code)
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-        answer: SyncGroupResponse | asyncio.Future[SyncGroupResponse] = self.answer_to(
-            group, lambda turn, ticket: group_events.sync(turn, wish, ticket)
+        answer: SyncGroupResponse | asyncio.Future[SyncGroupResponse] = self.request_response(
+            group, lambda transition, ticket: group_events.sync_group(transition, event, ticket)
         )
         return answer
 
@@ -190,26 +194,29 @@ class GroupCoordinator:
             return ErrorCode.NONE if is_loading else error.code
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return self.turn(
-            group, lambda turn: group_events.heartbeat(turn, member_id, instance_id, generation)
+        return self.apply(
+            group,
+            lambda transition: group_events.heartbeat(
+                transition, member_id, instance_id, generation
+            ),
         )
 
-    def heard_from(self, group: Group, member_id: str) -> None:
-        """A member has shown that it is there by something else than a heartbeat."""
+    def restart_session(self, group: Group, member_id: str) -> None:
+        """Restart the session of a member after a request other than a heartbeat."""
         member = group.members.get(member_id)
         if member is not None:
-            self.turn(group, lambda turn: turn.restart_session(member))
+            self.apply(group, lambda transition: transition.restart_session(member))
 
     def leave(self, group_id: str, members: Iterable[MemberIdentity]) -> list[ErrorCode]:
-        """One code for each of them. ApiError: none was looked at."""
+        """Return one error code per member. Raises ApiError if this broker does not coordinate the group."""
         group = self.find(group_id)
         if group is None:
             return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
 
-        def leave_all(turn: Turn) -> list[ErrorCode]:
+        def leave_all(transition: GroupTransition) -> list[ErrorCode]:
             return [
-                group_events.leave(
-                    turn,
+                group_events.leave_group(
+                    transition,
                     each.member_id,
                     each.group_instance_id,
                     each.reason or group_events.NO_REASON,
@@ -217,109 +224,113 @@ class GroupCoordinator:
                 for each in members
             ]
 
-        return self.turn(group, leave_all)
+        return self.apply(group, leave_all)
 
     def delete(self, group_id: str) -> None:
-        """Forget the group and its offsets. ApiError: it stays as it was."""
+        """Delete the group and its offsets. Raises ApiError if it has members or cannot be deleted."""
         group = self.find(group_id, may_be_empty=True)
         if group is None:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} does not exist")
         if group.state is not GroupState.EMPTY:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members")
         offsets = group.offsets
-        self.forget(group, list(offsets.committed.keys() | offsets.pending.keys()))
+        self.delete_offsets(group, list(offsets.committed.keys() | offsets.pending.keys()))
 
-    def forget(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
-        """Delete these offsets, and the group if it is empty and has no others. Appends their tombstones.
+    def delete_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
+        """Delete offsets by appending tombstones. Delete the group too if it is empty and has no other offsets.
 
-        ApiError if a tombstone cannot be written: then nothing has changed. Waits for no follower: another coordinator
-        would delete the same.
+        Does not wait for replicas. Raises ApiError if a tombstone cannot be written; then the group is unchanged here.
         """
         offsets = group.offsets
         left = (offsets.committed.keys() | offsets.pending.keys()) - set(partitions)
-        is_over = group.state is GroupState.EMPTY and not left
+        is_last = group.state is GroupState.EMPTY and not left
         records = [offset_tombstone(group.group_id, *partition) for partition in partitions]
-        if is_over and group.generation > 0:
+        if is_last and group.generation > 0:
             records.append(group_tombstone(group.group_id))
         written_at = 0
         try:
             for start in range(0, len(records), TOMBSTONES_PER_BATCH):
                 some = records[start : start + TOMBSTONES_PER_BATCH]
-                appended = self.store.begin_append(group.group_id, some, acks=LEADER_ALONE)
+                appended = self.store.begin_append(group.group_id, some, acks=ACKS_LEADER)
                 written_at = appended.first_offset
         except ApiError as error:
-            raise translated(error, OF_GROUPS) from error
+            raise translate_error(error, GROUP_ERROR_CODES) from error
         offsets.remove(partitions, written_at)
-        if is_over:
-            self.remove(group)
+        if is_last:
+            self.end(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    # ---- turns
+    # ---- events and effects
 
-    def turn(self, group: Group, event: Callable[[Turn], R]) -> R:
-        turn = Turn(group, self.limits, self.clock.now_ms())
-        result = event(turn)
-        self.carry_out(turn)
+    def apply(self, group: Group, event: Callable[[GroupTransition], R]) -> R:
+        """Run one event function on the group and execute its effects."""
+        transition = GroupTransition(group, self.limits, self.clock.now_ms())
+        result = event(transition)
+        self.execute_effects(transition)
         return result
 
-    def answer_to(self, group: Group, event: Callable[[Turn, Ticket], None]) -> Any:
-        """The response, or a future of it."""
-        self.tickets += 1
-        ticket = Ticket(self.tickets)
+    def request_response(
+        self, group: Group, event: Callable[[GroupTransition, Ticket], None]
+    ) -> Any:
+        """Run an event function that answers a ticket. Return the response or a future of it."""
+        self.last_ticket += 1
+        ticket = Ticket(self.last_ticket)
         future = self.waiting[ticket] = asyncio.get_running_loop().create_future()
-        self.turn(group, lambda turn: event(turn, ticket))
+        self.apply(group, lambda transition: event(transition, ticket))
         return future.result() if future.done() else future
 
-    def carry_out(self, turn: Turn) -> None:
-        group = turn.group
-        for effect in turn.effects:
+    def execute_effects(self, transition: GroupTransition) -> None:
+        group = transition.group
+        for effect in transition.effects:
             if isinstance(effect, SetTimer):
                 self.timers.set(group, effect.timer, effect.delay_ms / 1000)
             elif isinstance(effect, (AnswerJoin, AnswerSync)):
                 future = self.waiting.pop(effect.ticket)
-                if not future.done():  # it is cancelled when its connection is lost
+                if not future.done():  # it is cancelled when the client disconnects
                     future.set_result(effect.response)
             elif isinstance(effect, StoreGroup):
                 self.store_group(group, effect)
             else:
                 self.timers.cancel(group, effect.timer)
-        for note in turn.notes:
-            logger.info("group=%s generation=%d %s", group.group_id, group.generation, note)
+        for event, facts in transition.log_events:
+            logger.info(
+                "%s group=%s generation=%d %s", event, group.group_id, group.generation, facts
+            )
 
-    def timer_ended(self, group: Group, timer: Timer) -> None:
-        self.turn(group, lambda turn: group_events.timer_ended(turn, timer))
+    def expire_timer(self, group: Group, timer: Timer) -> None:
+        self.apply(group, lambda transition: group_events.expire_timer(transition, timer))
 
     def store_group(self, group: Group, store: StoreGroup) -> None:
         record = group_metadata_record(store.snapshot)
         try:
-            copied = self.store.append(group.group_id, [record])
+            replicated = self.store.append(group.group_id, [record])
         except ApiError as error:
-            # Not at once: the turn that asked for it is not carried out yet.
-            asyncio.get_running_loop().call_soon(self.stored, group, store, error)
+            # Deferred, since the effects of the current event are not all executed yet.
+            asyncio.get_running_loop().call_soon(self.finish_store, group, store, error)
         else:
             name = f"store-group-{group.group_id}"
-            self.tasks.start(name, self.wait_until_copied(group, store, copied))
+            self.tasks.start(name, self.wait_until_replicated(group, store, replicated))
 
-    async def wait_until_copied(
-        self, group: Group, store: StoreGroup, copied: Awaitable[int]
+    async def wait_until_replicated(
+        self, group: Group, store: StoreGroup, replicated: Awaitable[int]
     ) -> None:
-        # What nobody expects is told, too: members wait for a word.
+        # Reported to the members on any other exception, which would leave them waiting.
         error: ApiError | None = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
-            await copied
+            await replicated
             error = None
-        except ApiError as refusal:
-            error = refusal
+        except ApiError as api_error:
+            error = api_error
         finally:
-            self.stored(group, store, error)
+            self.finish_store(group, store, error)
 
-    def stored(self, group: Group, store: StoreGroup, error: ApiError | None) -> None:
+    def finish_store(self, group: Group, store: StoreGroup, error: ApiError | None) -> None:
         if group.state is GroupState.DEAD:
             return
         code = ErrorCode.NONE
         if error is not None:
             code = error.code
-            logger.warning("group not stored group=%s error=%s", group.group_id, error)
-        self.turn(group, lambda turn: group_events.stored(turn, store, code))
+            logger.warning("cannot store group=%s error=%s", group.group_id, error)
+        self.apply(group, lambda transition: group_events.finish_store(transition, store, code))
 
     def random_id(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)

@@ -1,7 +1,7 @@
-"""The timers of all groups that one broker coordinates.
+"""Timers of all groups that a broker coordinates.
 
-Most of them never end: a session is put off with every heartbeat. So that costs a look into a table, and no more: what
-the loop was asked for stays, and when its time has come it is asked again for the rest.
+Most timers never expire, because each heartbeat restarts a session timer. Therefore a restart only updates the deadline
+and keeps the scheduled call. If the deadline is later when the call runs, the call is scheduled again for the deadline.
 """
 
 from __future__ import annotations
@@ -10,45 +10,47 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.groups.group import Group
-from barnabas.groups.group_turn import Timer
+from barnabas.groups.group_transition import Timer
 
 
 class Timers:
-    """`ended(group, timer)` is called once for each timer that is neither set anew nor cancelled."""
+    """Calls `on_expired(group, timer)` once for each timer that is neither restarted nor cancelled in time."""
 
-    def __init__(self, ended: Callable[[Group, Timer], None]) -> None:
-        self.ended = ended
-        self.running: dict[Group, dict[Timer, Deadline]] = {}
+    def __init__(self, on_expired: Callable[[Group, Timer], None]) -> None:
+        self.on_expired = on_expired
+        self.running: dict[Group, dict[Timer, TimerDeadline]] = {}
 
     def set(self, group: Group, timer: Timer, delay_s: float) -> None:
+        """Start the timer, or replace its deadline if it is running."""
         loop = asyncio.get_running_loop()
         at = loop.time() + delay_s
         timers = self.running.setdefault(group, {})
         deadline = timers.get(timer)
         if deadline is None:
-            timers[timer] = Deadline(at, loop.call_at(at, self.look, group, timer))
+            timers[timer] = TimerDeadline(at, loop.call_at(at, self.check, group, timer))
             return
         deadline.at = at
         if at < deadline.handle.when():
             deadline.handle.cancel()
-            deadline.handle = loop.call_at(at, self.look, group, timer)
+            deadline.handle = loop.call_at(at, self.check, group, timer)
 
-    def look(self, group: Group, timer: Timer) -> None:
+    def check(self, group: Group, timer: Timer) -> None:
+        """Expire the timer, or schedule the next check if its deadline was moved."""
         loop = asyncio.get_running_loop()
         deadline = self.running[group][timer]
-        # What the loop calls may come a little early, by the resolution of its clock.
+        # Compares with the scheduled time: the loop may call slightly early, by the resolution of its clock.
         if deadline.at > deadline.handle.when():
-            deadline.handle = loop.call_at(deadline.at, self.look, group, timer)
+            deadline.handle = loop.call_at(deadline.at, self.check, group, timer)
             return
-        self.forget(group, timer)
-        self.ended(group, timer)
+        self.remove(group, timer)
+        self.on_expired(group, timer)
 
     def cancel(self, group: Group, timer: Timer) -> None:
         if timer in self.running.get(group, ()):
             self.running[group][timer].handle.cancel()
-            self.forget(group, timer)
+            self.remove(group, timer)
 
-    def forget(self, group: Group, timer: Timer) -> None:
+    def remove(self, group: Group, timer: Timer) -> None:
         timers = self.running[group]
         del timers[timer]
         if not timers:
@@ -59,8 +61,8 @@ class Timers:
             deadline.handle.cancel()
 
 
-class Deadline:
-    """When a timer ends, and when the loop looks at it, which may be earlier."""
+class TimerDeadline:
+    """The deadline of a timer, in loop time, and its scheduled check, which is never later than the deadline."""
 
     __slots__ = ("at", "handle")
 

@@ -1,13 +1,13 @@
-"""Forgetting: offsets nobody came back for, offsets of topics that are gone, groups of which nothing is left.
+"""Deletion of committed offsets that expired or whose topic was deleted, and of groups without offsets.
 
-    a group without members      all its offsets, `offsets.retention.minutes` after the last member left
-    one that never had members   each offset, so long after it was committed
-    consumers that are stable    each offset of a topic that none of them reads any more, so long after its commit
-    any other                    nothing
-    a topic was deleted          its offsets, at once
+    group without members           all offsets, when the last member left offsets.retention.minutes ago
+    group that never had members    each offset committed offsets.retention.minutes ago
+    stable group of consumers       the same, but only offsets of topics that no member subscribes to
+    any other group                 no offsets
+    deleted topic                   its offsets, at once
 
-A commit of an old client may say itself when it ends. What is forgotten is written down as tombstones, and so is the
-group with its last offset. Nobody waits for the replicas to have them: whoever leads next finds the same to be over.
+A commit of an old client may carry its own expiry time. Each deletion appends tombstones. An empty group is deleted
+with its last offset. Tombstones do not wait for replicas: the next coordinator would expire the same offsets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 logger = logging.getLogger("barnabas.groups")
 
 MINUTE_MS = 60_000
-DAY_SECONDS = 86_400.0  # a loop timer takes no longer periods than this
+DAY_SECONDS = 86_400.0  # upper bound of the check interval
 
 
 def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicPartition]:
@@ -35,65 +35,67 @@ def expired_offsets(group: Group, now_ms: int, retention_ms: int) -> list[TopicP
         return group.offsets.expired(now_ms, retention_ms)
     if group.state is GroupState.EMPTY:
         return group.offsets.expired(now_ms, retention_ms, since_ms=group.empty_since_ms)
-    topics = group.subscribed_topics()
+    topics = group.topics
     is_known = group.protocol_type == PROTOCOL_TYPE and topics is not None
     if group.state is GroupState.STABLE and is_known:
         return group.offsets.expired(now_ms, retention_ms, kept=topics or ())
     return []
 
 
-async def expire(coordinator: GroupCoordinator, store: GroupStore) -> None:
-    """Now and then, for as long as the broker runs."""
+async def expire_periodically(coordinator: GroupCoordinator, store: GroupStore) -> None:
+    """Delete expired offsets every offsets.retention.check.interval.ms, until cancelled."""
     period_s = min(store.config.offsets_retention_check_interval_ms / 1000, DAY_SECONDS)
     while True:
         await asyncio.sleep(period_s)
         try:
             await expire_once(coordinator, store)
         except Exception:
-            logger.exception("cannot look for expired offsets")  # and is tried again
+            logger.exception("cannot delete expired offsets")
 
 
 async def expire_once(coordinator: GroupCoordinator, store: GroupStore) -> None:
     retention_ms = store.config.offsets_retention_minutes * MINUTE_MS
     now_ms = store.clock.now_ms()
     turns = Turns()
-    gone = 0
+    deleted = 0
     for group in list(coordinator.groups.values()):
         await turns.leave()
-        # One who was given an id is about to come: the group is empty, and not over.
-        if is_ours(coordinator, store, group) and not group.pending:
+        # A pending member is about to join, so the empty group must not be deleted.
+        if is_coordinated_here(coordinator, store, group) and not group.pending_members:
             expired = expired_offsets(group, now_ms, retention_ms)
-            gone += forget_if_possible(coordinator, group, expired)
-    if gone:
-        logger.info("expired offsets=%d", gone)
+            deleted += try_delete_offsets(coordinator, group, expired)
+    if deleted:
+        logger.info("expired offsets=%d", deleted)
 
 
-async def forget_deleted(
+async def delete_offsets_of_partitions(
     coordinator: GroupCoordinator, store: GroupStore, partitions: Collection[TopicPartition]
 ) -> None:
-    """Their topics are gone, or so much of them."""
+    """Delete the committed offsets of deleted partitions from all groups."""
     turns = Turns()
-    gone = 0
+    deleted = 0
     for group in list(coordinator.groups.values()):
         await turns.leave()
-        if is_ours(coordinator, store, group) and (found := group.offsets.among(partitions)):
-            gone += forget_if_possible(coordinator, group, found)
-    if gone:
-        logger.info("removed offsets=%d of deleted partitions=%d", gone, len(partitions))
+        if is_coordinated_here(coordinator, store, group) and (
+            found := group.offsets.among(partitions)
+        ):
+            deleted += try_delete_offsets(coordinator, group, found)
+    if deleted:
+        logger.info("removed offsets=%d of deleted partitions=%d", deleted, len(partitions))
 
 
-def is_ours(coordinator: GroupCoordinator, store: GroupStore, group: Group) -> bool:
+def is_coordinated_here(coordinator: GroupCoordinator, store: GroupStore, group: Group) -> bool:
     is_known = coordinator.groups.get(group.group_id) is group
     return is_known and store.is_led(store.partition_for(group.group_id))
 
 
-def forget_if_possible(
+def try_delete_offsets(
     coordinator: GroupCoordinator, group: Group, partitions: Sequence[TopicPartition]
 ) -> int:
-    """Delete offsets; their number, or 0 if the tombstones cannot be written. The next run tries again."""
+    """Delete offsets and return their number, or 0 if the tombstones cannot be written. The next run retries."""
     try:
-        coordinator.forget(group, partitions)
+        coordinator.delete_offsets(group, partitions)
     except ApiError as error:
-        logger.warning("cannot forget offsets group=%s error=%s", group.group_id, error)
+        logger.warning("cannot delete offsets group=%s error=%s", group.group_id, error)
         return 0
     return len(partitions)

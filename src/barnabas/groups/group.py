@@ -1,17 +1,17 @@
-"""A group as its coordinator knows it: who is in it, which generation it is in, and what it has committed.
+"""State of one group: members, generation and committed offsets.
 
-    Empty ─► PreparingRebalance ─► CompletingRebalance ─► Stable          any of them ─► Dead
+    Empty ─► PreparingRebalance ─► CompletingRebalance ─► Stable          any state ─► Dead
       ▲            │    ▲                   │                │
       └────────────┘    └───────────────────┴────────────────┘
 
-    Empty                 nobody is in it; it may have offsets
-    PreparingRebalance    members join; their joins wait until all are there, or the time for it is over
-    CompletingRebalance   they know the new generation, and wait for the leader to say who is given what
-    Stable                everybody can have what it was given
-    Dead                  deleted, or another broker coordinates it by now
+    Empty                 the group has no members; it may have offsets
+    PreparingRebalance    members join; their requests wait until all have joined, or the join timer expires
+    CompletingRebalance   members know the new generation and wait for the assignment of the group leader
+    Stable                every member can get its assignment
+    Dead                  the group was deleted, or another broker coordinates it
 
-Here are the nouns, and changes that keep them consistent with each other. What happens when, and who is told, is in
-group_events.py and rebalance.py. No clock, no sockets: a request that waits is a number, its Ticket.
+The methods here keep the fields consistent with each other. group_events.py and rebalance.py implement the protocol.
+Nothing here reads a clock or sends a response: a request that waits is represented by its Ticket.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from barnabas.groups.records import GroupSnapshot, MemberSnapshot
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 
 Ticket = NewType("Ticket", int)
-"""A request that is to be answered, now or later, and exactly once."""
+"""Identifies a JoinGroup or SyncGroup request. Each one is answered exactly once, now or later."""
 
 
 class GroupState(StrEnum):
-    """By the names that Kafka's tools show."""
+    """Values are the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -55,15 +55,15 @@ VALID_PREVIOUS_STATES: dict[GroupState, tuple[GroupState, ...]] = {
 }
 
 
-class Protocol(NamedTuple):
-    """A way of assigning that a member knows (`range`, `cooperative-sticky`), and what it says of itself for it."""
+class AssignmentProtocol(NamedTuple):
+    """An assignor that a member supports (`range`, `cooperative-sticky`), and the member's metadata for it."""
 
     name: str
     metadata: bytes
 
 
-class Member(Struct, kw_only=True, eq=False):
-    """One member; a static one has an instance id, by which it is known again when it comes back with a new id."""
+class GroupMember(Struct, kw_only=True, eq=False):
+    """One member. A static member has an instance id, which identifies it when it rejoins with a new member id."""
 
     member_id: str
     instance_id: str | None
@@ -71,13 +71,15 @@ class Member(Struct, kw_only=True, eq=False):
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[Protocol, ...]
-    """Those that it likes best first."""
+    protocols: tuple[AssignmentProtocol, ...]
+    """In order of preference, most preferred first."""
     assignment: bytes = b""
     is_new: bool = False
-    """It has never been answered a join, so it cannot send heartbeats either."""
+    """It has never received a join response, so it does not send heartbeats yet."""
     join: Ticket | None = None
+    """JoinGroup request that waits for the end of the rebalance."""
     sync: Ticket | None = None
+    """SyncGroup request that waits for the assignment."""
 
     def metadata(self, protocol: str) -> bytes:
         return next(each.metadata for each in self.protocols if each.name == protocol)
@@ -87,50 +89,51 @@ class Member(Struct, kw_only=True, eq=False):
 
 
 class InitialDelay(NamedTuple):
-    """How long the first rebalance of a group waits for more members: now, and after that at most."""
+    """Waiting time of the first rebalance for more members: the running delay, and the maximum that may follow it."""
 
     delay_ms: int
     remaining_ms: int
 
 
 class Group(Struct, kw_only=True, eq=False):
-    """One group. `members` are in the order in which they came."""
+    """One group. `members` are in the order in which they joined."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
     state_since_ms: int = -1
     generation: int = 0
     protocol_type: str | None = None
-    """`consumer`, `connect`, …; None for a group that never had members and only keeps offsets."""
+    """`consumer`, `connect`, …; None for a group that never had members and only has offsets."""
     protocol: str | None = None
-    """The way of assigning that the members of this generation agreed on."""
+    """Assignor of this generation."""
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, GroupMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     """Member ids by instance id."""
-    pending: dict[str, None] = field(default_factory=dict)
-    """Ids that were given out (MEMBER_ID_REQUIRED) and have not joined yet: a rebalance waits for them."""
+    pending_members: dict[str, None] = field(default_factory=dict)
+    """Member ids that were sent with MEMBER_ID_REQUIRED and have not joined yet. A rebalance waits for them."""
     unsynced: dict[str, None] = field(default_factory=dict)
-    """Members of this generation that have not asked for their assignment."""
-    joined: int = 0
-    """How many members wait for the end of the rebalance."""
-    supported: Counter[str] = field(default_factory=Counter)
-    """By how many members each protocol is known."""
+    """Members of this generation that have not sent SyncGroup."""
+    joined_count: int = 0
+    """Number of members with a waiting JoinGroup."""
+    protocol_counts: Counter[str] = field(default_factory=Counter)
+    """Number of members that support each protocol."""
     initial_delay: InitialDelay | None = None
-    has_newcomers: bool = False
-    """Somebody came during the initial delay, so it is worth to wait for more."""
+    has_new_members: bool = False
+    """A member joined during the initial delay, so the delay is extended."""
     is_storing: bool = False
-    """The leader's assignment is being written down."""
+    """The assignment of the group leader is being stored."""
     topics: frozenset[str] | None = None
+    """Topics that this generation is subscribed to; None if unknown, or if it is not a consumer group."""
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
 
-    # ---- as it is stored
+    # ---- snapshots
 
     @classmethod
-    def restored(
+    def restore(
         cls, group_id: str, snapshot: GroupSnapshot | None, offsets: GroupOffsets, now_ms: int
     ) -> Self:
-        """What the log says of a group. Without a snapshot it has only ever kept offsets."""
+        """Return the group as stored in the log. A group without a snapshot has never had members."""
         if snapshot is None:
             return cls(group_id=group_id, state_since_ms=now_ms, offsets=offsets)
         group = cls(
@@ -144,13 +147,13 @@ class Group(Struct, kw_only=True, eq=False):
             offsets=offsets,
         )
         for each in snapshot.members:
-            group.add(restored_member(each, snapshot.protocol or ""))
-        group.topics = group.read_topics()
+            group.add(restore_member(each, snapshot.protocol or ""))
+        group.topics = group.decode_topics()
         return group
 
     def snapshot(self, assignments: Mapping[str, bytes] | None = None) -> GroupSnapshot:
-        """What is written down of it; with these assignments, if they are not given to the members yet."""
-        given = assignments or {}
+        """Return the state to store. `assignments` by member id override those of the members."""
+        overrides = assignments or {}
         return GroupSnapshot(
             group_id=self.group_id,
             protocol_type=self.protocol_type or "",
@@ -167,40 +170,42 @@ class Group(Struct, kw_only=True, eq=False):
                     rebalance_timeout_ms=member.rebalance_timeout_ms,
                     session_timeout_ms=member.session_timeout_ms,
                     subscription=member.metadata(self.protocol or ""),
-                    assignment=given.get(member.member_id, member.assignment),
+                    assignment=overrides.get(member.member_id, member.assignment),
                 )
                 for member in self.members.values()
             ),
         )
 
-    # ---- who is in it
+    # ---- members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: GroupMember) -> None:
         if member.instance_id is not None:
-            assert member.instance_id not in self.static_members, "a static member is in it once"
+            assert member.instance_id not in self.static_members, (
+                f"static member {member.instance_id} is already in the group"
+            )
             self.static_members[member.instance_id] = member.member_id
         self.leader = self.leader or member.member_id
         self.members[member.member_id] = member
-        self.supported.update(protocol_names(member.protocols))
-        self.joined += member.join is not None
-        self.pending.pop(member.member_id, None)
+        self.protocol_counts.update(protocol_names(member.protocols))
+        self.joined_count += member.join is not None
+        self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Also one that was only given an id."""
+        """Remove a member or a pending member id. Does nothing if there is neither."""
         member = self.members.pop(member_id, None)
-        self.pending.pop(member_id, None)
+        self.pending_members.pop(member_id, None)
         self.unsynced.pop(member_id, None)
         if member is None:
             return
-        self.supported.subtract(protocol_names(member.protocols))
-        self.joined -= member.join is not None
+        self.protocol_counts.subtract(protocol_names(member.protocols))
+        self.joined_count -= member.join is not None
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def rename_static(self, instance_id: str, member_id: str) -> Member:
-        """The static member has come back under another id. It keeps its place, its assignment and its leadership."""
+    def rename_static(self, instance_id: str, member_id: str) -> GroupMember:
+        """Give a static member a new id. It keeps its position, its assignment and its role as group leader."""
         before = self.static_members[instance_id]
         member = self.members[before]
         member.member_id = member_id
@@ -213,58 +218,63 @@ class Group(Struct, kw_only=True, eq=False):
             self.leader = member_id
         return member
 
-    def change(
+    def update_member(
         self,
-        member: Member,
-        protocols: tuple[Protocol, ...],
+        member: GroupMember,
+        protocols: tuple[AssignmentProtocol, ...],
         *,
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        self.supported.subtract(protocol_names(member.protocols))
-        self.supported.update(protocol_names(protocols))
+        self.protocol_counts.subtract(protocol_names(member.protocols))
+        self.protocol_counts.update(protocol_names(protocols))
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def wait_for_join(self, member: Member, ticket: Ticket) -> None:
+    def set_join(self, member: GroupMember, ticket: Ticket) -> None:
         assert member.join is None
         member.join = ticket
-        self.joined += 1
+        self.joined_count += 1
 
-    def take_join(self, member: Member) -> Ticket | None:
+    def pop_join(self, member: GroupMember) -> Ticket | None:
         ticket, member.join = member.join, None
-        self.joined -= ticket is not None
+        self.joined_count -= ticket is not None
         return ticket
 
     @property
-    def have_all_joined(self) -> bool:
-        return self.joined == len(self.members) and not self.pending
+    def has_all_joined(self) -> bool:
+        return self.joined_count == len(self.members) and not self.pending_members
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The most patient member decides."""
+        """The maximum over all members."""
         return max([0, *(each.rebalance_timeout_ms for each in self.members.values())])
 
     # ---- protocols
 
-    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether one that knows these can be a member beside those who are there."""
+    def supports(self, protocol_type: str, protocols: tuple[AssignmentProtocol, ...]) -> bool:
+        """Return whether a member with these protocols shares one of them with all current members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
-            self.supported[each.name] == len(self.members) for each in protocols
+            self.protocol_counts[each.name] == len(self.members) for each in protocols
         )
 
     def choose_protocol(self) -> str:
-        """Of those that all members know, the one that most of them like best; of two, the one named first."""
-        everybody = len(self.members)
-        candidates = frozenset(name for name, count in self.supported.items() if count == everybody)
+        """Return the protocol with most votes among those that all members support. On a tie the first vote wins."""
+        size = len(self.members)
+        candidates = frozenset(
+            name for name, count in self.protocol_counts.items() if count == size
+        )
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
-    def read_topics(self) -> frozenset[str] | None:
-        """What the consumers among groups read; None for others, and if one of them is not understood."""
+    def decode_topics(self) -> frozenset[str] | None:
+        """Return the topics that the members subscribe to.
+
+        None if this is not a consumer group, or if a subscription cannot be decoded.
+        """
         if self.protocol_type != PROTOCOL_TYPE:
             return None
         if not self.members:
@@ -280,22 +290,18 @@ class Group(Struct, kw_only=True, eq=False):
         except RemoteWireError:
             return None
 
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """What this generation reads; None: it is not a consumer group, or nobody can tell."""
-        return self.topics
-
     def is_subscribed_to(self, topic: str) -> bool:
-        """To be safe, also if nobody can tell."""
+        """Return True also if the subscription is unknown, so that no offset in use is deleted."""
         return self.topics is None or topic in self.topics
 
-    # ---- who may speak for it
+    # ---- validation of requests
 
     @property
     def empty_since_ms(self) -> int:
         return self.state_since_ms
 
-    def refusal_of_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether there is such a member, and whether nobody has come in its place."""
+    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return NONE if the member exists. FENCED_INSTANCE_ID if its instance id belongs to a newer member."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -304,42 +310,45 @@ class Group(Struct, kw_only=True, eq=False):
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def refusal(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """NONE for a member of this generation."""
+    def generation_error(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Return NONE for a member of the current generation."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        code = self.refusal_of_member(member_id, instance_id)
+        code = self.member_error(member_id, instance_id)
         if code is ErrorCode.NONE and generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return code
 
-    def refusal_of_commit(
-        self, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        """Members may commit, but not while they wait for their assignment; others only if nobody is in it."""
+    def commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE if the offset commit is allowed.
+
+        Members may commit unless they wait for their assignment. Other clients may commit only to an empty group.
+        """
         if self.state is not GroupState.DEAD and generation < 0:
             if self.state is GroupState.EMPTY:
                 return ErrorCode.NONE
             if not member_id and instance_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-        code = self.refusal(member_id, instance_id, generation)
+        code = self.generation_error(member_id, instance_id, generation)
         if code is ErrorCode.NONE and self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return code
 
 
-def protocol_names(protocols: tuple[Protocol, ...]) -> frozenset[str]:
+def protocol_names(protocols: tuple[AssignmentProtocol, ...]) -> frozenset[str]:
     return frozenset(each.name for each in protocols)
 
 
-def restored_member(snapshot: MemberSnapshot, protocol: str) -> Member:
-    return Member(
+def restore_member(snapshot: MemberSnapshot, protocol: str) -> GroupMember:
+    return GroupMember(
         member_id=snapshot.member_id,
         instance_id=snapshot.group_instance_id,
         client_id=snapshot.client_id,
         client_host=snapshot.client_host,
         rebalance_timeout_ms=snapshot.rebalance_timeout_ms,
         session_timeout_ms=snapshot.session_timeout_ms,
-        protocols=(Protocol(protocol, snapshot.subscription),),
+        protocols=(AssignmentProtocol(protocol, snapshot.subscription),),
         assignment=snapshot.assignment,
     )

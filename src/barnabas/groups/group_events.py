@@ -1,8 +1,7 @@
-"""What can happen to a group: its members ask for something, a timer ends, the log has taken what was to be stored.
+"""Events of a group: requests of its members, expired timers, completed appends to the log, loading and unloading.
 
-Every function takes a Turn, changes its group and leaves effects in it. Each ticket that comes in is answered exactly
-once: at once, or by a later turn of the same group. The order of checks is Kafka's, since it decides which error a
-client meets.
+Each function takes a GroupTransition, changes its group and adds effects. Each ticket is answered exactly once, by the
+same event or by a later one of the same group. Checks are in Kafka's order, which determines the error a client gets.
 """
 
 from __future__ import annotations
@@ -11,43 +10,46 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import GroupState, Member, Protocol, Ticket
-from barnabas.groups.group_turn import (
+from barnabas.groups.group import AssignmentProtocol, GroupMember, GroupState, Ticket
+from barnabas.groups.group_transition import (
+    SYNC_TIMER,
     AnswerSync,
-    Assigned,
-    Emptied,
-    Former,
-    Returned,
+    AssignmentPurpose,
+    EmptyGroupPurpose,
+    GroupTransition,
+    PreviousMember,
+    StaticRejoinPurpose,
     StoreGroup,
     Timer,
     TimerKind,
-    Turn,
-    session_of,
+    session_timer,
 )
 from barnabas.groups.rebalance import (
-    distribute,
-    joined,
-    prepare,
-    prepare_if_possible,
-    remove,
+    ensure_rebalance,
+    expire_join_timer,
+    join_response,
+    remove_member,
     remove_pending,
-    synced,
-    time_to_join_is_over,
-    try_complete,
+    send_assignments,
+    start_rebalance,
+    sync_response,
+    try_complete_join,
     wait_for_join,
 )
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""One that was never answered cannot send heartbeats, and that its connection is lost is not seen while it waits: it is
-given so long, and asks again if it is still there."""
+"""Session timeout of a member until its first join response.
+
+Such a member cannot send heartbeats, and a lost connection is not noticed while its join waits.
+"""
 
 NO_REASON = "not provided"
 
 
-class Join(NamedTuple):
-    """A JoinGroup of any version. `new_member_id` is what a member without an id is given."""
+class JoinEvent(NamedTuple):
+    """A JoinGroup request of any version. `new_member_id` is used if the member has no id."""
 
     member_id: str
     instance_id: str | None
@@ -57,14 +59,17 @@ class Join(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[Protocol, ...]
-    must_know_id: bool = False
-    """A newcomer is given its id first, and joins with it: one whose answer is lost is then not counted twice."""
-    may_skip_assignment: bool = False
+    protocols: tuple[AssignmentProtocol, ...]
+    requires_member_id: bool = False
+    """A new member gets its id first and joins with it (KIP-394), so that a lost response does not add it twice."""
+    supports_skip_assignment: bool = False
+    """The client understands `skip_assignment` in the response."""
     reason: str = NO_REASON
 
 
-class Sync(NamedTuple):
+class SyncEvent(NamedTuple):
+    """A SyncGroup request of any version. Only the group leader sends `assignments`, by member id."""
+
     member_id: str
     instance_id: str | None
     generation: int
@@ -76,285 +81,311 @@ class Sync(NamedTuple):
 # ---- joining
 
 
-def join(turn: Turn, wish: Join, ticket: Ticket) -> None:
-    group = turn.group
-    if not has_room_for(turn, wish.member_id):
-        group.remove(wish.member_id)
-        turn.cancel_timer(session_of(wish.member_id))
-        turn.refuse_join(ticket, ErrorCode.GROUP_MAX_SIZE_REACHED)
+def join_group(transition: GroupTransition, event: JoinEvent, ticket: Ticket) -> None:
+    group = transition.group
+    if not has_room_for(transition, event.member_id):
+        group.remove(event.member_id)
+        transition.cancel_timer(session_timer(event.member_id))
+        transition.reject_join(ticket, ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif group.state is GroupState.DEAD:
-        turn.refuse_join(ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE, wish.member_id)
-    elif not group.supports(wish.protocol_type, wish.protocols):
-        turn.refuse_join(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, wish.member_id)
-    elif not wish.member_id:
-        join_as_new(turn, wish, ticket)
-    elif wish.member_id in group.pending:
-        if wish.instance_id is None:
-            add(turn, wish, wish.member_id, ticket)
-        else:  # no client does: who has an instance was not told to come again with this id
-            turn.refuse_join(ticket, ErrorCode.UNKNOWN_SERVER_ERROR)
+        transition.reject_join(ticket, ErrorCode.COORDINATOR_NOT_AVAILABLE, event.member_id)
+    elif not group.supports(event.protocol_type, event.protocols):
+        transition.reject_join(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id)
+    elif not event.member_id:
+        join_new_member(transition, event, ticket)
+    elif event.member_id in group.pending_members:
+        if event.instance_id is None:
+            add_member(transition, event, event.member_id, ticket)
+        else:  # MEMBER_ID_REQUIRED is never sent to static members
+            transition.reject_join(ticket, ErrorCode.UNKNOWN_SERVER_ERROR)
     else:
-        code = group.refusal_of_member(wish.member_id, wish.instance_id)
+        code = group.member_error(event.member_id, event.instance_id)
         if code is ErrorCode.NONE:
-            join_again(turn, group.members[wish.member_id], wish, ticket)
+            rejoin(transition, group.members[event.member_id], event, ticket)
         else:
-            turn.refuse_join(ticket, code, wish.member_id)
-    try_complete(turn)
+            transition.reject_join(ticket, code, event.member_id)
+    try_complete_join(transition)
 
 
-def has_room_for(turn: Turn, member_id: str) -> bool:
-    """During a rebalance those count who have come: if there are more members than allowed, by a setting that was
-    lowered, the last to come are out."""
-    group, most = turn.group, turn.limits.members_max
+def has_room_for(transition: GroupTransition, member_id: str) -> bool:
+    """Return whether the member fits into group.max.size.
+
+    During a rebalance only members that have joined count. If the limit was lowered, the last to join are rejected.
+    """
+    group, members_max = transition.group, transition.limits.members_max
     if group.state in (GroupState.EMPTY, GroupState.DEAD):
         return True
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
-        return (member is not None and member.join is not None) or group.joined < most
-    return member is not None or len(group.members) < most
+        return (member is not None and member.join is not None) or group.joined_count < members_max
+    return member is not None or len(group.members) < members_max
 
 
-def join_as_new(turn: Turn, wish: Join, ticket: Ticket) -> None:
-    group = turn.group
-    if wish.instance_id is not None and wish.instance_id in group.static_members:
-        come_back(turn, wish, wish.instance_id, ticket)
-    elif wish.must_know_id:
-        group.pending[wish.new_member_id] = None
-        turn.set_timer(session_of(wish.new_member_id), wish.session_timeout_ms)
-        turn.refuse_join(ticket, ErrorCode.MEMBER_ID_REQUIRED, wish.new_member_id)
+def join_new_member(transition: GroupTransition, event: JoinEvent, ticket: Ticket) -> None:
+    group = transition.group
+    if event.instance_id is not None and event.instance_id in group.static_members:
+        replace_static_member(transition, event, event.instance_id, ticket)
+    elif event.requires_member_id:
+        group.pending_members[event.new_member_id] = None
+        transition.set_timer(session_timer(event.new_member_id), event.session_timeout_ms)
+        transition.reject_join(ticket, ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
     else:
-        add(turn, wish, wish.new_member_id, ticket)
+        add_member(transition, event, event.new_member_id, ticket)
 
 
-def add(turn: Turn, wish: Join, member_id: str, ticket: Ticket) -> None:
-    group = turn.group
+def add_member(
+    transition: GroupTransition, event: JoinEvent, member_id: str, ticket: Ticket
+) -> None:
+    group = transition.group
     if not group.members:
-        group.protocol_type = wish.protocol_type
+        group.protocol_type = event.protocol_type
     if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
-        group.has_newcomers = True
+        group.has_new_members = True
     group.add(
-        Member(
+        GroupMember(
             member_id=member_id,
-            instance_id=wish.instance_id,
-            client_id=wish.client_id,
-            client_host=wish.client_host,
-            rebalance_timeout_ms=wish.rebalance_timeout_ms,
-            session_timeout_ms=wish.session_timeout_ms,
-            protocols=wish.protocols,
+            instance_id=event.instance_id,
+            client_id=event.client_id,
+            client_host=event.client_host,
+            rebalance_timeout_ms=event.rebalance_timeout_ms,
+            session_timeout_ms=event.session_timeout_ms,
+            protocols=event.protocols,
             is_new=True,
             join=ticket,
         )
     )
-    turn.set_timer(session_of(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
-    prepare_if_possible(turn, f"member {member_id} joins: {wish.reason}")
+    transition.set_timer(session_timer(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+    ensure_rebalance(transition, f"member {member_id} joins: {event.reason}")
 
 
-def join_again(turn: Turn, member: Member, wish: Join, ticket: Ticket) -> None:
-    """A member that says nothing new, and is not the leader, only missed an answer. The leader alone may want a
-    rebalance for what it sees elsewhere, such as new partitions."""
-    group = turn.group
-    knows_nothing_new = member.protocols == wish.protocols
+def rejoin(
+    transition: GroupTransition, member: GroupMember, event: JoinEvent, ticket: Ticket
+) -> None:
+    """Answer an unchanged member with the current generation, or start a rebalance.
+
+    A member with the same protocols only missed a response. The leader of a stable group may also rejoin to request a
+    rebalance, for example because of new partitions.
+    """
+    group = transition.group
+    is_unchanged = member.protocols == event.protocols
     is_leader = group.leader == member.member_id
-    if (group.state is GroupState.COMPLETING_REBALANCE and knows_nothing_new) or (
-        group.state is GroupState.STABLE and knows_nothing_new and not is_leader
+    if (group.state is GroupState.COMPLETING_REBALANCE and is_unchanged) or (
+        group.state is GroupState.STABLE and is_unchanged and not is_leader
     ):
-        turn.answer_join(ticket, joined(group, member))
+        transition.answer_join(ticket, join_response(group, member))
     else:
-        update(turn, member, wish, ticket)
-        prepare_if_possible(turn, f"member {member.member_id} joins again: {wish.reason}")
+        update_member(transition, member, event, ticket)
+        ensure_rebalance(transition, f"member {member.member_id} rejoins: {event.reason}")
 
 
-def update(turn: Turn, member: Member, wish: Join, ticket: Ticket) -> None:
-    turn.group.change(
+def update_member(
+    transition: GroupTransition, member: GroupMember, event: JoinEvent, ticket: Ticket
+) -> None:
+    transition.group.update_member(
         member,
-        wish.protocols,
-        rebalance_timeout_ms=wish.rebalance_timeout_ms,
-        session_timeout_ms=wish.session_timeout_ms,
+        event.protocols,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        session_timeout_ms=event.session_timeout_ms,
     )
-    wait_for_join(turn, member, ticket)
+    wait_for_join(transition, member, ticket)
 
 
-def come_back(turn: Turn, wish: Join, instance_id: str, ticket: Ticket) -> None:
-    """A static member in the place of its former self, which is fenced off. In a stable group it goes on with what it
-    had, and nobody else notices."""
-    group = turn.group
+def replace_static_member(
+    transition: GroupTransition, event: JoinEvent, instance_id: str, ticket: Ticket
+) -> None:
+    """Let a static member rejoin under a new member id, and fence the previous id.
+
+    In a stable group it keeps its assignment, and no rebalance starts unless the chosen protocol changes.
+    """
+    group = transition.group
     leader_before = group.leader
     member = group.members[group.static_members[instance_id]]
-    former = Former(
+    previous = PreviousMember(
         member.member_id, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms
     )
-    turn.refuse_join(group.take_join(member), ErrorCode.FENCED_INSTANCE_ID, former.member_id)
-    turn.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-    turn.cancel_timer(session_of(former.member_id))
-    group.rename_static(instance_id, wish.new_member_id)
-    update(turn, member, wish, ticket)
-    turn.restart_session(member)
-    reason = f"static member {instance_id} came back: {wish.reason}"
+    transition.reject_join(group.pop_join(member), ErrorCode.FENCED_INSTANCE_ID, previous.member_id)
+    transition.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    transition.cancel_timer(session_timer(previous.member_id))
+    group.rename_static(instance_id, event.new_member_id)
+    update_member(transition, member, event, ticket)
+    transition.restart_session(member)
+    reason = f"static member {instance_id} rejoins: {event.reason}"
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may have been told of the former id already, and would assign to it.
-        prepare(turn, reason)
+        # The leader may have received the previous id and would assign partitions to it.
+        start_rebalance(transition, reason)
     elif group.state is GroupState.STABLE:
         if group.choose_protocol() != group.protocol:
-            prepare(turn, reason)
+            start_rebalance(transition, reason)
             return
-        returned = Returned(
+        purpose = StaticRejoinPurpose(
             generation=group.generation,
             instance_id=instance_id,
-            member_id=wish.new_member_id,
+            member_id=event.new_member_id,
             leader_before=leader_before,
-            may_skip_assignment=wish.may_skip_assignment,
-            former=former,
+            supports_skip_assignment=event.supports_skip_assignment,
+            previous=previous,
         )
-        turn.effects.append(StoreGroup(group.snapshot(), returned))
+        transition.effects.append(StoreGroup(group.snapshot(), purpose))
 
 
 # ---- syncing
 
 
-def sync(turn: Turn, wish: Sync, ticket: Ticket) -> None:
-    group = turn.group
-    code = group.refusal(wish.member_id, wish.instance_id, wish.generation)
+def sync_group(transition: GroupTransition, event: SyncEvent, ticket: Ticket) -> None:
+    group = transition.group
+    code = group.generation_error(event.member_id, event.instance_id, event.generation)
     if code is not ErrorCode.NONE:
-        turn.refuse_sync(ticket, code)
-    elif wish.protocol_type not in (None, group.protocol_type) or wish.protocol not in (
+        transition.reject_sync(ticket, code)
+    elif event.protocol_type not in (None, group.protocol_type) or event.protocol not in (
         None,
         group.protocol,
     ):
-        turn.refuse_sync(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        transition.reject_sync(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     elif group.state is GroupState.PREPARING_REBALANCE:
-        turn.refuse_sync(ticket, ErrorCode.REBALANCE_IN_PROGRESS)
+        transition.reject_sync(ticket, ErrorCode.REBALANCE_IN_PROGRESS)
     elif group.state is GroupState.STABLE:
-        member = group.members[wish.member_id]
-        has_synced(turn, member)
-        turn.effects.append(AnswerSync(ticket, synced(group, member)))
-        turn.restart_session(member)
+        member = group.members[event.member_id]
+        mark_synced(transition, member)
+        transition.effects.append(AnswerSync(ticket, sync_response(group, member)))
+        transition.restart_session(member)
     else:
-        wait_for_assignment(turn, group.members[wish.member_id], wish, ticket)
+        wait_for_assignment(transition, group.members[event.member_id], event, ticket)
 
 
-def wait_for_assignment(turn: Turn, member: Member, wish: Sync, ticket: Ticket) -> None:
-    group = turn.group
-    turn.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+def wait_for_assignment(
+    transition: GroupTransition, member: GroupMember, event: SyncEvent, ticket: Ticket
+) -> None:
+    group = transition.group
+    transition.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync = ticket
-    has_synced(turn, member)
-    # A leader that asks again waits for what it said first: a generation has one assignment.
+    mark_synced(transition, member)
+    # A generation has one assignment: if the leader sends another, it waits for the first one to be stored.
     if group.leader == member.member_id and not group.is_storing:
         group.is_storing = True
-        assignments = {each: wish.assignments.get(each, b"") for each in group.members}
-        turn.effects.append(
-            StoreGroup(group.snapshot(assignments), Assigned(group.generation, assignments))
+        assignments = {each: event.assignments.get(each, b"") for each in group.members}
+        transition.effects.append(
+            StoreGroup(
+                group.snapshot(assignments), AssignmentPurpose(group.generation, assignments)
+            )
         )
 
 
-def has_synced(turn: Turn, member: Member) -> None:
-    unsynced = turn.group.unsynced
+def mark_synced(transition: GroupTransition, member: GroupMember) -> None:
+    """Remove the member from `unsynced`. Cancel the sync timer after the last one."""
+    unsynced = transition.group.unsynced
     if unsynced.pop(member.member_id, ()) is None and not unsynced:
-        turn.cancel_timer(Timer(TimerKind.SYNC))
+        transition.cancel_timer(SYNC_TIMER)
 
 
-# ---- staying and leaving
+# ---- heartbeats and leaving
 
 
-def heartbeat(turn: Turn, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    group = turn.group
-    code = group.refusal(member_id, instance_id, generation)
+def heartbeat(
+    transition: GroupTransition, member_id: str, instance_id: str | None, generation: int
+) -> ErrorCode:
+    group = transition.group
+    code = group.generation_error(member_id, instance_id, generation)
     if code is not ErrorCode.NONE:
         return code
-    turn.restart_session(group.members[member_id])
+    transition.restart_session(group.members[member_id])
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def leave(
-    turn: Turn, member_id: str, instance_id: str | None, reason: str = NO_REASON
+def leave_group(
+    transition: GroupTransition, member_id: str, instance_id: str | None, reason: str = NO_REASON
 ) -> ErrorCode:
-    """By its id, or by its instance id alone: so an operator removes static members. Not to be called when Dead."""
-    group = turn.group
+    """Remove a member, by its id or by its instance id alone, which admin clients use. The group must not be Dead."""
+    group = transition.group
     if not member_id:
         member_id = group.static_members.get(instance_id or "", "")
         if not member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
-    elif member_id in group.pending:
-        remove_pending(turn, member_id)
+    elif member_id in group.pending_members:
+        remove_pending(transition, member_id)
         return ErrorCode.NONE
     else:
-        code = group.refusal_of_member(member_id, instance_id)
+        code = group.member_error(member_id, instance_id)
         if code is not ErrorCode.NONE:
             return code
-    remove(turn, group.members[member_id], f"member {member_id} left: {reason}")
+    remove_member(transition, group.members[member_id], f"member {member_id} left: {reason}")
     return ErrorCode.NONE
 
 
 # ---- timers
 
 
-def timer_ended(turn: Turn, timer: Timer) -> None:
-    group = turn.group
+def expire_timer(transition: GroupTransition, timer: Timer) -> None:
+    group = transition.group
     if timer.kind is TimerKind.JOIN:
         if group.state is GroupState.PREPARING_REBALANCE:
-            time_to_join_is_over(turn)
+            expire_join_timer(transition)
     elif timer.kind is TimerKind.SYNC:
-        syncs_are_overdue(turn)
-    elif timer.member_id in group.pending:
-        remove_pending(turn, timer.member_id)
+        remove_unsynced_members(transition)
+    elif timer.member_id in group.pending_members:
+        remove_pending(transition, timer.member_id)
     elif timer.member_id in group.members:
-        session_ended(turn, group.members[timer.member_id])
+        expire_session(transition, group.members[timer.member_id])
 
 
-def session_ended(turn: Turn, member: Member) -> None:
-    """While it waits for us it need not be heard of; its session begins again with the answer."""
+def expire_session(transition: GroupTransition, member: GroupMember) -> None:
+    """Remove the member, unless it waits for a response, which restarts its session. A new member is always removed."""
     if member.is_new or (member.join is None and member.sync is None):
-        remove(
-            turn,
+        remove_member(
+            transition,
             member,
-            f"member {member.member_id} was not heard of for {member.session_timeout_ms} ms",
+            f"session of member {member.member_id} expired after {member.session_timeout_ms} ms",
         )
 
 
-def syncs_are_overdue(turn: Turn) -> None:
-    group = turn.group
-    absent = list(group.unsynced)
-    if not absent or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+def remove_unsynced_members(transition: GroupTransition) -> None:
+    group = transition.group
+    unsynced = list(group.unsynced)
+    if not unsynced or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
-    for member_id in absent:
+    for member_id in unsynced:
         member = group.members[member_id]
-        turn.refuse_join(group.take_join(member), ErrorCode.UNKNOWN_MEMBER_ID)
+        transition.reject_join(group.pop_join(member), ErrorCode.UNKNOWN_MEMBER_ID)
         group.remove(member_id)
-        turn.cancel_timer(session_of(member_id))
-    prepare(turn, f"members did not ask for their assignment in time: {', '.join(absent)}")
+        transition.cancel_timer(session_timer(member_id))
+    start_rebalance(transition, f"members did not send SyncGroup in time: {', '.join(unsynced)}")
 
 
-# ---- the log
+# ---- stored groups
 
 
-def stored(turn: Turn, store: StoreGroup, code: ErrorCode) -> None:
-    """What was to be stored is in the log and its replicas, or could not be written. The group may have moved on."""
+def finish_store(transition: GroupTransition, store: StoreGroup, code: ErrorCode) -> None:
+    """Continue after a StoreGroup effect. `code` is NONE if all replicas have it. The group may have changed since."""
     purpose = store.purpose
-    if isinstance(purpose, Assigned):
-        assigned(turn, purpose, code)
-    elif isinstance(purpose, Returned):
-        returned(turn, purpose, code)
+    if isinstance(purpose, AssignmentPurpose):
+        finish_assignment(transition, purpose, code)
+    elif isinstance(purpose, StaticRejoinPurpose):
+        finish_static_rejoin(transition, purpose, code)
     else:
-        assert isinstance(purpose, Emptied)
+        assert isinstance(purpose, EmptyGroupPurpose)
 
 
-def assigned(turn: Turn, purpose: Assigned, code: ErrorCode) -> None:
-    group = turn.group
+def finish_assignment(
+    transition: GroupTransition, purpose: AssignmentPurpose, code: ErrorCode
+) -> None:
+    group = transition.group
     if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != purpose.generation:
         return
     group.is_storing = False
     if code is ErrorCode.NONE:
-        distribute(turn, purpose.assignments)
-        turn.move_to(GroupState.STABLE)
+        send_assignments(transition, purpose.assignments)
+        transition.move_to(GroupState.STABLE)
     else:
-        distribute(turn, {}, code)
-        prepare(turn, f"the assignment could not be stored: {code.name}")
+        send_assignments(transition, {}, code)
+        start_rebalance(transition, f"cannot store the assignment: {code.name}")
 
 
-def returned(turn: Turn, purpose: Returned, code: ErrorCode) -> None:
-    """If a rebalance began meanwhile, the static member waits for its end like everybody."""
-    group = turn.group
+def finish_static_rejoin(
+    transition: GroupTransition, purpose: StaticRejoinPurpose, code: ErrorCode
+) -> None:
+    """Answer the join of a static member, unless a rebalance has started since. Its end answers the join then."""
+    group = transition.group
     member = group.members.get(purpose.member_id)
     if (
         member is None
@@ -363,9 +394,9 @@ def returned(turn: Turn, purpose: Returned, code: ErrorCode) -> None:
         or group.generation != purpose.generation
     ):
         return
-    ticket = group.take_join(member)
+    ticket = group.pop_join(member)
     if code is not ErrorCode.NONE:
-        take_back(turn, member, purpose)
+        revert_static_member(transition, member, purpose)
         answer = JoinGroupResponse(
             error_code=code,
             generation_id=group.generation,
@@ -373,44 +404,46 @@ def returned(turn: Turn, purpose: Returned, code: ErrorCode) -> None:
             protocol_name=group.protocol,
             leader=purpose.leader_before or "",
         )
-    elif purpose.may_skip_assignment:
-        answer = joined(group, member, skips_assignment=group.leader == member.member_id)
+    elif purpose.supports_skip_assignment:
+        answer = join_response(group, member, skips_assignment=group.leader == member.member_id)
     else:
-        # To an older client that finds itself named as leader it would mean to assign anew, which a stable group does
-        # not take. The former id is not its own, so it does nothing.
-        answer = joined(group, member, leader=purpose.leader_before)
-    turn.answer_join(ticket, answer)
-    turn.restart_session(member)
+        # An older client that is named as leader would send an assignment, which a stable group does not accept.
+        # Name the previous leader, so that it acts as an ordinary member.
+        answer = join_response(group, member, leader=purpose.leader_before)
+    transition.answer_join(ticket, answer)
+    transition.restart_session(member)
 
 
-def take_back(turn: Turn, member: Member, purpose: Returned) -> None:
-    former = purpose.former
-    turn.cancel_timer(session_of(member.member_id))
-    turn.group.rename_static(purpose.instance_id, former.member_id)
-    turn.group.change(
+def revert_static_member(
+    transition: GroupTransition, member: GroupMember, purpose: StaticRejoinPurpose
+) -> None:
+    previous = purpose.previous
+    transition.cancel_timer(session_timer(member.member_id))
+    transition.group.rename_static(purpose.instance_id, previous.member_id)
+    transition.group.update_member(
         member,
-        former.protocols,
-        rebalance_timeout_ms=former.rebalance_timeout_ms,
-        session_timeout_ms=former.session_timeout_ms,
+        previous.protocols,
+        rebalance_timeout_ms=previous.rebalance_timeout_ms,
+        session_timeout_ms=previous.session_timeout_ms,
     )
 
 
-# ---- coming and going of the coordinator
+# ---- loading and unloading
 
 
-def loaded(turn: Turn) -> None:
-    """Its members have not been heard of by this broker: they have a whole session to speak."""
-    group = turn.group
-    if len(group.members) > turn.limits.members_max:
-        prepare(turn, f"it has more than {turn.limits.members_max} members")
+def start_sessions(transition: GroupTransition) -> None:
+    """Start the sessions of a group that was loaded from the log. Rebalance if it exceeds group.max.size."""
+    group = transition.group
+    if len(group.members) > transition.limits.members_max:
+        start_rebalance(transition, f"more than {transition.limits.members_max} members")
     for member in group.members.values():
-        turn.restart_session(member)
+        transition.restart_session(member)
 
 
-def ended(turn: Turn, code: ErrorCode) -> None:
-    """The group is deleted, or another broker coordinates it. Its timers end with it."""
-    group = turn.group
-    turn.move_to(GroupState.DEAD)
+def end_group(transition: GroupTransition, code: ErrorCode) -> None:
+    """Move the group to Dead and answer all waiting requests with `code`. The coordinator cancels its timers."""
+    group = transition.group
+    transition.move_to(GroupState.DEAD)
     for member in group.members.values():
-        turn.refuse_join(group.take_join(member), code, member.member_id)
-        turn.answer_sync(member, SyncGroupResponse(error_code=code))
+        transition.reject_join(group.pop_join(member), code, member.member_id)
+        transition.answer_sync(member, SyncGroupResponse(error_code=code))

@@ -1,14 +1,13 @@
-"""Taking over groups: when this broker begins to lead a partition of `__consumer_offsets`, it reads what stands there.
+"""Loads groups from a partition of `__consumer_offsets` when this broker becomes its leader.
 
-    led ─► loading ─► the log read from its start to its end, the last record of each key counts ─► coordinator.take
-    no longer led  ─► coordinator.drop, and what is being read is given up
+    leader            ─► reads the log from start to end, keeps the last record of each key ─► add_loaded_groups
+    no longer leader  ─► drop_partition; a load in progress is abandoned
 
-One partition after the other, in a background task. Files are read in a thread, records are opened on the loop, a few
-at a time, so that nobody waits for long; meanwhile clients hear COORDINATOR_LOAD_IN_PROGRESS and ask again. Nothing is
-appended to the partition before it is loaded, and compaction may go on: a segment that it replaces while its bytes are
-on their way here is looked for again.
+A background task loads one partition at a time. Files are read in a thread. Records are decoded on the event loop, in
+short steps. Meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS and retry. Nothing is appended to the partition before it
+is loaded. Compaction may run: if it replaces a segment during a read, the read is repeated.
 
-Offsets that were committed in transactions, by a broker that has them, count when their transaction was committed.
+Offsets that a broker with transactions committed in a transaction count only if the transaction was committed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import NamedTuple, Protocol
 from barnabas.errors import CorruptBatch, RemoteWireError, StorageError
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import (
-    GroupKey,
+    GroupMetadataKey,
     GroupSnapshot,
     is_commit_marker,
     read_group,
@@ -41,42 +40,42 @@ from barnabas.world.ports import Disk
 
 logger = logging.getLogger("barnabas.groups")
 
-NOTHING = (b"", -1)
-RECORDS_PER_TURN = 500
-"""If they take no longer than a turn may: whoever waits for these groups waits for every turn of everybody else."""
-REPAIRS_WAITED_FOR = 30
-REPAIR_SECONDS = 1.0
+NO_VALUE = (b"", -1)
+RECORDS_PER_YIELD = 500
+"""Records to process before other tasks run. `Turns` yields earlier if they take longer than a few milliseconds."""
+REPAIR_ATTEMPTS = 30
+REPAIR_RETRY_SECONDS = 1.0
 
 
 class LoadedGroup(NamedTuple):
-    """What the log says of one group. No snapshot: it has only ever kept offsets."""
+    """A group as stored in the log. A group without a snapshot has never had members."""
 
     group_id: str
     snapshot: GroupSnapshot | None
     offsets: GroupOffsets
 
 
-class Coordinator(Protocol):
-    """Who is given the groups; coordinator.py."""
+class LoadedGroupReceiver(Protocol):
+    """The part of GroupCoordinator that the loader uses."""
 
-    def take(self, partition: int, groups: Iterable[LoadedGroup]) -> None: ...
+    def add_loaded_groups(self, partition: int, groups: Iterable[LoadedGroup]) -> None: ...
 
-    def drop(self, partition: int) -> None: ...
+    def drop_partition(self, partition: int) -> None: ...
 
 
-class Contents:
-    """The last value of each key, as far as the log was read. They are opened at the end: most were written over."""
+class LatestRecords:
+    """Last value and log offset of each key. Values are decoded after the last read, since most are replaced."""
 
     def __init__(self) -> None:
         self.latest: dict[bytes, tuple[bytes, int]] = {}
         self.in_transactions: dict[int, list[tuple[bytes, bytes | None, int]]] = {}
-        """By producer, what it committed since its transaction began."""
+        """Records of open transactions, by producer id."""
 
-    def take(self, record: Record, header: BatchHeader) -> None:
-        """RemoteWireError if it cannot be understood."""
+    def add(self, record: Record, header: BatchHeader) -> None:
+        """Raises RemoteWireError if the key is missing or invalid."""
         key = record.key
         if key is None:
-            raise RemoteWireError("a record without a key")
+            raise RemoteWireError("record without a key")
         if header.is_control:
             self.end_transaction(header.producer_id, is_committed=is_commit_marker(key))
         elif header.is_transactional:
@@ -88,7 +87,7 @@ class Contents:
     def put(self, key: bytes, value: bytes | None, log_offset: int) -> None:
         if value is None:
             self.latest.pop(key, None)
-        elif self.latest.get(key, NOTHING)[1] <= log_offset:
+        elif self.latest.get(key, NO_VALUE)[1] <= log_offset:
             self.latest[key] = (value, log_offset)
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
@@ -97,29 +96,29 @@ class Contents:
                 self.put(*change)
 
 
-class Groups:
-    """What those values say."""
+class DecodedGroups:
+    """DecodedGroups decoded from the last value of each key."""
 
     def __init__(self) -> None:
         self.snapshots: dict[str, GroupSnapshot] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.topics: dict[str, str] = {}
+        """One string object per topic name, which all groups share."""
 
-    def take(self, key: bytes, value: bytes, log_offset: int) -> None:
-        """RemoteWireError if it cannot be understood."""
+    def add(self, key: bytes, value: bytes, log_offset: int) -> None:
+        """Raises RemoteWireError if the record cannot be decoded."""
         found = read_key(key)
-        if isinstance(found, GroupKey):
+        if isinstance(found, GroupMetadataKey):
             self.snapshots[found.group_id] = read_group(found.group_id, value)
         elif found is not None:
             group_id, topic, index = found
             offsets = self.offsets.get(group_id)
             if offsets is None:
                 offsets = self.offsets[group_id] = GroupOffsets()
-            # A thousand groups share the topic's name.
             partition = TopicPartition(self.topics.setdefault(topic, topic), index)
             offsets.load(partition, read_offset(value), log_offset)
         else:
-            raise RemoteWireError("an unknown kind of key")
+            raise RemoteWireError("unknown key version")
 
     def all(self) -> Iterator[LoadedGroup]:
         for group_id in self.snapshots | self.offsets:
@@ -131,41 +130,43 @@ class Groups:
             )
 
 
-class Load:
-    """One time that a partition is loaded. It may be led again, with other records, before the last time has ended."""
+class PartitionLoad:
+    """One load of a partition. Its identity tells it from a later load of the same partition."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
 
 
 class GroupLoader:
-    def __init__(self, store: GroupStore, coordinator: Coordinator) -> None:
+    """Tracks the leadership of `__consumer_offsets` partitions, and loads their groups."""
+
+    def __init__(self, store: GroupStore, coordinator: LoadedGroupReceiver) -> None:
         self.store = store
         self.coordinator = coordinator
         self.replicas = store.replicas
         self.buffer_bytes = store.config.offsets_load_buffer_size
-        self.wanted: dict[int, Load] = {}
-        """Those to come, and the one that is under way."""
+        self.wanted: dict[int, PartitionLoad] = {}
+        """Loads by partition: waiting ones, and the one in progress."""
         self.wake = asyncio.Event()
 
     def leadership_changed(self, partition: Partition) -> None:
-        """Whenever a partition of the topic begins or ceases to be led here, or goes on in a new epoch."""
+        """Called when this broker becomes leader of a partition, stays leader in a new epoch, or stops leading."""
         store, index = self.store, partition.index
         if partition.leader == partition.broker_id and not partition.is_offline:
             wanted = self.wanted.get(index)
             if index not in store.led and (wanted is None or wanted.partition is not partition):
                 store.loading[index] = None
-                self.wanted[index] = Load(partition)
+                self.wanted[index] = PartitionLoad(partition)
                 self.wake.set()
         elif index in store.led or index in store.loading:
             store.led.pop(index, None)
             store.loading.pop(index, None)
             self.wanted.pop(index, None)
-            self.coordinator.drop(index)
+            self.coordinator.drop_partition(index)
             logger.debug("no longer coordinating partition=%s", partition)
 
     async def run(self) -> None:
-        """For as long as the broker runs."""
+        """Load the requested partitions, until cancelled."""
         while True:
             await self.wake.wait()
             self.wake.clear()
@@ -178,28 +179,28 @@ class GroupLoader:
                     logger.error("cannot load groups partition=%s error=%s", partition, error)
                     self.replicas.fail(partition, error)
                 except Exception:
-                    # Clients would wait for ever. What is lost to them is told, and the partition takes new commits.
+                    # Serve the partition without its groups: clients would otherwise wait forever.
                     logger.exception("cannot load groups partition=%s", partition)
                 if self.is_wanted(load):
                     del self.wanted[partition.index]
                     del self.store.loading[partition.index]
                     self.store.led[partition.index] = None
 
-    def is_wanted(self, load: Load) -> bool:
+    def is_wanted(self, load: PartitionLoad) -> bool:
         return self.wanted.get(load.partition.index) is load
 
-    async def load(self, load: Load) -> None:
+    async def load(self, load: PartitionLoad) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         partition = load.partition
-        found = await opened_in_turns(await self.contents_of(load), partition)
-        turns = Turns(RECORDS_PER_TURN)
+        found = await decode_groups(await self.read_records(load), partition)
+        turns = Turns(RECORDS_PER_YIELD)
         groups = offsets = 0
         for group in found.all():
             await turns.leave()
             if not self.is_wanted(load):
                 return
-            self.coordinator.take(partition.index, (group,))
+            self.coordinator.add_loaded_groups(partition.index, (group,))
             groups += 1
             offsets += len(group.offsets)
         if self.is_wanted(load):
@@ -213,11 +214,13 @@ class GroupLoader:
                 loop.time() - began,
             )
 
-    async def contents_of(self, load: Load) -> Contents:
-        """All that stands in it. Where a batch is damaged another replica may have it, and is waited for."""
+    async def read_records(self, load: PartitionLoad) -> LatestRecords:
+        """Read the whole log. Retry a damaged batch, which may be repaired from another replica, and then skip it."""
         partition = load.partition
-        backoff = Backoff(REPAIR_SECONDS, REPAIR_SECONDS, random=Random(partition.broker_id))
-        for _ in range(REPAIRS_WAITED_FOR if len(partition.replicas) > 1 else 0):
+        backoff = Backoff(
+            REPAIR_RETRY_SECONDS, REPAIR_RETRY_SECONDS, random=Random(partition.broker_id)
+        )
+        for _ in range(REPAIR_ATTEMPTS if len(partition.replicas) > 1 else 0):
             try:
                 return await self.read(load, skip_damaged=False)
             except CorruptBatch as error:
@@ -225,9 +228,9 @@ class GroupLoader:
                 await backoff.wait()
         return await self.read(load, skip_damaged=True)
 
-    async def read(self, load: Load, *, skip_damaged: bool) -> Contents:
+    async def read(self, load: PartitionLoad, *, skip_damaged: bool) -> LatestRecords:
         partition = load.partition
-        contents, log = Contents(), partition.log
+        contents, log = LatestRecords(), partition.log
         offset = log.log_start_offset
         while offset < log.log_end_offset and self.is_wanted(load):
             reached = offset
@@ -235,70 +238,73 @@ class GroupLoader:
                 found = log.read(offset, self.buffer_bytes, log.log_end_offset)
                 if not found.slices:
                     break
-                data = await bytes_of(log.disk, found)
+                data = await read_slice(log.disk, found)
                 if data is None:
                     continue
-                reached, is_damaged = await self.take_all(contents, partition, data, offset)
+                reached, is_damaged = await self.add_batches(contents, partition, data, offset)
                 if is_damaged or reached == offset:
                     at = found.slices[0].position
-                    raise CorruptBatch(path_of(found), "the checksum does not match", at)
+                    raise CorruptBatch(slice_path(found), "the checksum does not match", at)
             except CorruptBatch as error:
                 if not skip_damaged:
                     raise
                 self.replicas.fail(partition, error)
-                logger.error("damaged batch, its commits are lost partition=%s", partition)
+                logger.error("damaged batch skipped, its commits are lost partition=%s", partition)
             offset = reached if reached > offset else log.next_segment_offset(offset)
         return contents
 
-    async def take_all(
-        self, contents: Contents, partition: Partition, data: bytes, offset: int
+    async def add_batches(
+        self, contents: LatestRecords, partition: Partition, data: bytes, offset: int
     ) -> tuple[int, bool]:
-        """Take what these batches hold: how far they go, and whether one of them is not what was written."""
-        turns = Turns(RECORDS_PER_TURN)
+        """Add the records of all batches in `data`. Return the next offset, and whether a batch is damaged."""
+        turns = Turns(RECORDS_PER_YIELD)
         view = memoryview(data)
         is_damaged = False
-        for at, header in whole_batches(view):
+        for at, header in complete_batches(view):
             if not crc_is_valid(view, at, header):
-                is_damaged = True  # and nothing in it is believed, nor how far it goes
+                is_damaged = True  # its header is not trusted either
                 continue
-            for record in opened(view[at : at + header.size], header):
+            for record in decode_batch(view[at : at + header.size], header):
                 await turns.leave()
-                take(contents, record, header, partition)
+                add_record(contents, record, header, partition)
             offset = max(offset, header.next_offset)
         return offset, is_damaged
 
 
-async def opened_in_turns(contents: Contents, partition: Partition) -> Groups:
-    groups = Groups()
-    turns = Turns(RECORDS_PER_TURN)
+async def decode_groups(contents: LatestRecords, partition: Partition) -> DecodedGroups:
+    """Decode all values. Log and skip those that cannot be decoded."""
+    groups = DecodedGroups()
+    turns = Turns(RECORDS_PER_YIELD)
     for key, (value, log_offset) in contents.latest.items():
         await turns.leave()
         try:
-            groups.take(key, value, log_offset)
+            groups.add(key, value, log_offset)
         except RemoteWireError as error:
-            tell_of_unknown(partition, log_offset, error)
+            log_skipped_record(partition, log_offset, error)
     return groups
 
 
-def take(contents: Contents, record: Record, header: BatchHeader, partition: Partition) -> None:
+def add_record(
+    contents: LatestRecords, record: Record, header: BatchHeader, partition: Partition
+) -> None:
     try:
-        contents.take(record, header)
+        contents.add(record, header)
     except RemoteWireError as error:
-        tell_of_unknown(partition, record.offset, error)
+        log_skipped_record(partition, record.offset, error)
 
 
-def tell_of_unknown(partition: Partition, offset: int, error: RemoteWireError) -> None:
+def log_skipped_record(partition: Partition, offset: int, error: RemoteWireError) -> None:
     logger.error(
-        "a record of groups is passed over partition=%s offset=%d error=%s",
+        "group record skipped partition=%s offset=%d error=%s",
         partition,
         offset,
         error,
     )
 
 
-async def bytes_of(disk: Disk, found: LogRead) -> bytes | None:
-    """Read in a thread; None if the segment was replaced meanwhile, and another file may have its name."""
-    path = path_of(found)
+async def read_slice(disk: Disk, found: LogRead) -> bytes | None:
+    """Read the bytes in a thread. Return None if compaction replaced the segment meanwhile."""
+    path = slice_path(found)
     (part,) = found.slices
 
     def read() -> bytes:
@@ -311,24 +317,25 @@ async def bytes_of(disk: Disk, found: LogRead) -> bytes | None:
     try:
         data = await in_thread(read)
     except StorageError:
-        if path_of(found) == path:
+        if slice_path(found) == path:
             raise
         return None
-    return data if path_of(found) == path else None
+    return data if slice_path(found) == path else None
 
 
-def path_of(found: LogRead) -> str:
+def slice_path(found: LogRead) -> str:
     return found.slices[0].file.path
 
 
-def whole_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Up to where something stands that cannot be one."""
+def complete_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Return position and header of each batch, up to the first invalid header."""
     with suppress(RemoteWireError):
         yield from batch_headers(view)
 
 
-def opened(batch: memoryview, header: BatchHeader) -> Iterable[Record]:
+def decode_batch(batch: memoryview, header: BatchHeader) -> Iterable[Record]:
+    """Return the records of a batch. Log an error and stop at a record that cannot be decoded."""
     try:
         yield from records(batch)
     except RemoteWireError as error:
-        logger.error("cannot open a batch of groups offset=%d error=%s", header.base_offset, error)
+        logger.error("cannot decode group batch offset=%d error=%s", header.base_offset, error)

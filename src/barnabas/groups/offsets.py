@@ -1,31 +1,31 @@
-"""How far one group has read: what is committed, what is being written, what has been kept long enough.
+"""Committed offsets of one group, including commits that are still being replicated.
 
-    begin ─► (appended, copied to the replicas) ─► complete     committed
-                                                └► fail         as if it had never been
+    begin ─► (appended, replicated) ─► complete     the commit is visible
+                                    └► fail         the commit is discarded
 
-A commit counts when it is in the log, and what comes later in the log wins, in whichever order answers come. While one
-is under way its partition does not expire.
+Of two commits for a partition the one with the larger log offset wins, in whichever order they complete. A partition
+with a pending commit does not expire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from barnabas.groups.records import NEVER, CommittedOffset
-from barnabas.model import TopicPartition
+from barnabas.groups.records import OffsetCommitValue
+from barnabas.model import NO_TIMESTAMP, TopicPartition
 
-Commits = Mapping[TopicPartition, CommittedOffset]
+Commits = Mapping[TopicPartition, OffsetCommitValue]
 
 
 class GroupOffsets:
     __slots__ = ("committed", "log_offsets", "pending")
 
     def __init__(self) -> None:
-        self.committed: dict[TopicPartition, CommittedOffset] = {}
+        self.committed: dict[TopicPartition, OffsetCommitValue] = {}
         self.log_offsets: dict[TopicPartition, int] = {}
-        """Where in the log each of them stands; or the tombstone, of one that was removed while it was written."""
+        """Log offset of each commit; or of the tombstone, if an offset was removed while a commit was pending."""
         self.pending: dict[TopicPartition, int] = {}
-        """How many commits of each are under way."""
+        """Number of pending commits by partition."""
 
     def __len__(self) -> int:
         return len(self.committed)
@@ -33,35 +33,37 @@ class GroupOffsets:
     # ---- committing
 
     def begin(self, commits: Commits) -> None:
+        """Mark the commits as pending. `complete` or `fail` must follow."""
         for partition in commits:
             self.pending[partition] = self.pending.get(partition, 0) + 1
 
     def complete(self, commits: Commits, log_offset: int) -> None:
-        """They are in the log at `log_offset`."""
+        """Apply pending commits, which are in the log at `log_offset`."""
         for partition, value in commits.items():
             self.load(partition, value, log_offset)
-            self.end(partition)
+            self.remove_pending(partition)
 
     def fail(self, commits: Commits) -> None:
         for partition in commits:
-            self.end(partition)
+            self.remove_pending(partition)
 
-    def end(self, partition: TopicPartition) -> None:
+    def remove_pending(self, partition: TopicPartition) -> None:
         left = self.pending.pop(partition) - 1
         if left:
             self.pending[partition] = left
         elif partition not in self.committed:
             self.log_offsets.pop(partition, None)
 
-    def load(self, partition: TopicPartition, value: CommittedOffset, log_offset: int) -> None:
+    def load(self, partition: TopicPartition, value: OffsetCommitValue, log_offset: int) -> None:
+        """Set the committed offset, unless the current one has a larger log offset."""
         if self.log_offsets.get(partition, -1) <= log_offset:
             self.committed[partition] = value
             self.log_offsets[partition] = log_offset
 
-    # ---- forgetting
+    # ---- deleting
 
     def remove(self, partitions: Iterable[TopicPartition], log_offset: int) -> None:
-        """Their tombstones stand at `log_offset`: a commit before it that is still under way comes too late."""
+        """Remove offsets whose tombstones are at `log_offset`. Pending commits with a smaller one are ignored."""
         for partition in partitions:
             self.committed.pop(partition, None)
             self.log_offsets.pop(partition, None)
@@ -69,7 +71,7 @@ class GroupOffsets:
                 self.log_offsets[partition] = log_offset
 
     def among(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those of them that have an offset here, or are about to have one."""
+        """Return those of `partitions` that have a committed offset or a pending commit."""
         return [each for each in partitions if each in self.committed or each in self.pending]
 
     def expired(
@@ -77,22 +79,25 @@ class GroupOffsets:
         now_ms: int,
         retention_ms: int,
         *,
-        since_ms: int = NEVER,
+        since_ms: int = NO_TIMESTAMP,
         kept: Collection[str] = (),
     ) -> list[TopicPartition]:
-        """Those whose time is over. It counts from `since_ms`, when the group lost its last member, or from each
-        commit; topics that are `kept` are being read, and stay."""
+        """Return the partitions whose offset has expired.
+
+        The retention time starts at `since_ms`, when the last member left the group. Without it, the retention time
+        starts at each commit. Offsets of the topics in `kept` do not expire.
+        """
         return [
             partition
             for partition, value in self.committed.items()
             if partition.topic not in kept
             and partition not in self.pending
-            and is_over(value, now_ms, retention_ms, since_ms)
+            and is_expired(value, now_ms, retention_ms, since_ms)
         ]
 
 
-def is_over(value: CommittedOffset, now_ms: int, retention_ms: int, since_ms: int) -> bool:
-    if value.expire_timestamp != NEVER:
+def is_expired(value: OffsetCommitValue, now_ms: int, retention_ms: int, since_ms: int) -> bool:
+    if value.expire_timestamp != NO_TIMESTAMP:
         return now_ms >= value.expire_timestamp
-    base = since_ms if since_ms != NEVER else value.commit_timestamp
+    base = since_ms if since_ms != NO_TIMESTAMP else value.commit_timestamp
     return now_ms - base >= retention_ms

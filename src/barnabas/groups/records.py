@@ -1,13 +1,13 @@
-"""What stands in `__consumer_offsets`: keys and values in Kafka's format, so that either's tools read the other's.
+"""Keys and values of `__consumer_offsets`, in Kafka's format.
 
-    key    version 0, 1  group, topic, partition      value  0-4  offset, leader epoch, note, when it was committed
+    key    version 0, 1  group, topic, partition      value  0-4  offset, leader epoch, metadata, commit timestamp
     key    version 2     group                        value  0-4  generation, protocol, leader, members
 
-Both begin with their version as two bytes. The version of a key says what it is a key of; the fields of a version are
-those of a message of the protocol, without a header. A value of null is a tombstone: the key has nothing any more.
+Both start with a two-byte version. The version of a key determines its type. The fields are encoded as in a protocol
+message without a header. A null value is a tombstone: it deletes the key.
 
-Written are the newest versions that brokers of every release since 2.3 can read: key 1 and 2, value 3. A commit of an
-old client that says itself how long it is to be kept has value 1, the only one with a place for that.
+Written versions are the newest that every Kafka broker since 2.3 can read: keys 1 and 2, value 3. A commit of an old
+client with its own retention time has value 1, the only version with an expiry timestamp.
 """
 
 from __future__ import annotations
@@ -16,47 +16,46 @@ import struct
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from barnabas.errors import RemoteWireError
+from barnabas.model import NO_TIMESTAMP
 from barnabas.wire.codec import Blob, Int32, Int64, Since, Until, compiled, encode_struct
 
 VERSION = struct.Struct(">h")
 CONTROL_KEY = struct.Struct(">hh")
 COMMIT_MARKER = 1
 
-OFFSET_KEYS = range(2)
-OFFSET_KEY_WRITTEN = 1
-GROUP_KEY = 2
-VALUES = range(5)
-VALUE_WRITTEN = 3
-VALUE_WITH_EXPIRY = 1
+OFFSET_KEY_VERSIONS = range(2)
+WRITTEN_OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+VALUE_VERSIONS = range(5)
+WRITTEN_VALUE_VERSION = 3
+VALUE_VERSION_WITH_EXPIRY = 1
 FLEXIBLE_SINCE = 4
-
-NEVER = -1
 
 KeyValue = tuple[bytes, bytes | None]
 S = TypeVar("S")
 
 Bytes = Annotated[bytes, Blob()]
-"""A copy of its own: what is read lives as long as the group."""
+"""Decoded as a view of the record. `read_group` copies it, so that the record itself can be freed."""
 
 
-class OffsetKey(NamedTuple):
+class OffsetCommitKey(NamedTuple):
     group_id: str
     topic: str
     partition: Int32
 
 
-class GroupKey(NamedTuple):
+class GroupMetadataKey(NamedTuple):
     group_id: str
 
 
-class CommittedOffset(NamedTuple):
-    """Where a group goes on in one partition. `expire_timestamp` is -1 but for commits of old clients."""
+class OffsetCommitValue(NamedTuple):
+    """Committed offset of one partition. `expire_timestamp` is -1 except in commits of old clients."""
 
     offset: Int64
     leader_epoch: Annotated[Int32, Since(3)] = -1
     metadata: str = ""
     commit_timestamp: Int64 = -1
-    expire_timestamp: Annotated[Int64, Since(1), Until(1)] = NEVER
+    expire_timestamp: Annotated[Int64, Since(1), Until(1)] = NO_TIMESTAMP
 
 
 class MemberSnapshot(NamedTuple):
@@ -70,8 +69,8 @@ class MemberSnapshot(NamedTuple):
     assignment: Bytes = b""
 
 
-class GroupMetadata(NamedTuple):
-    """The value as it is written; `GroupSnapshot` is what the rest of the code knows."""
+class GroupMetadataValue(NamedTuple):
+    """Encoded value of a group; the rest of the code uses `GroupSnapshot`."""
 
     protocol_type: str
     generation: Int32
@@ -82,7 +81,7 @@ class GroupMetadata(NamedTuple):
 
 
 class GroupSnapshot(NamedTuple):
-    """A group at the end of a rebalance, or without members since `current_state_timestamp`."""
+    """A group after a rebalance, in the state that it entered at `current_state_timestamp` (ms)."""
 
     group_id: str
     protocol_type: str
@@ -96,9 +95,13 @@ class GroupSnapshot(NamedTuple):
 # ---- writing
 
 
-def offset_record(group_id: str, topic: str, partition: int, value: CommittedOffset) -> KeyValue:
-    version = VALUE_WRITTEN if value.expire_timestamp == NEVER else VALUE_WITH_EXPIRY
-    return offset_key(group_id, topic, partition), versioned(version, value)
+def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> KeyValue:
+    version = (
+        WRITTEN_VALUE_VERSION
+        if value.expire_timestamp == NO_TIMESTAMP
+        else VALUE_VERSION_WITH_EXPIRY
+    )
+    return offset_key(group_id, topic, partition), encode_versioned(version, value)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> KeyValue:
@@ -106,12 +109,12 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> KeyValue:
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return versioned(OFFSET_KEY_WRITTEN, OffsetKey(group_id, topic, partition))
+    return encode_versioned(WRITTEN_OFFSET_KEY_VERSION, OffsetCommitKey(group_id, topic, partition))
 
 
 def group_metadata_record(snapshot: GroupSnapshot) -> KeyValue:
-    value = GroupMetadata(*snapshot[1:])
-    return group_key(snapshot.group_id), versioned(VALUE_WRITTEN, value)
+    value = GroupMetadataValue(*snapshot[1:])
+    return group_key(snapshot.group_id), encode_versioned(WRITTEN_VALUE_VERSION, value)
 
 
 def group_tombstone(group_id: str) -> KeyValue:
@@ -119,36 +122,36 @@ def group_tombstone(group_id: str) -> KeyValue:
 
 
 def group_key(group_id: str) -> bytes:
-    return versioned(GROUP_KEY, GroupKey(group_id))
+    return encode_versioned(GROUP_KEY_VERSION, GroupMetadataKey(group_id))
 
 
-def versioned(version: int, fields: NamedTuple) -> bytes:
+def encode_versioned(version: int, fields: NamedTuple) -> bytes:
     return VERSION.pack(version) + b"".join(encode_struct(fields, version, flexible=False))
 
 
 # ---- reading
 
 
-def read_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """None for a version of which nothing is known: a newer broker may have written it, and it is passed over."""
-    version = version_of(key)
-    if version in OFFSET_KEYS:
-        return read_fields(OffsetKey, version, key)
-    if version == GROUP_KEY:
-        return read_fields(GroupKey, version, key)
+def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
+    """Return None for an unknown version, as a newer broker may write it."""
+    version = read_version(key)
+    if version in OFFSET_KEY_VERSIONS:
+        return decode_fields(OffsetCommitKey, version, key)
+    if version == GROUP_KEY_VERSION:
+        return decode_fields(GroupMetadataKey, version, key)
     return None
 
 
-def read_offset(value: bytes) -> CommittedOffset:
-    return read_fields(CommittedOffset, value_version(value), value)
+def read_offset(value: bytes) -> OffsetCommitValue:
+    return decode_fields(OffsetCommitValue, read_value_version(value), value)
 
 
 def read_group(group_id: str, value: bytes) -> GroupSnapshot:
-    version = value_version(value)
-    read = read_fields(GroupMetadata, version, value)
+    version = read_value_version(value)
+    read = decode_fields(GroupMetadataValue, version, value)
     members = tuple(
         member._replace(
-            # The oldest version has one timeout for both.
+            # Version 0 has one timeout for both.
             rebalance_timeout_ms=member.rebalance_timeout_ms
             if version > 0
             else member.session_timeout_ms,
@@ -161,13 +164,15 @@ def read_group(group_id: str, value: bytes) -> GroupSnapshot:
 
 
 def is_commit_marker(key: bytes) -> bool:
-    """Of a control batch, which ends a transaction: whether it was committed."""
+    """Return whether the key of a control record commits its transaction. Raises RemoteWireError if it is too short."""
     if len(key) < CONTROL_KEY.size:
-        raise RemoteWireError("the key of a control record is cut short")
+        raise RemoteWireError(
+            f"control record key has {len(key)} bytes, expected at least {CONTROL_KEY.size}"
+        )
     return bool(CONTROL_KEY.unpack_from(key)[1] == COMMIT_MARKER)
 
 
-def read_fields(cls: type[S], version: int, data: bytes) -> S:
+def decode_fields(cls: type[S], version: int, data: bytes) -> S:
     layout: Any = cls
     try:
         wire = compiled(layout, version, version >= FLEXIBLE_SINCE)
@@ -177,14 +182,16 @@ def read_fields(cls: type[S], version: int, data: bytes) -> S:
     return value
 
 
-def version_of(data: bytes) -> int:
+def read_version(data: bytes) -> int:
     if len(data) < VERSION.size:
-        raise RemoteWireError("not even a version")
+        raise RemoteWireError(f"{len(data)} bytes, expected at least a two-byte version")
     return int(VERSION.unpack_from(data)[0])
 
 
-def value_version(value: bytes) -> int:
-    version = version_of(value)
-    if version not in VALUES:
-        raise RemoteWireError(f"a value of version {version}, known are 0 to {VALUES[-1]}")
+def read_value_version(value: bytes) -> int:
+    version = read_version(value)
+    if version not in VALUE_VERSIONS:
+        raise RemoteWireError(
+            f"unknown value version {version}, supported are 0 to {VALUE_VERSIONS[-1]}"
+        )
     return version

@@ -14,7 +14,7 @@ from barnabas.broker.bounded_work import run_to_end
 from barnabas.broker.handlers import offset_commit, offset_fetch
 from barnabas.errors import ErrorCode
 from barnabas.groups.group import Group
-from barnabas.groups.records import CommittedOffset
+from barnabas.groups.records import OffsetCommitValue
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.wire.apis import ApiKey
@@ -174,8 +174,8 @@ async def test_a_commit_that_takes_too_long_is_over_and_the_offset_is_what_it_wa
 async def test_who_has_waited_as_long_as_a_commit_may_take_is_told_that_nothing_is_certain(
     coordinator: Coordinator,
 ) -> None:
-    group = coordinator.node.context.groups.find_or_make(GROUP)
-    group.offsets.begin({HERE: CommittedOffset(5)})  # and nobody ends it
+    group = coordinator.node.context.groups.find_or_create(GROUP)
+    group.offsets.begin({HERE: OffsetCommitValue(5)})  # and nobody ends it
     answer = coordinator.fetch()
     assert inspect.isawaitable(answer)
     found = partition_of(await answer)
@@ -236,7 +236,7 @@ async def test_commit_is_rejected_if_the_group_changed_between_its_turns(
         context, request, RequestHeader(ApiKey.OFFSET_COMMIT, 9, 0, None), NO_CONNECTION
     )
     refusals = iter([ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
-    monkeypatch.setattr(Group, "refusal_of_commit", lambda *_: next(refusals))
+    monkeypatch.setattr(Group, "commit_error", lambda *_: next(refusals))
     answer = run_to_end(work)
     assert isinstance(answer, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID

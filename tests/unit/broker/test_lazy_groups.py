@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from barnabas.groups.records import CommittedOffset
+from barnabas.groups.records import OffsetCommitValue
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.model import TopicPartition
 from barnabas.wire.messages.update_metadata import (
@@ -83,11 +83,11 @@ async def test_of_a_topic_that_is_gone_offsets_are_forgotten(node: Node) -> None
     groups = node.context.lazy_groups
     await lead(node)
     await eventually(lambda: groups.store.is_led(0))
-    group = groups.coordinator.find_or_make("app")
+    group = groups.coordinator.find_or_create("app")
     offsets = group.offsets
     gone, kept = TopicPartition(TOPIC, 0), TopicPartition("other", 0)
     for partition in (gone, kept):
-        offsets.load(partition, CommittedOffset(5), 0)
+        offsets.load(partition, OffsetCommitValue(5), 0)
     state = UpdateMetadataPartitionState(partition_index=0, leader=-2)
     topic = UpdateMetadataTopicState(TOPIC, uuid4(), (state,))
     await node.update_metadata(

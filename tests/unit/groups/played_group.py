@@ -7,19 +7,19 @@ from typing import TypeVar
 
 from barnabas.errors import ErrorCode
 from barnabas.groups import group_events
-from barnabas.groups.group import Group, GroupState, Protocol, Ticket
-from barnabas.groups.group_events import Join, Sync
-from barnabas.groups.group_turn import (
+from barnabas.groups.group import AssignmentProtocol, Group, GroupState, Ticket
+from barnabas.groups.group_events import JoinEvent, SyncEvent
+from barnabas.groups.group_transition import (
     JOIN_TIMER,
     AnswerJoin,
     AnswerSync,
     CancelTimer,
     GroupLimits,
+    GroupTransition,
     SetTimer,
     StoreGroup,
     Timer,
-    Turn,
-    session_of,
+    session_timer,
 )
 from barnabas.wire.messages.join_group import JoinGroupResponse
 from barnabas.wire.messages.sync_group import SyncGroupResponse
@@ -38,8 +38,8 @@ TWO_AT_MOST = GroupLimits(
     members_max=2,
     initial_rebalance_delay_ms=0,
 )
-RANGE = (Protocol("range", b"topics"),)
-STICKY_AND_RANGE = (Protocol("sticky", b"s"), Protocol("range", b"r"))
+RANGE = (AssignmentProtocol("range", b"topics"),)
+STICKY_AND_RANGE = (AssignmentProtocol("sticky", b"s"), AssignmentProtocol("range", b"r"))
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
@@ -65,15 +65,15 @@ class PlayedGroup:
         *,
         new: str = "",
         instance: str | None = None,
-        protocols: tuple[Protocol, ...] = RANGE,
+        protocols: tuple[AssignmentProtocol, ...] = RANGE,
         protocol_type: str = "consumer",
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
-        must_know_id: bool = False,
+        requires_member_id: bool = False,
         may_skip: bool = False,
     ) -> Ticket:
         """`new` is the id that a member without one is given."""
-        wish = Join(
+        wish = JoinEvent(
             member_id=member_id,
             instance_id=instance,
             new_member_id=new or f"id-{len(self.asked)}",
@@ -83,11 +83,11 @@ class PlayedGroup:
             rebalance_timeout_ms=rebalance_ms,
             protocol_type=protocol_type,
             protocols=protocols,
-            must_know_id=must_know_id,
-            may_skip_assignment=may_skip,
+            requires_member_id=requires_member_id,
+            supports_skip_assignment=may_skip,
         )
         ticket = self.ticket()
-        self.turn(lambda turn: group_events.join(turn, wish, ticket))
+        self.turn(lambda turn: group_events.join_group(turn, wish, ticket))
         return ticket
 
     def sync(
@@ -100,7 +100,7 @@ class PlayedGroup:
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> Ticket:
-        wish = Sync(
+        wish = SyncEvent(
             member_id=member_id,
             instance_id=instance,
             generation=self.group.generation if generation is None else generation,
@@ -109,7 +109,7 @@ class PlayedGroup:
             assignments=assignments or {},
         )
         ticket = self.ticket()
-        self.turn(lambda turn: group_events.sync(turn, wish, ticket))
+        self.turn(lambda turn: group_events.sync_group(turn, wish, ticket))
         return ticket
 
     def heartbeat(
@@ -119,20 +119,20 @@ class PlayedGroup:
         return self.turn(lambda turn: group_events.heartbeat(turn, member_id, instance, of))
 
     def leave(self, member_id: str = "", *, instance: str | None = None) -> ErrorCode:
-        return self.turn(lambda turn: group_events.leave(turn, member_id, instance))
+        return self.turn(lambda turn: group_events.leave_group(turn, member_id, instance))
 
     def end(self, timer: Timer) -> None:
         """Its time is over."""
         self.now_ms += self.timers.pop(timer)
-        self.turn(lambda turn: group_events.timer_ended(turn, timer))
+        self.turn(lambda turn: group_events.expire_timer(turn, timer))
 
     def end_session(self, member_id: str) -> None:
-        self.end(session_of(member_id))
+        self.end(session_timer(member_id))
 
     def stored(self, code: ErrorCode = ErrorCode.NONE) -> StoreGroup:
         """The log has taken the oldest of what is to be stored, or has not."""
         store = self.stores.pop(0)
-        self.turn(lambda turn: group_events.stored(turn, store, code))
+        self.turn(lambda turn: group_events.finish_store(turn, store, code))
         return store
 
     # ---- what comes of it
@@ -151,8 +151,8 @@ class PlayedGroup:
         self.asked.add(ticket)
         return ticket
 
-    def turn(self, event: Callable[[Turn], R]) -> R:
-        turn = Turn(self.group, self.limits, self.now_ms)
+    def turn(self, event: Callable[[GroupTransition], R]) -> R:
+        turn = GroupTransition(self.group, self.limits, self.now_ms)
         result = event(turn)
         for effect in turn.effects:
             if isinstance(effect, AnswerJoin):

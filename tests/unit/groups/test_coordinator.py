@@ -13,9 +13,9 @@ from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.coordinator_timers import Timers
-from barnabas.groups.group import Group, GroupState, Protocol
-from barnabas.groups.group_events import Join, Sync
-from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, Timer, session_of
+from barnabas.groups.group import AssignmentProtocol, Group, GroupState
+from barnabas.groups.group_events import JoinEvent, SyncEvent
+from barnabas.groups.group_transition import JOIN_TIMER, SYNC_TIMER, Timer, session_timer
 from barnabas.groups.loading import LoadedGroup
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.records import GroupSnapshot, KeyValue, group_metadata_record
@@ -83,8 +83,8 @@ async def coordinator(store: ListedStore) -> AsyncIterator[GroupCoordinator]:
     await made.stop()
 
 
-def wish(member_id: str = "", *, session_ms: int = 10_000, instance: str | None = None) -> Join:
-    return Join(
+def wish(member_id: str = "", *, session_ms: int = 10_000, instance: str | None = None) -> JoinEvent:
+    return JoinEvent(
         member_id=member_id,
         instance_id=instance,
         new_member_id="",
@@ -93,11 +93,11 @@ def wish(member_id: str = "", *, session_ms: int = 10_000, instance: str | None 
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=60_000,
         protocol_type="consumer",
-        protocols=(Protocol("range", b""),),
+        protocols=(AssignmentProtocol("range", b""),),
     )
 
 
-async def join(coordinator: GroupCoordinator, asked: Join | None = None) -> JoinGroupResponse:
+async def join(coordinator: GroupCoordinator, asked: JoinEvent | None = None) -> JoinGroupResponse:
     answer = coordinator.join("g", asked or wish())
     return await answer if isinstance(answer, asyncio.Future) else answer
 
@@ -106,7 +106,7 @@ async def sync(
     coordinator: GroupCoordinator, joined: JoinGroupResponse, assignment: bytes = b"all"
 ) -> SyncGroupResponse:
     member_id = joined.member_id
-    asked = Sync(member_id, None, joined.generation_id, None, None, {member_id: assignment})
+    asked = SyncEvent(member_id, None, joined.generation_id, None, None, {member_id: assignment})
     answer = coordinator.sync("g", asked)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
@@ -184,12 +184,12 @@ async def test_who_commits_has_been_heard_of(coordinator: GroupCoordinator) -> N
     joined = await join(coordinator)
     await sync(coordinator, joined)
     group = coordinator.groups["g"]
-    timer = session_of(joined.member_id)
+    timer = session_timer(joined.member_id)
     before = coordinator.timers.running[group][timer].at
     group.members[joined.member_id].session_timeout_ms *= 2
-    coordinator.heard_from(group, joined.member_id)
+    coordinator.restart_session(group, joined.member_id)
     assert coordinator.timers.running[group][timer].at > before
-    coordinator.heard_from(group, "nobody")
+    coordinator.restart_session(group, "nobody")
 
 
 async def test_a_lost_connection_does_not_disturb_the_group(
@@ -235,14 +235,14 @@ async def test_a_group_goes_with_its_partition_and_comes_back_with_it(
     snapshot = coordinator.groups["g"].snapshot()
     waiting = coordinator.join("g", wish())
     assert isinstance(waiting, asyncio.Future)
-    coordinator.drop(store.partition_for("g") ^ 1)
+    coordinator.drop_partition(store.partition_for("g") ^ 1)
     assert not waiting.done()
-    coordinator.drop(store.partition_for("g"))
+    coordinator.drop_partition(store.partition_for("g"))
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     assert not coordinator.groups
     assert not coordinator.timers.running
     offsets = GroupOffsets()
-    coordinator.take(store.partition_for("g"), [LoadedGroup("g", snapshot, offsets)])
+    coordinator.add_loaded_groups(store.partition_for("g"), [LoadedGroup("g", snapshot, offsets)])
     assert coordinator.groups["g"].offsets is offsets
     assert coordinator.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
 
@@ -253,8 +253,10 @@ async def test_members_of_a_group_that_was_read_must_be_heard_of(
     joined = await join(coordinator, wish(session_ms=20))
     coordinator.groups["g"].members[joined.member_id].is_new = False
     snapshot: GroupSnapshot = coordinator.groups["g"].snapshot()
-    coordinator.drop(store.partition_for("g"))
-    coordinator.take(store.partition_for("g"), [LoadedGroup("g", snapshot, GroupOffsets())])
+    coordinator.drop_partition(store.partition_for("g"))
+    coordinator.add_loaded_groups(
+        store.partition_for("g"), [LoadedGroup("g", snapshot, GroupOffsets())]
+    )
     group = coordinator.groups["g"]
     assert len(group.members) == 1
     await until(lambda: group.state is GroupState.EMPTY)
@@ -263,8 +265,8 @@ async def test_members_of_a_group_that_was_read_must_be_heard_of(
 async def test_a_group_without_members_is_made_to_keep_offsets(
     coordinator: GroupCoordinator,
 ) -> None:
-    group = coordinator.find_or_make("g")
-    assert coordinator.find_or_make("g") is group
+    group = coordinator.find_or_create("g")
+    assert coordinator.find_or_create("g") is group
     assert (group.state, group.protocol_type, group.generation) == (GroupState.EMPTY, None, 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from barnabas.groups.expiry import expired_offsets
 from barnabas.groups.group import Group, GroupState
 from barnabas.groups.offsets import GroupOffsets
-from barnabas.groups.records import CommittedOffset
+from barnabas.groups.records import OffsetCommitValue
 from barnabas.model import TopicPartition
 
 HOUR_MS = 3_600_000
@@ -19,7 +19,7 @@ def group(state: GroupState, *, since_ms: int, protocol_type: str | None) -> Gro
     """Its offsets were committed at time 0."""
     offsets = GroupOffsets()
     for partition in (READ, LEFT):
-        offsets.load(partition, CommittedOffset(5, -1, "", 0), 0)
+        offsets.load(partition, OffsetCommitValue(5, -1, "", 0), 0)
     return Group(
         group_id="app",
         state=state,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import Group, GroupState, Protocol
-from barnabas.groups.group_events import ended, loaded
-from barnabas.groups.group_turn import JOIN_TIMER, session_of
+from barnabas.groups.group import AssignmentProtocol, Group, GroupState
+from barnabas.groups.group_events import end_group, start_sessions
+from barnabas.groups.group_transition import JOIN_TIMER, session_timer
 from barnabas.groups.offsets import GroupOffsets
-from barnabas.groups.rebalance import prepare
+from barnabas.groups.rebalance import start_rebalance
 from barnabas.wire.consumer_protocol import Subscription, encode_subscription
 from tests.unit.groups.played_group import (
     LIMITS,
@@ -25,7 +25,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 def test_a_group_is_the_same_after_it_was_stored_and_read() -> None:
     played = stable("a", "static-s")
     snapshot = played.group.snapshot()
-    restored = Group.restored("readers", snapshot, GroupOffsets(), 5)
+    restored = Group.restore("readers", snapshot, GroupOffsets(), 5)
     assert restored.state is STABLE
     assert restored.snapshot() == snapshot
     assert restored.static_members == played.group.static_members
@@ -33,19 +33,19 @@ def test_a_group_is_the_same_after_it_was_stored_and_read() -> None:
 
 
 def test_the_members_of_a_loaded_group_have_a_session_to_be_heard_of() -> None:
-    group = Group.restored("readers", stable("a", "b", "c").group.snapshot(), GroupOffsets(), 5)
+    group = Group.restore("readers", stable("a", "b", "c").group.snapshot(), GroupOffsets(), 5)
     played = PlayedGroup(group=group)
-    played.turn(loaded)
-    assert played.timers == {session_of(each): SESSION_MS for each in "abc"}
-    too_many = PlayedGroup(TWO_AT_MOST, Group.restored("x", group.snapshot(), GroupOffsets(), 5))
-    too_many.turn(loaded)
+    played.turn(start_sessions)
+    assert played.timers == {session_timer(each): SESSION_MS for each in "abc"}
+    too_many = PlayedGroup(TWO_AT_MOST, Group.restore("x", group.snapshot(), GroupOffsets(), 5))
+    too_many.turn(start_sessions)
     assert too_many.group.state is PREPARING
 
 
 def test_who_waits_when_the_coordinator_goes_is_told_to_look_for_another() -> None:
     joining = stable("a", "b")
     ticket = joining.join("a")
-    joining.turn(lambda turn: ended(turn, ErrorCode.NOT_COORDINATOR))
+    joining.turn(lambda turn: end_group(turn, ErrorCode.NOT_COORDINATOR))
     assert joining.join_code(ticket) is ErrorCode.NOT_COORDINATOR
     assert joining.group.state is DEAD
     assert joining.heartbeat("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -55,7 +55,7 @@ def test_who_waits_when_the_coordinator_goes_is_told_to_look_for_another() -> No
     syncing.join("a")
     syncing.join("b")
     ticket = syncing.sync("b")
-    syncing.turn(lambda turn: ended(turn, ErrorCode.NOT_COORDINATOR))
+    syncing.turn(lambda turn: end_group(turn, ErrorCode.NOT_COORDINATOR))
     assert syncing.sync_code(ticket) is ErrorCode.NOT_COORDINATOR
 
 
@@ -77,41 +77,41 @@ def test_only_members_commit_for_a_group_that_has_some(
     member_id: str, instance: str | None, generation: int, expected: ErrorCode
 ) -> None:
     group = stable("a", "static-s").group
-    assert group.refusal_of_commit(member_id, instance, generation) is expected
+    assert group.commit_error(member_id, instance, generation) is expected
 
 
 def test_anybody_commits_for_an_empty_group_without_a_generation() -> None:
     group = Group(group_id="tools")
-    assert group.refusal_of_commit("", None, -1) is ErrorCode.NONE
-    assert group.refusal_of_commit("", None, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.commit_error("", None, -1) is ErrorCode.NONE
+    assert group.commit_error("", None, 0) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_members_do_not_commit_before_they_know_what_they_are_given() -> None:
     played = stable("a", "b")
     played.join("a")
-    assert played.group.refusal_of_commit("b", None, 1) is ErrorCode.NONE
+    assert played.group.commit_error("b", None, 1) is ErrorCode.NONE
     played.join("b")
-    assert played.group.refusal_of_commit("b", None, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert played.group.commit_error("b", None, 2) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_group_knows_what_its_consumers_read() -> None:
-    def says(*topics: str) -> tuple[Protocol, ...]:
-        return (Protocol("range", encode_subscription(Subscription(topics=topics))),)
+    def says(*topics: str) -> tuple[AssignmentProtocol, ...]:
+        return (AssignmentProtocol("range", encode_subscription(Subscription(topics=topics))),)
 
     played = PlayedGroup()
     played.join(new="a", protocols=says("x", "y"))
     played.join(new="b", protocols=says("z"))
     played.end(JOIN_TIMER)
     played.end(JOIN_TIMER)
-    assert played.group.subscribed_topics() == frozenset("xyz")
+    assert played.group.topics == frozenset("xyz")
     assert not played.group.is_subscribed_to("other")
-    restored = Group.restored("r", played.group.snapshot(), GroupOffsets(), 5)
-    assert restored.subscribed_topics() == frozenset("xyz")
+    restored = Group.restore("r", played.group.snapshot(), GroupOffsets(), 5)
+    assert restored.topics == frozenset("xyz")
 
 
 def test_what_is_not_understood_is_taken_as_read() -> None:
     group = stable("a").group
-    assert group.subscribed_topics() is None
+    assert group.topics is None
     assert group.is_subscribed_to("anything")
 
 
@@ -119,5 +119,5 @@ def test_every_state_has_a_way_there() -> None:
     played = PlayedGroup(LIMITS)
     with pytest.raises(AssertionError):
         played.turn(lambda turn: turn.move_to(STABLE))
-    played.turn(lambda turn: prepare(turn, "to see"))
+    played.turn(lambda turn: start_rebalance(turn, "to see"))
     assert played.group.state is PREPARING

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import GroupState, Protocol
-from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, session_of
+from barnabas.groups.group import AssignmentProtocol, GroupState
+from barnabas.groups.group_transition import JOIN_TIMER, SYNC_TIMER, session_timer
 from tests.unit.groups.played_group import (
     RANGE,
     REBALANCE_MS,
@@ -65,11 +65,11 @@ def test_only_the_leader_is_told_of_everybody() -> None:
 
 def test_a_newcomer_is_given_its_id_and_a_rebalance_waits_for_it() -> None:
     played = stable("a")
-    ticket = played.join(new="b", must_know_id=True)
+    ticket = played.join(new="b", requires_member_id=True)
     assert played.join_code(ticket) is ErrorCode.MEMBER_ID_REQUIRED
     assert played.joins[ticket].member_id == "b"
     assert played.group.state is STABLE
-    assert played.timers[session_of("b")] == SESSION_MS
+    assert played.timers[session_timer("b")] == SESSION_MS
     leader = played.join("a")
     assert played.group.state is PREPARING, "b has an id and may come"
     joined = played.join("b")
@@ -79,16 +79,16 @@ def test_a_newcomer_is_given_its_id_and_a_rebalance_waits_for_it() -> None:
 
 def test_an_id_is_not_for_who_has_an_instance() -> None:
     played = stable("a")
-    played.join(new="b", must_know_id=True)
+    played.join(new="b", requires_member_id=True)
     refused = played.join("b", instance="late")
     assert played.join_code(refused) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert played.group.state is STABLE
-    assert "b" in played.group.pending
+    assert "b" in played.group.pending_members
 
 
 def test_an_id_that_never_joins_is_forgotten_and_the_rebalance_goes_on() -> None:
     played = stable("a")
-    played.join(new="b", must_know_id=True)
+    played.join(new="b", requires_member_id=True)
     leader = played.join("a")
     played.end_session("b")
     assert played.join_code(leader) is ErrorCode.NONE
@@ -106,12 +106,12 @@ def test_a_member_with_an_unknown_id_is_refused() -> None:
     ("protocol_type", "protocols"),
     [
         ("connect", RANGE),
-        ("consumer", (Protocol("sticky", b""),)),
+        ("consumer", (AssignmentProtocol("sticky", b""),)),
         ("consumer", ()),
     ],
 )
 def test_who_shares_no_protocol_with_the_others_is_refused(
-    protocol_type: str, protocols: tuple[Protocol, ...]
+    protocol_type: str, protocols: tuple[AssignmentProtocol, ...]
 ) -> None:
     played = stable("a")
     ticket = played.join(protocol_type=protocol_type, protocols=protocols)
@@ -121,7 +121,7 @@ def test_who_shares_no_protocol_with_the_others_is_refused(
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", RANGE), ("consumer", ())])
 def test_an_empty_group_takes_nobody_without_a_protocol(
-    protocol_type: str, protocols: tuple[Protocol, ...]
+    protocol_type: str, protocols: tuple[AssignmentProtocol, ...]
 ) -> None:
     played = PlayedGroup()
     ticket = played.join(protocol_type=protocol_type, protocols=protocols)
@@ -131,10 +131,10 @@ def test_an_empty_group_takes_nobody_without_a_protocol(
 
 def test_the_protocol_that_all_know_and_most_like_best_is_chosen() -> None:
     played = PlayedGroup()
-    range_first = (Protocol("range", b"r"), Protocol("sticky", b"s"))
+    range_first = (AssignmentProtocol("range", b"r"), AssignmentProtocol("sticky", b"s"))
     played.join(new="a", protocols=range_first)
     played.join(new="b", protocols=STICKY_AND_RANGE)
-    played.join(new="c", protocols=(Protocol("unknown", b""), *STICKY_AND_RANGE))
+    played.join(new="c", protocols=(AssignmentProtocol("unknown", b""), *STICKY_AND_RANGE))
     played.end(JOIN_TIMER)
     played.end(JOIN_TIMER)
     assert played.group.protocol == "sticky"
@@ -170,7 +170,7 @@ def test_the_leader_of_a_stable_group_may_ask_for_a_rebalance() -> None:
 
 def test_a_follower_that_reads_something_else_now_makes_all_join_again() -> None:
     played = stable("a", "b")
-    played.join("b", protocols=(Protocol("range", b"other topics"),))
+    played.join("b", protocols=(AssignmentProtocol("range", b"other topics"),))
     assert played.group.state is PREPARING
 
 
@@ -180,13 +180,13 @@ def test_who_does_not_come_in_time_is_out() -> None:
     played.end(JOIN_TIMER)
     assert list(played.group.members) == ["a"]
     assert [each.member_id for each in played.joins[leader].members] == ["a"]
-    assert session_of("b") not in played.timers
+    assert session_timer("b") not in played.timers
     assert played.heartbeat("b") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_leader_that_does_not_come_in_time_is_succeeded() -> None:
     played = stable("a", "b", "c")
-    played.join("c", protocols=(Protocol("range", b"new"),))
+    played.join("c", protocols=(AssignmentProtocol("range", b"new"),))
     b = played.join("b")
     played.end(JOIN_TIMER)
     assert played.joins[b].leader == "b"
@@ -222,7 +222,7 @@ def test_a_member_that_asks_again_is_answered_on_both() -> None:
 def test_a_newcomer_that_is_never_answered_has_five_minutes() -> None:
     played = stable("a")
     ticket = played.join(new="b")
-    assert played.timers[session_of("b")] == 300_000
+    assert played.timers[session_timer("b")] == 300_000
     played.end_session("b")
     assert played.join_code(ticket) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -249,7 +249,7 @@ def test_an_assignment_is_stored_before_anybody_hears_of_it() -> None:
     played.stored()
     assert played.group.state is STABLE
     assert (played.syncs[a].assignment, played.syncs[b].assignment) == (b"one", b"two")
-    assert played.timers[session_of("a")] == SESSION_MS
+    assert played.timers[session_timer("a")] == SESSION_MS
 
 
 def test_an_assignment_that_cannot_be_stored_is_told_and_all_join_again() -> None:
@@ -376,9 +376,9 @@ def test_a_heartbeat_is_answered(options: dict[str, object], expected: ErrorCode
 
 def test_a_heartbeat_begins_the_session_anew() -> None:
     played = stable("a")
-    del played.timers[session_of("a")]
+    del played.timers[session_timer("a")]
     assert played.heartbeat("a") is ErrorCode.NONE
-    assert played.timers[session_of("a")] == SESSION_MS
+    assert played.timers[session_timer("a")] == SESSION_MS
 
 
 def test_a_member_that_is_not_heard_of_is_out_and_the_others_join_again() -> None:
@@ -396,13 +396,13 @@ def test_who_waits_for_the_coordinator_need_not_be_heard_of() -> None:
     played.end_session("a")
     assert played.open() == {joins}
     played.join("b")
-    assert played.timers[session_of("a")] == SESSION_MS
+    assert played.timers[session_timer("a")] == SESSION_MS
     syncs = played.sync("b")
     played.end_session("b")
     assert played.open() == {syncs}
     played.sync("a", {})
     played.stored()
-    assert played.timers[session_of("b")] == SESSION_MS
+    assert played.timers[session_timer("b")] == SESSION_MS
 
 
 def test_the_last_member_that_leaves_leaves_an_empty_group_that_is_stored() -> None:
@@ -421,7 +421,7 @@ def test_the_last_member_that_leaves_leaves_an_empty_group_that_is_stored() -> N
 def test_an_empty_group_takes_members_of_another_kind() -> None:
     played = stable("a")
     played.leave("a")
-    played.join(new="w", protocol_type="connect", protocols=(Protocol("default", b""),))
+    played.join(new="w", protocol_type="connect", protocols=(AssignmentProtocol("default", b""),))
     played.end(JOIN_TIMER)
     assert (played.group.protocol_type, played.group.protocol) == ("connect", "default")
 
@@ -461,5 +461,5 @@ def test_leaving_by_id_or_by_instance_id(
     member_id: str, instance: str | None, expected: ErrorCode
 ) -> None:
     played = stable("a", "static-s")
-    played.join(new="pending", must_know_id=True)
+    played.join(new="pending", requires_member_id=True)
     assert played.leave(member_id, instance=instance) is expected

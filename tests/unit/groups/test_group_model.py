@@ -7,17 +7,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import Group, GroupState, Protocol, Ticket
-from barnabas.groups.group_events import ended
-from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, Assigned, GroupLimits, session_of
+from barnabas.groups.group import AssignmentProtocol, Group, GroupState, Ticket
+from barnabas.groups.group_events import end_group
+from barnabas.groups.group_transition import (
+    JOIN_TIMER,
+    SYNC_TIMER,
+    AssignmentPurpose,
+    GroupLimits,
+    session_timer,
+)
 from tests.unit.groups.played_group import PlayedGroup
 
 PROTOCOLS = st.sampled_from(
     [
-        (Protocol("range", b"r"),),
-        (Protocol("range", b"other"),),
-        (Protocol("range", b"r"), Protocol("sticky", b"s")),
-        (Protocol("sticky", b"s"), Protocol("range", b"r")),
+        (AssignmentProtocol("range", b"r"),),
+        (AssignmentProtocol("range", b"other"),),
+        (AssignmentProtocol("range", b"r"), AssignmentProtocol("sticky", b"s")),
+        (AssignmentProtocol("sticky", b"s"), AssignmentProtocol("range", b"r")),
     ]
 )
 INSTANCES = st.sampled_from([None, None, "one", "two"])
@@ -46,7 +52,9 @@ class GroupModel(RuleBasedStateMachine):
         self.given: dict[int, dict[str, bytes]] = {}
         """What the log took as each generation's assignment, when its members were told."""
         for instance in first:
-            self.come(instance, (Protocol("range", b"r"),), must_know_id=False, skip=False)
+            self.come(
+                instance, (AssignmentProtocol("range", b"r"),), requires_member_id=False, skip=False
+            )
 
     @property
     def group(self) -> Group:
@@ -54,7 +62,7 @@ class GroupModel(RuleBasedStateMachine):
 
     def someone(self, who: int) -> str:
         """Now and then one that has left long ago."""
-        known = [*self.group.members, *self.group.pending]
+        known = [*self.group.members, *self.group.pending_members]
         return known[who % len(known)] if known and who < 9 else self.ids[-1]
 
     def instance_of(self, member_id: str) -> str | None:
@@ -63,22 +71,27 @@ class GroupModel(RuleBasedStateMachine):
 
     # ---- what may happen
 
-    @rule(instance=INSTANCES, protocols=PROTOCOLS, must_know_id=st.booleans(), skip=st.booleans())
+    @rule(
+        instance=INSTANCES,
+        protocols=PROTOCOLS,
+        requires_member_id=st.booleans(),
+        skip=st.booleans(),
+    )
     def somebody_comes(
         self,
         instance: str | None,
-        protocols: tuple[Protocol, ...],
-        must_know_id: bool,
+        protocols: tuple[AssignmentProtocol, ...],
+        requires_member_id: bool,
         skip: bool,
     ) -> None:
-        self.come(instance, protocols, must_know_id=must_know_id, skip=skip)
+        self.come(instance, protocols, requires_member_id=requires_member_id, skip=skip)
 
     def come(
         self,
         instance: str | None,
-        protocols: tuple[Protocol, ...],
+        protocols: tuple[AssignmentProtocol, ...],
         *,
-        must_know_id: bool,
+        requires_member_id: bool,
         skip: bool,
     ) -> None:
         self.ids.append(f"m{len(self.ids)}")
@@ -86,12 +99,12 @@ class GroupModel(RuleBasedStateMachine):
             new=self.ids[-1],
             instance=instance,
             protocols=protocols,
-            must_know_id=must_know_id and instance is None,
+            requires_member_id=requires_member_id and instance is None,
             may_skip=skip,
         )
 
     @rule(who=WHO, protocols=PROTOCOLS)
-    def join_again(self, who: int, protocols: tuple[Protocol, ...]) -> None:
+    def join_again(self, who: int, protocols: tuple[AssignmentProtocol, ...]) -> None:
         member_id = self.someone(who)
         instance = self.instance_of(member_id)
         self.played.join(member_id, instance=instance, protocols=protocols)
@@ -162,7 +175,7 @@ class GroupModel(RuleBasedStateMachine):
         before = self.group.state
         store = self.played.stored(code)
         if before is GroupState.COMPLETING_REBALANCE and self.group.state is GroupState.STABLE:
-            assert isinstance(store.purpose, Assigned)
+            assert isinstance(store.purpose, AssignmentPurpose)
             assert code is ErrorCode.NONE
             assert self.group.generation not in self.given, "one assignment per generation"
             self.given[self.group.generation] = dict(store.purpose.assignments)
@@ -203,14 +216,14 @@ class GroupModel(RuleBasedStateMachine):
         group = self.group
         for member in group.members.values():
             if (member.join is None and member.sync is None) or member.is_new:
-                assert session_of(member.member_id) in self.played.timers
-        for member_id in group.pending:
-            assert session_of(member_id) in self.played.timers
+                assert session_timer(member.member_id) in self.played.timers
+        for member_id in group.pending_members:
+            assert session_timer(member_id) in self.played.timers
 
     @invariant()
     def no_timer_is_left_behind(self) -> None:
         group = self.group
-        sessions = {session_of(each) for each in (*group.members, *group.pending)}
+        sessions = {session_timer(each) for each in (*group.members, *group.pending_members)}
         rest = self.played.timers.keys() - sessions
         if group.state is GroupState.PREPARING_REBALANCE:
             assert rest == {JOIN_TIMER}
@@ -230,12 +243,12 @@ class GroupModel(RuleBasedStateMachine):
     @invariant()
     def what_is_counted_is_right(self) -> None:
         group = self.group
-        assert group.joined == sum(each.join is not None for each in group.members.values())
+        assert group.joined_count == sum(each.join is not None for each in group.members.values())
         names = [{protocol.name for protocol in each.protocols} for each in group.members.values()]
         for name in ("range", "sticky"):
-            assert group.supported[name] == sum(name in each for each in names)
+            assert group.protocol_counts[name] == sum(name in each for each in names)
         assert not names or set.intersection(*names), "they share a protocol"
-        assert not group.pending.keys() & group.members.keys()
+        assert not group.pending_members.keys() & group.members.keys()
         assert group.unsynced.keys() <= group.members.keys()
 
     @invariant()
@@ -250,7 +263,7 @@ class GroupModel(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "played"):
-            self.played.turn(lambda turn: ended(turn, ErrorCode.NOT_COORDINATOR))
+            self.played.turn(lambda turn: end_group(turn, ErrorCode.NOT_COORDINATOR))
             assert not self.played.open()
 
 

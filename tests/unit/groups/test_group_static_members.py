@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import GroupState, Protocol
-from barnabas.groups.group_turn import JOIN_TIMER, SYNC_TIMER, session_of
+from barnabas.groups.group import AssignmentProtocol, GroupState
+from barnabas.groups.group_transition import JOIN_TIMER, SYNC_TIMER, session_timer
 from tests.unit.groups.played_group import (
     RANGE,
     REBALANCE_MS,
@@ -32,7 +32,7 @@ def test_a_static_member_comes_back_to_a_stable_group_and_nobody_notices() -> No
     assert fenced is ErrorCode.FENCED_INSTANCE_ID
     synced = played.syncs[played.sync("static-t", instance="instance-static-s")]
     assert synced.assignment == b"to static-s"
-    assert session_of("static-s") not in played.timers
+    assert session_timer("static-s") not in played.timers
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_a_static_member_whose_return_cannot_be_stored_is_who_it_was() -> None:
     assert played.join_code(ticket) is ErrorCode.NOT_COORDINATOR
     member = played.group.members["static-s"]
     assert (member.protocols, member.session_timeout_ms) == (RANGE, SESSION_MS)
-    assert played.timers.keys() == {session_of("a"), session_of("static-s")}
+    assert played.timers.keys() == {session_timer("a"), session_timer("static-s")}
     assert played.heartbeat("static-s", instance="instance-static-s") is ErrorCode.NONE
 
 
 def test_a_static_member_that_comes_back_with_another_choice_makes_all_join_again() -> None:
     played = PlayedGroup()
-    both = (Protocol("range", b"r"), Protocol("sticky", b"s"))
+    both = (AssignmentProtocol("range", b"r"), AssignmentProtocol("sticky", b"s"))
     played.join(new="static-s", instance="i", protocols=both)
     played.end(JOIN_TIMER)
     played.sync("static-s", {})

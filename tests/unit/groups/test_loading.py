@@ -13,16 +13,16 @@ from barnabas.broker.log_cleaner import LogCleaner
 from barnabas.config import TopicConfig
 from barnabas.groups import loading as loading_module
 from barnabas.groups.loading import (
-    RECORDS_PER_TURN,
-    Contents,
+    RECORDS_PER_YIELD,
     GroupLoader,
-    Load,
+    LatestRecords,
     LoadedGroup,
+    PartitionLoad,
 )
 from barnabas.groups.records import (
-    CommittedOffset,
     GroupSnapshot,
     KeyValue,
+    OffsetCommitValue,
     group_metadata_record,
     group_tombstone,
     offset_record,
@@ -50,10 +50,10 @@ class Taken:
         self.groups: dict[str, LoadedGroup] = {}
         self.dropped: list[int] = []
 
-    def take(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
+    def add_loaded_groups(self, partition: int, groups: Iterable[LoadedGroup]) -> None:
         self.groups |= {group.group_id: group for group in groups}
 
-    def drop(self, partition: int) -> None:
+    def drop_partition(self, partition: int) -> None:
         self.dropped.append(partition)
         self.groups.clear()
 
@@ -110,7 +110,7 @@ async def loading() -> AsyncIterator[Loading]:
 
 
 def commit(offset: int, partition: int = 0, group_id: str = "app") -> KeyValue:
-    return offset_record(group_id, "orders", partition, CommittedOffset(offset, -1, "", NOW_MS))
+    return offset_record(group_id, "orders", partition, OffsetCommitValue(offset, -1, "", NOW_MS))
 
 
 async def test_the_last_record_of_each_key_counts(loading: Loading) -> None:
@@ -237,7 +237,7 @@ async def test_leadership_that_is_lost_while_loading_leaves_nothing_behind(
         loading.node.partition().cease()
         loading.node.replicas.tell_of_leadership(loading.node.partition())
 
-    loading.taken.take = take  # type: ignore[method-assign]
+    loading.taken.add_loaded_groups = take  # type: ignore[method-assign]
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     await eventually(lambda: bool(loading.taken.dropped))
@@ -252,15 +252,15 @@ async def test_who_leads_again_before_the_last_loading_has_ended_begins_anew(
 ) -> None:
     """Meanwhile another leader has taken back what it read first."""
     has_read, goes_on = asyncio.Event(), asyncio.Event()
-    contents_of = loading.loader.contents_of
+    read_records = loading.loader.read_records
 
-    async def slowly(load: Load) -> Contents:
-        found = await contents_of(load)
+    async def slowly(load: PartitionLoad) -> LatestRecords:
+        found = await read_records(load)
         has_read.set()
         await goes_on.wait()
         return found
 
-    loading.loader.contents_of = slowly  # type: ignore[method-assign]
+    loading.loader.read_records = slowly  # type: ignore[method-assign]
     loading.append(commit(1))
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
@@ -290,7 +290,7 @@ async def test_others_have_their_turns_while_many_groups_are_loaded(loading: Loa
     loading.tasks.start("look", look())
     taken = await loading.load()
     assert len(taken.groups) == 100
-    assert turns >= 2000 // RECORDS_PER_TURN, "so many records of them are opened in one turn"
+    assert turns >= 2000 // RECORDS_PER_YIELD, "so many records of them are opened in one turn"
 
 
 async def test_compaction_beside_loading_neither_disturbs_it_nor_is_disturbed(

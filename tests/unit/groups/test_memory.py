@@ -9,11 +9,11 @@ from typing import cast
 
 from barnabas.config import BrokerConfig
 from barnabas.groups.coordinator import GroupCoordinator
-from barnabas.groups.loading import Groups
+from barnabas.groups.loading import DecodedGroups
 from barnabas.groups.records import (
-    CommittedOffset,
     GroupSnapshot,
     MemberSnapshot,
+    OffsetCommitValue,
     group_metadata_record,
     offset_record,
 )
@@ -36,16 +36,16 @@ async def test_a_thousand_groups_are_kept_in_few_megabytes() -> None:
     )
     tracemalloc.start()
     try:
-        groups = Groups()
+        groups = DecodedGroups()
         for number in range(GROUPS):
             name = f"group-{number}"
             member = MemberSnapshot(f"client-{number}", subscription=subscription)
             snapshot = GroupSnapshot(name, "consumer", 1, "range", member.member_id, 0, (member,))
-            groups.take(*known(group_metadata_record(snapshot)), number)
+            groups.add(*known(group_metadata_record(snapshot)), number)
             for partition in range(PARTITIONS):
-                offset = CommittedOffset(number, 0, "", 1_700_000_000_000)
-                groups.take(*known(offset_record(name, "orders", partition, offset)), number)
-        coordinator.take(0, groups.all())
+                offset = OffsetCommitValue(number, 0, "", 1_700_000_000_000)
+                groups.add(*known(offset_record(name, "orders", partition, offset)), number)
+        coordinator.add_loaded_groups(0, groups.all())
         del groups
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()

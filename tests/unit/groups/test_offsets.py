@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.groups.offsets import GroupOffsets
-from barnabas.groups.records import CommittedOffset
+from barnabas.groups.records import OffsetCommitValue
 from barnabas.model import TopicPartition
 
 ONE = TopicPartition("orders", 0)
@@ -17,11 +17,11 @@ OTHER = TopicPartition("payments", 0)
 DAY_MS = 86_400_000
 
 
-def at(offset: int, *, commit_ms: int = 0, expire_ms: int = -1) -> CommittedOffset:
-    return CommittedOffset(offset, -1, "", commit_ms, expire_ms)
+def at(offset: int, *, commit_ms: int = 0, expire_ms: int = -1) -> OffsetCommitValue:
+    return OffsetCommitValue(offset, -1, "", commit_ms, expire_ms)
 
 
-def committed(values: Mapping[TopicPartition, CommittedOffset]) -> GroupOffsets:
+def committed(values: Mapping[TopicPartition, OffsetCommitValue]) -> GroupOffsets:
     offsets = GroupOffsets()
     offsets.begin(values)
     offsets.complete(values, 0)

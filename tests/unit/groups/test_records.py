@@ -11,11 +11,11 @@ from kafka.protocol.old.types import Array, Bytes, Int16, Int32, Int64, Schema, 
 
 from barnabas.errors import RemoteWireError
 from barnabas.groups.records import (
-    CommittedOffset,
-    GroupKey,
+    GroupMetadataKey,
     GroupSnapshot,
     MemberSnapshot,
-    OffsetKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
     group_metadata_record,
     group_tombstone,
     is_commit_marker,
@@ -75,7 +75,7 @@ GROUP = GroupSnapshot(
 EMPTY_GROUP_VALUE = bytes.fromhex(
     "0003 0008 636f6e73756d6572 00000003 ffff ffff 0000018bcfe56800 00000000"
 )
-COMMITTED = CommittedOffset(42, 5, "note", 1_700_000_000_000)
+COMMITTED = OffsetCommitValue(42, 5, "note", 1_700_000_000_000)
 
 STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -84,7 +84,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 def test_a_commit_is_written_as_key_1_and_value_3() -> None:
     assert offset_record("app", "orders", 7, COMMITTED) == (KEY, VALUE)
-    assert read_key(KEY) == OffsetKey("app", "orders", 7)
+    assert read_key(KEY) == OffsetCommitKey("app", "orders", 7)
     assert read_offset(VALUE) == COMMITTED
 
 
@@ -100,7 +100,7 @@ def test_a_flexible_value_of_a_newer_broker_is_read() -> None:
 
 def test_a_group_is_written_as_key_2_and_value_3() -> None:
     assert group_metadata_record(GROUP) == (GROUP_KEY, GROUP_VALUE)
-    assert read_key(GROUP_KEY) == GroupKey("app")
+    assert read_key(GROUP_KEY) == GroupMetadataKey("app")
     assert read_group("app", GROUP_VALUE) == GROUP
 
 
@@ -116,7 +116,7 @@ def test_tombstones_have_the_keys_of_what_they_remove() -> None:
 
 
 def test_the_older_key_of_offsets_is_read_and_one_of_a_newer_broker_passed_over() -> None:
-    assert read_key(b"\x00\x00" + KEY[2:]) == OffsetKey("app", "orders", 7)
+    assert read_key(b"\x00\x00" + KEY[2:]) == OffsetCommitKey("app", "orders", 7)
     assert read_key(b"\x00\x03" + KEY[2:]) is None
 
 
@@ -197,14 +197,14 @@ def test_values_of_groups_are_read_as_another_library_writes_them(version: int) 
     group=STRINGS,
     topic=STRINGS,
     partition=INT32,
-    value=st.builds(CommittedOffset, INT64, INT32, STRINGS, INT64, st.just(-1)),
+    value=st.builds(OffsetCommitValue, INT64, INT32, STRINGS, INT64, st.just(-1)),
 )
 def test_whatever_is_committed_is_read_again(
-    group: str, topic: str, partition: int, value: CommittedOffset
+    group: str, topic: str, partition: int, value: OffsetCommitValue
 ) -> None:
     key, written = offset_record(group, topic, partition, value)
     assert written is not None
-    assert read_key(key) == OffsetKey(group, topic, partition)
+    assert read_key(key) == OffsetCommitKey(group, topic, partition)
     assert read_offset(written) == value
 
 
@@ -237,7 +237,7 @@ def test_whatever_is_committed_is_read_again(
 def test_whatever_a_group_is_it_is_read_again(snapshot: GroupSnapshot) -> None:
     key, written = group_metadata_record(snapshot)
     assert written is not None
-    assert read_key(key) == GroupKey(snapshot.group_id)
+    assert read_key(key) == GroupMetadataKey(snapshot.group_id)
     assert read_group(snapshot.group_id, written) == snapshot
 
 

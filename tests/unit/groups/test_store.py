@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.records import KeyValue
-from barnabas.groups.store import GroupStore, java_hash, partition_of
+from barnabas.groups.store import GroupStore, partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.compression import Compression
+from barnabas.wire.java_hash import java_string_hash
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -36,7 +37,7 @@ RECORDS: list[KeyValue] = [(b"key", b"value"), (b"other", None)]
     ],
 )
 def test_the_hash_of_a_name_is_that_of_java(text: str, expected: int) -> None:
-    assert java_hash(text) == expected
+    assert java_string_hash(text) == expected
 
 
 def test_a_group_belongs_to_the_partition_its_hash_says() -> None:

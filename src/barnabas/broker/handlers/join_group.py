@@ -7,8 +7,8 @@ import asyncio
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
-from barnabas.groups.group import Protocol
-from barnabas.groups.group_events import NO_REASON, Join
+from barnabas.groups.group import AssignmentProtocol
+from barnabas.groups.group_events import NO_REASON, JoinEvent
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -31,7 +31,7 @@ def handle(
         return refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if max(len(header.client_id or ""), len(request.group_instance_id or "")) > NAME_MAX:
         return refuse_join(request, ErrorCode.INVALID_REQUEST)
-    wish = Join(
+    event = JoinEvent(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         new_member_id="",
@@ -42,12 +42,14 @@ def handle(
             request.rebalance_timeout_ms if version else request.session_timeout_ms
         ),
         protocol_type=request.protocol_type,
-        protocols=tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
-        must_know_id=version >= IDS_GIVEN_FIRST_SINCE and request.group_instance_id is None,
-        may_skip_assignment=version >= ASSIGNMENT_MAY_BE_SKIPPED_SINCE,
+        protocols=tuple(
+            AssignmentProtocol(each.name, bytes(each.metadata)) for each in request.protocols
+        ),
+        requires_member_id=version >= IDS_GIVEN_FIRST_SINCE and request.group_instance_id is None,
+        supports_skip_assignment=version >= ASSIGNMENT_MAY_BE_SKIPPED_SINCE,
         reason=request.reason or NO_REASON,
     )
-    answer = context.groups.join(request.group_id, wish)
+    answer = context.groups.join(request.group_id, event)
     if version >= PROTOCOL_MAY_BE_NULL_SINCE:
         return answer
     return (

@@ -17,8 +17,8 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
 from barnabas.errors import ApiError, ErrorCode, LocalWireError
 from barnabas.groups.group import Group, GroupState
-from barnabas.groups.records import NEVER, CommittedOffset, KeyValue, offset_record
-from barnabas.groups.store import OF_COMMITS, translated
+from barnabas.groups.records import KeyValue, OffsetCommitValue, offset_record
+from barnabas.groups.store import COMMIT_ERROR_CODES, translate_error
 from barnabas.model import NO_TIMESTAMP, TopicPartition
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.offset_commit import (
@@ -31,7 +31,7 @@ from barnabas.wire.messages.offset_commit import (
 KEPT_AS_LONG_AS_BROKER_SAYS = -1
 FOR_EVER = 2**63 - 1
 Codes = dict[TopicPartition, ErrorCode]
-Commits = dict[TopicPartition, CommittedOffset]
+Commits = dict[TopicPartition, OffsetCommitValue]
 
 
 class PendingCommit(NamedTuple):
@@ -74,11 +74,11 @@ def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes |
             appended = context.group_store.begin_append(request.group_id, records)
         except ApiError as error:
             group.offsets.fail(commits)
-            raise translated(error, OF_COMMITS) from error
+            raise translate_error(error, COMMIT_ERROR_CODES) from error
     except ApiError as error:
         return dict.fromkeys(commits, error.code) | codes
     if appended.waits:
-        result = context.groups.commits.finish(group.offsets, commits, appended)
+        result = context.groups.commits.complete_when_replicated(group.offsets, commits, appended)
         return PendingCommit(commits, codes, result)
     group.offsets.complete(commits, appended.first_offset)
     return codes
@@ -95,7 +95,7 @@ def select_commits(
     oversized: Codes = {}
     unknown: Codes = {}
     now_ms = context.clock.now_ms()
-    expires = NEVER
+    expires = NO_TIMESTAMP
     if request.retention_time_ms != KEPT_AS_LONG_AS_BROKER_SAYS:
         expires = max(0, min(now_ms + request.retention_time_ms, FOR_EVER))
     note_max = context.config.offset_metadata_max_bytes
@@ -110,7 +110,7 @@ def select_commits(
             else:
                 at = now_ms if timestamp == NO_TIMESTAMP else timestamp
                 # Uses the one string of the topic's name: there may be a thousand groups.
-                commits[TopicPartition(topic.name, index)] = CommittedOffset(
+                commits[TopicPartition(topic.name, index)] = OffsetCommitValue(
                     offset, leader_epoch, note or "", at, expires
                 )
             yield None
@@ -131,12 +131,12 @@ def group_to_commit_to(context: BrokerContext, request: OffsetCommitRequest) -> 
     if group is None:
         if generation >= 0:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION, "there is no such group")
-        group = coordinator.find_or_make(request.group_id, may_be_empty=True)
-    code = group.refusal_of_commit(request.member_id, request.group_instance_id, generation)
+        group = coordinator.find_or_create(request.group_id, may_be_empty=True)
+    code = group.commit_error(request.member_id, request.group_instance_id, generation)
     if code is not ErrorCode.NONE:
         raise ApiError(code)
     if group.state is not GroupState.EMPTY:
-        coordinator.heard_from(group, request.member_id)
+        coordinator.restart_session(group, request.member_id)
     return group
 
 

@@ -65,7 +65,7 @@ async def fetch_when_stable(
     for group_id, topics in requested_groups(request, version):
         group = context.groups.groups.get(group_id)
         if group is not None:
-            await context.groups.commits.settled(
+            await context.groups.commits.wait_until_stable(
                 group.offsets, partial(is_unstable, context, group_id, topics)
             )
     return await run_in_turns(fetch_offsets(context, request, version))

@@ -8,7 +8,7 @@ from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
-from barnabas.groups.group_events import Sync
+from barnabas.groups.group_events import SyncEvent
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -26,7 +26,7 @@ def handle(
     for each in request.assignments:
         assignments[each.member_id] = bytes(each.assignment)
         yield None
-    wish = Sync(
+    event = SyncEvent(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
@@ -34,4 +34,4 @@ def handle(
         protocol=request.protocol_name,
         assignments=assignments,
     )
-    return context.groups.sync(request.group_id, wish)
+    return context.groups.sync(request.group_id, event)

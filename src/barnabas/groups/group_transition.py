@@ -1,0 +1,177 @@
+"""Effects of one event on one group.
+
+The coordinator passes a GroupTransition to an event function (group_events.py). The function changes the group and adds
+effects in the order in which the coordinator must execute them. Nothing here waits, sends or reads a clock.
+
+    AnswerJoin, AnswerSync    answer a waiting request
+    SetTimer, CancelTimer     a session timer per member, and one join and one sync timer; SetTimer replaces the delay
+    StoreGroup                append to __consumer_offsets; the coordinator then calls `group_events.finish_store`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from barnabas.errors import ErrorCode
+from barnabas.groups.group import (
+    VALID_PREVIOUS_STATES,
+    AssignmentProtocol,
+    Group,
+    GroupMember,
+    GroupState,
+    Ticket,
+)
+from barnabas.groups.records import GroupSnapshot
+from barnabas.wire.messages.join_group import JoinGroupResponse
+from barnabas.wire.messages.sync_group import SyncGroupResponse
+
+
+class TimerKind(Enum):
+    SESSION = auto()
+    """Per member: time until its next heartbeat. For a pending member id: time until it joins."""
+    JOIN = auto()
+    """Time for all members to join, in PreparingRebalance."""
+    SYNC = auto()
+    """Time for all members of a generation to send SyncGroup."""
+
+
+class Timer(NamedTuple):
+    """Identifies a timer within its group. `member_id` is set for session timers only."""
+
+    kind: TimerKind
+    member_id: str = ""
+
+
+JOIN_TIMER = Timer(TimerKind.JOIN)
+SYNC_TIMER = Timer(TimerKind.SYNC)
+
+
+class AssignmentPurpose(NamedTuple):
+    """Store the assignment of the group leader. It is sent to the members when it is stored."""
+
+    generation: int
+    assignments: Mapping[str, bytes]
+
+
+class StaticRejoinPurpose(NamedTuple):
+    """Store the new member id of a static member that rejoined a stable group. Its join is answered then."""
+
+    generation: int
+    instance_id: str
+    member_id: str
+    leader_before: str | None
+    supports_skip_assignment: bool
+    previous: PreviousMember
+
+
+class PreviousMember(NamedTuple):
+    """State of a static member before it rejoined. Restored if its new member id cannot be stored."""
+
+    member_id: str
+    protocols: tuple[AssignmentProtocol, ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+
+
+class EmptyGroupPurpose(NamedTuple):
+    """Store that the last member left. A failure is ignored.
+
+    The next coordinator would then load the previous generation, whose members time out.
+    """
+
+
+class StoreGroup(NamedTuple):
+    """Store the snapshot. `purpose` determines what follows."""
+
+    snapshot: GroupSnapshot
+    purpose: AssignmentPurpose | StaticRejoinPurpose | EmptyGroupPurpose
+
+
+class AnswerJoin(NamedTuple):
+    ticket: Ticket
+    response: JoinGroupResponse
+
+
+class AnswerSync(NamedTuple):
+    ticket: Ticket
+    response: SyncGroupResponse
+
+
+class SetTimer(NamedTuple):
+    timer: Timer
+    delay_ms: int
+
+
+class CancelTimer(NamedTuple):
+    timer: Timer
+
+
+Effect = AnswerJoin | AnswerSync | SetTimer | CancelTimer | StoreGroup
+
+
+class GroupLimits(Struct, frozen=True, kw_only=True):
+    """Broker settings that apply to all groups. Times in ms."""
+
+    session_timeout_ms_min: int
+    session_timeout_ms_max: int
+    members_max: int
+    initial_rebalance_delay_ms: int
+
+
+class GroupTransition(Struct, eq=False):
+    """An event for one group at `now_ms`, with the effects that it has."""
+
+    group: Group
+    limits: GroupLimits
+    now_ms: int
+    effects: list[Effect] = field(default_factory=list)
+    log_events: list[tuple[str, str]] = field(default_factory=list)
+    """Event and key=value facts of each line that the coordinator logs for this group."""
+
+    def move_to(self, state: GroupState) -> None:
+        group = self.group
+        assert group.state in VALID_PREVIOUS_STATES[state], f"{group.state} to {state}"
+        group.state = state
+        group.state_since_ms = self.now_ms
+
+    def set_timer(self, timer: Timer, delay_ms: int) -> None:
+        self.effects.append(SetTimer(timer, delay_ms))
+
+    def cancel_timer(self, timer: Timer) -> None:
+        self.effects.append(CancelTimer(timer))
+
+    def restart_session(self, member: GroupMember) -> None:
+        self.set_timer(session_timer(member.member_id), member.session_timeout_ms)
+
+    # ---- answers
+
+    def answer_join(self, ticket: Ticket | None, response: JoinGroupResponse) -> None:
+        """Do nothing if `ticket` is None."""
+        if ticket is not None:
+            self.effects.append(AnswerJoin(ticket, response))
+
+    def reject_join(self, ticket: Ticket | None, code: ErrorCode, member_id: str = "") -> None:
+        self.answer_join(ticket, join_error_response(code, member_id))
+
+    def answer_sync(self, member: GroupMember, response: SyncGroupResponse) -> bool:
+        """Answer the waiting SyncGroup of the member. Return whether there was one."""
+        ticket, member.sync = member.sync, None
+        if ticket is not None:
+            self.effects.append(AnswerSync(ticket, response))
+        return ticket is not None
+
+    def reject_sync(self, ticket: Ticket | None, code: ErrorCode) -> None:
+        if ticket is not None:
+            self.effects.append(AnswerSync(ticket, SyncGroupResponse(error_code=code)))
+
+
+def session_timer(member_id: str) -> Timer:
+    return Timer(TimerKind.SESSION, member_id)
+
+
+def join_error_response(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
