@@ -181,8 +181,8 @@ class Broker:
         await self.register()
         registry.on_state(self.hear_of_session)
         registry.on_lost = self.hear_of_lost_registry
-        replicas.lost.take(lost)
-        replicas.on_broken = self.on_broken_disk
+        replicas.lost.register(lost)
+        replicas.on_log_dir_failure = self.on_broken_disk
         replicas.start()
         controller.start()
         # From here on the controller sees to it that we are registered in every session; it did not hear of this one.
@@ -258,7 +258,7 @@ class Broker:
                 return False
             if controller.is_active and not controller.is_settled:
                 return False
-            return replicas.has_all_it_should()
+            return replicas.has_all_assigned_partitions()
 
         loop = asyncio.get_running_loop()
         deadline = loop.time() + READY_SECONDS
@@ -302,7 +302,7 @@ class Broker:
             self.router = None
         if self.replicas is not None:
             # Whoever would be told sees the end of our session instead.
-            self.replicas.on_broken = None
+            self.replicas.on_log_dir_failure = None
         await self.tasks.stop()
         if self.replicas is not None:
             await self.replicas.stop()

@@ -33,7 +33,7 @@ FIRST_ATTEMPTS = 3
 
 async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> None:
     """Hand over all leaders as far as possible. The broker keeps serving meanwhile."""
-    context.replicas.is_leaving = True
+    context.replicas.is_in_controlled_shutdown = True
     retries = context.config.controlled_shutdown_max_retries
     configured_s = context.config.controlled_shutdown_retry_backoff_ms / 1000
     random = Random(broker_id)

@@ -11,7 +11,7 @@ from barnabas.errors import ApiError, CorruptBatch, ErrorCode, StorageError
 from barnabas.model import ZERO_ID, BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import is_throttled
-from barnabas.replication.read_replica import Candidate, rack_aware
+from barnabas.replication.read_replica import ReadCandidate, select_read_replica
 from barnabas.wire.fast import FetchedPartition
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
 from barnabas.world.ports import FileSlice
@@ -127,19 +127,19 @@ class PartitionReader:
                 # Not before it is known to be right; whoever waits for the partition is told.
                 self.has_unchecked = True
                 integrity = self.context.replicas.integrity
-                integrity.look_through(partition, found.unchecked, found.slices[0].position)
+                integrity.check_before_fetch(partition, found.unchecked, found.slices[0].position)
                 slices, size, is_held_back, is_older = (), 0, True, False
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
                 raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             if from_follower and not self.has_arrived:
-                partition.fetched_by(
+                partition.record_fetch(
                     self.replica_id,
                     entry.fetch_offset,
                     entry.log_start_offset,
                     leader_end=log.log_end_offset,
-                    contact=self.session,
+                    session=self.session,
                     broker_epoch=self.request.replica_state.replica_epoch,
                 )
         high_watermark = log.watermark
@@ -162,14 +162,14 @@ class PartitionReader:
             return None
         metadata, offset = self.context.metadata, entry.fetch_offset
         followers = [
-            Candidate(broker, known.rack, follower.log_end_offset, follower.last_caught_up_ms)
+            ReadCandidate(broker, known.rack, follower.log_end_offset, follower.last_caught_up_ms)
             for broker, follower in partition.followers.items()
             if broker in partition.isr
             and follower.log_start_offset <= offset <= follower.log_end_offset
             and (known := metadata.brokers.get(broker)) is not None
             and metadata.endpoint(known, self.listener) is not None
         ]
-        return rack_aware(self.rack, self.context.config.broker_rack, followers)
+        return select_read_replica(self.rack, self.context.config.broker_rack, followers)
 
     def is_of_a_former_life(self, partition: Partition) -> bool:
         """What a process that was replaced holds says nothing about what the broker of that id holds now."""

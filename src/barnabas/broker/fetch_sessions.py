@@ -146,7 +146,7 @@ class FetchSession:
                 entry.forget()
                 self.awake[entry] = None
 
-    def mention(self, topic: str, topic_id: UUID, index: int) -> None:
+    def include_in_response(self, topic: str, topic_id: UUID, index: int) -> None:
         """To be looked at with the next answer; only of a hasty session is that hastened."""
         entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
         if entry is not None:
@@ -154,7 +154,7 @@ class FetchSession:
             if self.is_hasty and self.waiting_fetch is not None:
                 self.waiting_fetch()
 
-    def ask_again(self, topic: str, topic_id: UUID, index: int) -> None:
+    def recheck(self, topic: str, topic_id: UUID, index: int) -> None:
         entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
         if entry is not None:
             self.knocking.append(entry)

@@ -4,8 +4,8 @@
     no longer leader  ─► drop_partition; a load in progress is abandoned
 
 A background task loads one partition at a time. Files are read in a thread. Records are decoded on the event loop, in
-short steps. Meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS and retry. Nothing is appended to the partition before it
-is loaded. Compaction may run: if it replaces a segment during a read, the read is repeated.
+short steps. Meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS and retry. Nothing is appended to the partition before
+it is loaded. Compaction may run: if it replaces a segment during a read, the read is repeated.
 
 Offsets that a broker with transactions committed in a transaction count only if the transaction was committed.
 """

@@ -1,1 +1,1 @@
-"""Copies of one partition."""
+"""Replication of partitions: leaders, followers, the ISR and fetchers."""

@@ -1,8 +1,8 @@
-"""How leaders ask the controller to change their ISRs.
+"""Sends proposed ISR changes to the controller (AlterPartition).
 
-Proposals of one turn of the loop go together, one request is under way at a time, and what could not be delivered is
-delivered again, until the controller has answered or a LeaderAndIsr has made the proposal void. The controller is who
-the metadata cache says it is at that moment: after a failover the next attempt goes to the new one.
+Proposals of the same event loop iteration share a request, and one request is in flight at a time. A proposal is
+retried until the controller has answered it or a LeaderAndIsr has made it obsolete. Each attempt goes to the controller
+that the metadata cache names at that moment, so a retry after a failover reaches the new controller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.client.connection import BrokerConnection
 from barnabas.errors import ErrorCode, RemoteWireError, reason
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerEpoch, BrokerId, Endpoint
-from barnabas.replication.isr import IsrChange, Outcome
+from barnabas.replication.isr import IsrChange, IsrChangeOutcome
 from barnabas.replication.partition import Partition
 from barnabas.retry import Backoff
 from barnabas.wire.messages.alter_partition import (
@@ -34,29 +34,31 @@ from barnabas.world.ports import Network
 logger = logging.getLogger("barnabas.isr")
 
 RETRY_SECONDS = (0.05, 0.2)
-"""Short: after a failover, the new controller is to hear of ISR changes soon."""
-CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 30.0
+"""Minimum and maximum. Short, so that a new controller receives ISR changes soon after a failover."""
+CONNECT_TIMEOUT_SECONDS = 10.0
+RESPONSE_TIMEOUT_SECONDS = 30.0
 
 
 class RegisteredBroker(Protocol):
-    """Ourselves as we are registered."""
+    """Registration of this broker."""
 
     broker_epoch: BrokerEpoch
 
 
 class Proposal(NamedTuple):
+    """A proposed ISR change of one partition."""
+
     partition: Partition
     change: IsrChange
 
     @property
-    def is_void(self) -> bool:
-        """The partition has gone on without it."""
+    def is_obsolete(self) -> bool:
+        """Whether the partition no longer waits for this change."""
         return self.partition.pending is not self.change
 
 
 class IsrProposals:
-    """What waits to be sent to the controller, one proposal per partition, and the task that sends it."""
+    """Proposals that wait for the controller, at most one per partition, and the task that sends them."""
 
     def __init__(
         self,
@@ -72,118 +74,124 @@ class IsrProposals:
         self.control = control
         self.listener = listener
         self.waiting: dict[tuple[UUID, int], Proposal] = {}
-        self.is_waiting = asyncio.Event()
+        self.has_waiting = asyncio.Event()
         self.connection: BrokerConnection | None = None
         self.connected_to: Endpoint | None = None
         self.backoff = Backoff(*RETRY_SECONDS, random=Random(broker_id))
 
     def submit(self, partition: Partition, change: IsrChange) -> None:
         self.waiting[partition.topic_id, partition.index] = Proposal(partition, change)
-        self.is_waiting.set()
+        self.has_waiting.set()
 
     async def run(self) -> None:
         try:
             while True:
-                await self.is_waiting.wait()
-                await asyncio.sleep(0)  # what else this turn of the loop brings goes with it
+                await self.has_waiting.wait()
+                await asyncio.sleep(0)  # collects the other proposals of this loop iteration
                 is_delivered = await self.deliver()
                 if is_delivered:
                     self.backoff.reset()
                 if not self.waiting:
-                    self.is_waiting.clear()
+                    self.has_waiting.clear()
                 elif not is_delivered:
                     await self.backoff.wait()
         finally:
             self.disconnect("stopped")
 
     async def deliver(self) -> bool:
-        """Send what is waiting; False if it has to be tried again in a while."""
-        sent = {key: proposal for key, proposal in self.waiting.items() if not proposal.is_void}
+        """Send the waiting proposals. Return False if some must be retried after a delay."""
+        sent = {key: proposal for key, proposal in self.waiting.items() if not proposal.is_obsolete}
         self.waiting = dict(sent)
         if not sent:
             return True
         try:
             connection = await self.connect()
-            request = request_of(self.broker_id, self.control.broker_epoch, list(sent.values()))
-            response = await self.ask(connection, request)
+            request = build_alter_partition_request(
+                self.broker_id, self.control.broker_epoch, list(sent.values())
+            )
+            response = await self.send(connection, request)
         except (ConnectionError, TimeoutError, RemoteWireError) as error:
             logger.info(
-                "cannot reach controller=%d reason=%s", self.metadata.controller_id, reason(error)
+                "cannot send proposals to controller=%d reason=%s",
+                self.metadata.controller_id,
+                reason(error),
             )
             self.disconnect(reason(error))
             return False
         if response.error_code != ErrorCode.NONE:
             logger.info(
-                "controller=%d refused proposals=%d error=%s",
+                "proposals rejected by controller=%d proposals=%d error=%s",
                 self.metadata.controller_id,
                 len(sent),
                 ErrorCode(response.error_code).name,
             )
-            self.disconnect("another controller may be in charge by now")
+            self.disconnect("the controller may have changed")
             return False
-        return self.take_answers(response, sent)
+        return self.handle_response(response, sent)
 
-    async def ask(
+    async def send(
         self, connection: BrokerConnection, request: AlterPartitionRequest
     ) -> AlterPartitionResponse:
-        """Not longer than this controller is the one: it may hang, and the next one would not be asked."""
+        """Send the request, and abort it if the controller changes: the old one may hang."""
 
-        async def hang_up_when_replaced() -> None:
+        async def close_when_replaced() -> None:
             def is_replaced() -> bool:
                 return self.endpoint() != self.connected_to
 
-            if await self.metadata.wait_until(is_replaced, ANSWER_SECONDS):
-                connection.close("another controller is in charge")
+            if await self.metadata.wait_until(is_replaced, RESPONSE_TIMEOUT_SECONDS):
+                connection.close("the controller changed")
 
-        watching = asyncio.get_running_loop().create_task(hang_up_when_replaced())
+        watch = asyncio.get_running_loop().create_task(close_when_replaced())
         try:
             return await connection.exchange(
-                request, AlterPartitionResponse, timeout_s=ANSWER_SECONDS
+                request, AlterPartitionResponse, timeout_s=RESPONSE_TIMEOUT_SECONDS
             )
         finally:
-            watching.cancel()
+            watch.cancel()
 
-    def take_answers(
+    def handle_response(
         self, response: AlterPartitionResponse, sent: dict[tuple[UUID, int], Proposal]
     ) -> bool:
-        """What the answer does not speak of stays, and so does what may succeed later."""
+        """Remove the answered proposals. Return False if any of `sent` is unanswered or must be retried."""
         is_done = True
         for topic in response.topics:
-            for answer in topic.partitions:
-                key = topic.topic_id, answer.partition_index
+            for result in topic.partitions:
+                key = topic.topic_id, result.partition_index
                 proposal = sent.get(key)
                 if proposal is None:
                     continue
-                if self.answered(proposal, answer) is Outcome.RETRY:
+                if self.complete(proposal, result) is IsrChangeOutcome.RETRY:
                     is_done = False
                 elif self.waiting.get(key) is proposal:
                     del self.waiting[key]
         return is_done and not any(self.waiting.get(key) is sent[key] for key in sent)
 
-    def answered(self, proposal: Proposal, answer: AlterPartitionPartitionResponse) -> Outcome:
-        return proposal.partition.isr_answered(
+    def complete(
+        self, proposal: Proposal, result: AlterPartitionPartitionResponse
+    ) -> IsrChangeOutcome:
+        return proposal.partition.complete_isr_change(
             proposal.change,
-            answer.error_code,
-            isr=self.metadata.share(answer.isr),
-            leader_epoch=answer.leader_epoch,
-            partition_epoch=answer.partition_epoch,
+            result.error_code,
+            isr=self.metadata.share(result.isr),
+            leader_epoch=result.leader_epoch,
+            partition_epoch=result.partition_epoch,
         )
 
     async def connect(self) -> BrokerConnection:
-        """The connection to whoever is the controller now; ConnectionError if that is nobody we can reach."""
+        """Return a connection to the current controller. Raises ConnectionError or TimeoutError if there is none."""
         endpoint = self.endpoint()
         if endpoint is None:
-            raise ConnectionError("no controller has a known address")
+            raise ConnectionError(f"controller {self.metadata.controller_id} has no known address")
         connection = self.connection
         if connection is not None and connection.is_open and self.connected_to == endpoint:
             return connection
-        self.disconnect("the controller is elsewhere")
+        self.disconnect("the controller changed")
         self.connection = await BrokerConnection.open(
             self.network,
             endpoint.host,
             endpoint.port,
             client_id=f"broker-{self.broker_id}-alter-partition",
-            timeout_s=CONNECT_SECONDS,
+            timeout_s=CONNECT_TIMEOUT_SECONDS,
         )
         self.connected_to = endpoint
         return self.connection
@@ -197,10 +205,10 @@ class IsrProposals:
             connection.close(why)
 
 
-def request_of(
+def build_alter_partition_request(
     broker_id: BrokerId, broker_epoch: int, proposals: Sequence[Proposal]
 ) -> AlterPartitionRequest:
-    """Each member with the epoch in which it caught up: one that has restarted since is refused."""
+    """Build the request. Each replica has the broker epoch in which it caught up, so that a restart is detected."""
     topics: dict[UUID, list[AlterPartitionPartition]] = {}
     for partition, change in proposals:
         topics.setdefault(partition.topic_id, []).append(
@@ -209,7 +217,10 @@ def request_of(
                 leader_epoch=change.leader_epoch,
                 new_isr_with_epochs=tuple(
                     BrokerState(
-                        each, broker_epoch if each == broker_id else partition.epoch_of(each)
+                        each,
+                        broker_epoch
+                        if each == broker_id
+                        else partition.follower_broker_epoch(each),
                     )
                     for each in change.isr
                 ),

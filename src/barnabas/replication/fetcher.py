@@ -1,19 +1,19 @@
-"""A follower's task: it copies partitions from one broker that leads them.
+"""Fetcher: a task of a follower that copies partitions from one leader.
 
-    name what moved ─► Fetch (waits at the leader) ─► append, partition by partition ─► name what moved ─► …
+    include changed partitions ─► Fetch (waits at the leader) ─► append, partition by partition ─► …
 
-What an answer brought is appended before the next fetch is sent, so the offset a follower asks for is always one it
-holds: leaders count on that. Where a topic's flush.messages asks for it, it is on the disk by then.
+The records of a response are appended before the next fetch is sent. So a follower has all records below the offset it
+fetches, which leaders rely on. If the topic's flush.messages requires it, they are flushed by then.
 
-All partitions of one task share an incremental session. Only those whose offset moved are named in it, so an idle task
-costs one short request per replica.fetch.wait.max.ms, however many partitions it follows.
+All partitions of a fetcher share an incremental fetch session. A request includes only partitions whose offset changed.
+An idle fetcher sends one small request per replica.fetch.wait.max.ms, regardless of its number of partitions.
 
-A fetch that waits at the leader cannot be told of a partition that was added since. After a moment it is let go: the
-session goes on over another connection, so that a new leader need not wait half a second for its followers.
+A fetch that waits at the leader cannot include a partition that is added later. After a short delay it is interrupted,
+and the session continues over another connection. So the followers of a new leader start fetching at once.
 
-A partition that fails rests for replica.fetch.backoff.ms while the others go on. One whose leader has moved on without
-us, or whose disk failed, is given up until the next LeaderAndIsr. A throttled one (quota.py) rests while its quota is
-used up, unless it is in sync.
+A partition that fails is delayed for replica.fetch.backoff.ms while others continue. It is stopped until the next
+LeaderAndIsr if the leader has a newer epoch or the disk failed. A throttled partition (quota.py) that is not in sync is
+delayed while its quota is exceeded.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from barnabas.errors import (
 )
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.replication import following
+from barnabas.replication import follower
 from barnabas.replication.alter_partition import RegisteredBroker
 from barnabas.replication.fetcher_settings import FetcherSettings
-from barnabas.replication.following import Reaction
+from barnabas.replication.follower import Reaction
 from barnabas.replication.partition import Partition
 from barnabas.replication.quota import ReplicationQuota, is_throttled
 from barnabas.retry import Backoff
@@ -66,10 +66,11 @@ from barnabas.world.ports import Clock, Network
 
 logger = logging.getLogger("barnabas.fetcher")
 
-BYTES_PER_TURN = 1 << 20
-INTERRUPTED_AFTER_SECONDS = 0.02
+BYTES_PER_YIELD = 1 << 20
+"""Bytes to append before other tasks run."""
+INTERRUPT_DELAY_SECONDS = 0.02
 FIRST_RETRY_SECONDS = 0.02
-"""Short: usually the other side is about to receive the metadata that this broker has already."""
+"""Short: usually the leader is about to receive the metadata that this broker already has."""
 RETRY_FACTOR = 4.0
 NO_SESSION = 0
 FIRST_EPOCH = 0
@@ -78,12 +79,12 @@ EPOCH_MAX = 0x7FFF_FFFF
 Key = tuple[UUID, int]
 
 
-class Followed:
-    """One partition in the care of a fetcher. A new one for every LeaderAndIsr: what an old one asked for is void."""
+class PartitionFetchState:
+    """Fetch state of one partition. Each LeaderAndIsr creates a new one, so responses to older fetches are ignored."""
 
     __slots__ = (
-        "asked_offset",
         "backoff",
+        "fetch_offset",
         "is_in_sync",
         "key",
         "leader_epoch",
@@ -95,16 +96,17 @@ class Followed:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.key: Key = (partition.topic_id, partition.index)
-        self.asked_offset = -1
+        self.fetch_offset = -1
+        """Offset of the last fetch; -1 before the first."""
         self.is_in_sync = False
-        """At the last answer we held all below the leader's high watermark."""
+        """After the last response our log reached the leader's high watermark."""
         self.backoff = backoff
         self.timer: asyncio.TimerHandle | None = None
-        """Set while it rests."""
+        """Ends the delay; None while the partition is active."""
 
 
-class Replicas(Protocol):
-    """The part of the replica manager that a fetcher uses."""
+class FetcherReplicas(Protocol):
+    """The part of ReplicaManager that a fetcher uses."""
 
     broker_id: BrokerId
     metadata: MetadataCache
@@ -117,47 +119,50 @@ class Replicas(Protocol):
 
 
 class Fetcher:
-    """Copies from one broker. Passes a partition that only a LeaderAndIsr can bring back to `on_given_up`."""
+    """Copies partitions from the broker `source`. Calls `on_failed` with a partition that it stops fetching."""
 
     def __init__(
         self,
         source: BrokerId,
         number: int,
         *,
-        replicas: Replicas,
+        replicas: FetcherReplicas,
         network: Network,
         control: RegisteredBroker,
         settings: FetcherSettings,
-        on_given_up: Callable[[Iterable[TopicPartition]], None],
+        on_failed: Callable[[Iterable[TopicPartition]], None],
     ) -> None:
         self.replicas = replicas
         self.network = network
         self.control = control
         self.settings = settings
-        self.on_given_up = on_given_up
+        self.on_failed = on_failed
         self.source = source
         self.client_id = f"broker-{self.replicas.broker_id}-fetcher-{number}"
-        self.followed: dict[TopicPartition, Followed] = {}
-        self.active: dict[Key, Followed] = {}
-        """Those that do not rest."""
-        self.to_name: dict[Key, None] = {}
+        self.partitions: dict[TopicPartition, PartitionFetchState] = {}
+        self.active: dict[Key, PartitionFetchState] = {}
+        """Partitions that are not delayed."""
+        self.to_include: dict[Key, None] = {}
+        """Active partitions to include in the next request of the session."""
         self.to_forget: dict[Key, None] = {}
+        """Partitions to remove from the session with the next request."""
         self.session_id = NO_SESSION
         self.session_epoch = FIRST_EPOCH
         self.connection: BrokerConnection | None = None
         self.has_work = asyncio.Event()
-        self.is_waiting = False
-        """For an answer."""
+        self.is_in_flight = False
+        """A fetch waits for its response."""
         self.interruption: asyncio.TimerHandle | None = None
-        self.has_room_for_session = True
+        self.has_session_slot = True
+        """The leader opened a session at the last fetch."""
         self.is_stopped = False
         self.random = Random(f"{self.client_id}-{source}")
         self.backoff = self.new_backoff()
 
     def add(self, partition: Partition) -> None:
-        followed = Followed(partition, self.new_backoff())
-        self.followed[TopicPartition(partition.topic, partition.index)] = followed
-        self.activate(followed, is_urgent=True)
+        state = PartitionFetchState(partition, self.new_backoff())
+        self.partitions[TopicPartition(partition.topic, partition.index)] = state
+        self.activate(state, is_urgent=True)
 
     def new_backoff(self) -> Backoff:
         return Backoff(
@@ -165,52 +170,52 @@ class Fetcher:
         )
 
     def remove(self, tp: TopicPartition) -> None:
-        followed = self.followed.pop(tp, None)
-        if followed is not None:
-            self.deactivate(followed)
-            if followed.timer is not None:
-                followed.timer.cancel()
+        state = self.partitions.pop(tp, None)
+        if state is not None:
+            self.deactivate(state)
+            if state.timer is not None:
+                state.timer.cancel()
 
-    def activate(self, followed: Followed, is_urgent: bool = False) -> None:
-        followed.timer = None
-        self.active[followed.key] = followed
-        self.to_name[followed.key] = None
-        self.to_forget.pop(followed.key, None)
+    def activate(self, state: PartitionFetchState, is_urgent: bool = False) -> None:
+        state.timer = None
+        self.active[state.key] = state
+        self.to_include[state.key] = None
+        self.to_forget.pop(state.key, None)
         self.has_work.set()
-        if is_urgent and self.is_waiting and self.interruption is None:
+        if is_urgent and self.is_in_flight and self.interruption is None:
             loop = asyncio.get_running_loop()
-            self.interruption = loop.call_later(INTERRUPTED_AFTER_SECONDS, self.interrupt)
+            self.interruption = loop.call_later(INTERRUPT_DELAY_SECONDS, self.interrupt)
 
-    def deactivate(self, followed: Followed) -> None:
-        if self.active.pop(followed.key, None) is not None:
-            self.to_name.pop(followed.key, None)
-            if followed.asked_offset >= 0:
-                self.to_forget[followed.key] = None
+    def deactivate(self, state: PartitionFetchState) -> None:
+        if self.active.pop(state.key, None) is not None:
+            self.to_include.pop(state.key, None)
+            if state.fetch_offset >= 0:
+                self.to_forget[state.key] = None
 
-    def rest(
-        self, followed: Followed, seconds: float | None = None, *, is_urgent: bool = False
+    def delay(
+        self, state: PartitionFetchState, seconds: float | None = None, *, is_urgent: bool = False
     ) -> None:
-        """Leave it out for a while."""
-        if self.active.get(followed.key) is followed:
-            self.deactivate(followed)
+        """Exclude the partition from fetches for `seconds`, or replica.fetch.backoff.ms."""
+        if self.active.get(state.key) is state:
+            self.deactivate(state)
             seconds = self.settings.backoff_s if seconds is None else seconds
             loop = asyncio.get_running_loop()
-            followed.timer = loop.call_later(seconds, self.activate, followed, is_urgent)
+            state.timer = loop.call_later(seconds, self.activate, state, is_urgent)
 
-    def give_up(self, followed: Followed) -> None:
-        """Until a LeaderAndIsr brings it back."""
-        tp = TopicPartition(followed.partition.topic, followed.partition.index)
-        if self.followed.get(tp) is followed:
-            logger.info("gave up partition=%s source=%d", tp, self.source)
-            self.on_given_up((tp,))
+    def stop_partition(self, state: PartitionFetchState) -> None:
+        """Stop fetching the partition until the next LeaderAndIsr."""
+        tp = TopicPartition(state.partition.topic, state.partition.index)
+        if self.partitions.get(tp) is state:
+            logger.info("stopped fetching partition=%s source=%d", tp, self.source)
+            self.on_failed((tp,))
 
     def stop(self) -> None:
-        """Ends at its next step, at the latest when the connection it waits on is closed."""
+        """End the task at its next step. Closing the connection ends a fetch in flight."""
         self.is_stopped = True
         if self.interruption is not None:
             self.interruption.cancel()
         self.has_work.set()
-        self.disconnect("nothing to fetch any longer")
+        self.disconnect("no partitions to fetch")
 
     # ---- the task
 
@@ -226,32 +231,34 @@ class Fetcher:
                 except ExchangeInterrupted:
                     self.resume_session()
                 except (ConnectionError, TimeoutError, RemoteWireError) as error:
-                    self.give_up_connection(error)
+                    self.handle_connection_error(error)
                     await self.backoff.wait()
         finally:
             self.disconnect("stopped")
 
     def interrupt(self) -> None:
-        """End a fetch that waits at the leader while there are more partitions to name."""
+        """End a fetch in flight if more partitions are to be included."""
         self.interruption = None
-        if self.is_waiting and self.to_name and self.connection is not None:
-            self.connection.interrupt("there is more to fetch")
+        if self.is_in_flight and self.to_include and self.connection is not None:
+            self.connection.interrupt("more partitions to fetch")
 
     def resume_session(self) -> None:
         """Continue the session over a new connection: the leader has received the interrupted request."""
         self.disconnect("interrupted")
         if self.session_epoch != FIRST_EPOCH:
             self.continue_session(self.session_id)
-            self.ask_again()
+            self.include_uncommitted()
 
-    def ask_again(self) -> None:
-        """The answer that was let go may have been on its way, and said how far the high watermark has come. Records
-        come again by themselves."""
-        for key, followed in self.active.items():
-            if followed.partition.log.high_watermark < followed.partition.log.log_end_offset:
-                self.to_name[key] = None
+    def include_uncommitted(self) -> None:
+        """Include partitions whose high watermark is below their end.
 
-    def give_up_connection(self, error: Exception) -> None:
+        The lost response may have contained a new high watermark. Lost records are sent again anyway.
+        """
+        for key, state in self.active.items():
+            if state.partition.log.high_watermark < state.partition.log.log_end_offset:
+                self.to_include[key] = None
+
+    def handle_connection_error(self, error: Exception) -> None:
         """Close the connection after a failure. The next one opens a new session."""
         self.disconnect(reason(error))
         self.forget_session()
@@ -262,11 +269,11 @@ class Fetcher:
             self.replicas.metadata.doubt(self.source)
 
     async def fetch_once(self) -> None:
-        self.leave_out_throttled()
+        self.delay_throttled()
         if not self.active:
             return
         connection = await self.connect()
-        self.is_waiting = True
+        self.is_in_flight = True
         try:
             response = await connection.exchange(
                 self.next_request(),
@@ -274,31 +281,32 @@ class Fetcher:
                 timeout_s=self.settings.timeout_s + self.settings.wait_max_ms / 1000,
             )
         finally:
-            self.is_waiting = False
+            self.is_in_flight = False
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode(response.error_code)
             if self.session_epoch == FIRST_EPOCH:
-                raise ConnectionError(f"the leader refuses every fetch: {code.name}")
-            logger.info("session lost source=%d error=%s", self.source, code.name)
+                raise ConnectionError(f"the leader rejected a full fetch: {code.name}")
+            logger.info("fetch session lost source=%d error=%s", self.source, code.name)
             self.forget_session()
             return
         self.backoff.reset()
         self.continue_session(response.session_id)
-        await self.take(connection, response)
+        await self.process_response(connection, response)
 
-    def leave_out_throttled(self) -> None:
+    def delay_throttled(self) -> None:
+        """Delay throttled partitions that are not in sync while the follower quota is exceeded."""
         quota = self.replicas.follower_quota
         if quota is None:
             return
         wait_ms = quota.wait_ms()
         if wait_ms > 0:
-            for followed in list(self.active.values()):
-                if not followed.is_in_sync and self.is_throttled(followed.partition):
-                    self.rest(followed, min(wait_ms / 1000, self.settings.backoff_s))
+            for state in list(self.active.values()):
+                if not state.is_in_sync and self.is_throttled(state.partition):
+                    self.delay(state, min(wait_ms / 1000, self.settings.backoff_s))
 
     def is_throttled(self, partition: Partition) -> bool:
-        listed = partition.log.config.follower_replication_throttled_replicas
-        return is_throttled(listed, partition.index, self.replicas.broker_id)
+        replicas = partition.log.config.follower_replication_throttled_replicas
+        return is_throttled(replicas, partition.index, self.replicas.broker_id)
 
     async def connect(self) -> BrokerConnection:
         if self.connection is not None:
@@ -326,12 +334,12 @@ class Fetcher:
     # ---- the session
 
     def forget_session(self) -> None:
-        """The next request names everything, and opens another."""
+        """Drop the session. The next request includes all partitions and opens a new one."""
         self.session_id = NO_SESSION
         self.session_epoch = FIRST_EPOCH
 
     def continue_session(self, session_id: int) -> None:
-        self.has_room_for_session = session_id != NO_SESSION
+        self.has_session_slot = session_id != NO_SESSION
         if session_id == NO_SESSION:
             self.forget_session()
         elif session_id != self.session_id:
@@ -341,19 +349,19 @@ class Fetcher:
             self.session_epoch = 1 if self.session_epoch == EPOCH_MAX else self.session_epoch + 1
 
     def next_request(self) -> FetchRequest:
-        named: Iterable[Key] = self.to_name
+        included: Iterable[Key] = self.to_include
         forgotten = self.to_forget
         if self.session_epoch == FIRST_EPOCH:
-            named, forgotten = self.active, {}
+            included, forgotten = self.active, {}
         topics: dict[UUID, list[FetchPartition]] = {}
-        for key in named:
-            followed = self.active[key]
-            log = followed.partition.log
-            followed.asked_offset = log.log_end_offset
+        for key in included:
+            state = self.active[key]
+            log = state.partition.log
+            state.fetch_offset = log.log_end_offset
             topics.setdefault(key[0], []).append(
                 FetchPartition(
                     partition=key[1],
-                    current_leader_epoch=followed.leader_epoch,
+                    current_leader_epoch=state.leader_epoch,
                     fetch_offset=log.log_end_offset,
                     last_fetched_epoch=log.epochs.latest,
                     log_start_offset=log.log_start_offset,
@@ -363,10 +371,10 @@ class Fetcher:
         gone: dict[UUID, list[int]] = {}
         for topic_id, index in forgotten:
             gone.setdefault(topic_id, []).append(index)
-        self.to_name = {}
+        self.to_include = {}
         self.to_forget = {}
-        # What opens a session does not wait: it could not be continued if it had to be interrupted.
-        is_opening = self.session_epoch == FIRST_EPOCH and self.has_room_for_session
+        # The first fetch does not wait at the leader: an interruption would lose the session id.
+        is_opening = self.session_epoch == FIRST_EPOCH and self.has_session_slot
         return FetchRequest(
             replica_state=ReplicaState(self.replicas.broker_id, self.control.broker_epoch),
             max_wait_ms=0 if is_opening else self.settings.wait_max_ms,
@@ -384,87 +392,86 @@ class Fetcher:
             ),
         )
 
-    # ---- what came
+    # ---- responses
 
-    async def take(self, connection: BrokerConnection, response: FetchResponse) -> None:
-        taken = 0
+    async def process_response(self, connection: BrokerConnection, response: FetchResponse) -> None:
+        appended = 0
         flushes: list[asyncio.Future[None]] = []
         for topic in response.responses:
             for data in topic.partitions:
-                followed = self.active.get((topic.topic_id, data.partition_index))
-                if (
-                    followed is None
-                    or followed.asked_offset != followed.partition.log.log_end_offset
-                ):
-                    continue  # it was taken from us meanwhile, or given back anew
+                state = self.active.get((topic.topic_id, data.partition_index))
+                if state is None or state.fetch_offset != state.partition.log.log_end_offset:
+                    continue  # removed, or added again, since the request
                 if data.error_code == ErrorCode.NONE:
-                    taken += self.take_data(followed, data)
-                    if data.records and must_be_flushed(followed.partition):
-                        flushes.append(self.replicas.flush(followed.partition))
+                    appended += self.process_partition(state, data)
+                    if data.records and needs_flush(state.partition):
+                        flushes.append(self.replicas.flush(state.partition))
                 else:
-                    await self.react(connection, followed, ErrorCode(data.error_code))
-                if taken > BYTES_PER_TURN:
-                    taken = 0
+                    await self.handle_error(connection, state, ErrorCode(data.error_code))
+                if appended > BYTES_PER_YIELD:
+                    appended = 0
                     await asyncio.sleep(0)
         for flush in flushes:
-            with suppress(ApiError):  # the disk failed, which is seen to, or the topic is gone
+            with suppress(
+                ApiError
+            ):  # the topic was deleted, or the disk failed, which `flush` reports
                 await asyncio.shield(flush)
 
-    def take_data(self, followed: Followed, data: PartitionData) -> int:
-        """The number of bytes appended."""
-        partition = followed.partition
+    def process_partition(self, state: PartitionFetchState, data: PartitionData) -> int:
+        """Append the records or truncate the log. Return the number of bytes appended."""
+        partition = state.partition
         try:
             if data.diverging_epoch != NO_DIVERGENCE:
-                self.cut(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self.truncate(state, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 return 0
-            return self.append(followed, data)
+            return self.append(state, data)
         except OutOfSpace as error:
-            logger.error("no room to copy partition=%s error=%s", partition, error)
-            self.rest(followed)
+            logger.error("no disk space to append partition=%s error=%s", partition, error)
+            self.delay(state)
         except StorageError as error:
             logger.error("cannot write partition=%s error=%s", partition, error)
-            self.give_up(followed)
+            self.stop_partition(state)
             self.replicas.fail(partition, error)
         except ApiError as error:
             logger.error("cannot append partition=%s error=%s", partition, error)
             if error.code is ErrorCode.CORRUPT_MESSAGE:
-                self.rest(followed)
+                self.delay(state)
             else:
-                self.give_up(followed)
+                self.stop_partition(state)
         except Exception:
             logger.exception("cannot append partition=%s", partition)
-            self.give_up(followed)
+            self.stop_partition(state)
         return 0
 
-    def append(self, followed: Followed, data: PartitionData) -> int:
-        log = followed.partition.log
+    def append(self, state: PartitionFetchState, data: PartitionData) -> int:
+        log = state.partition.log
         size = 0
         if data.records:
             size = log.append_as_follower(
                 memoryview(data.records), self.replicas.clock.now_ms()
             ).size
             quota = self.replicas.follower_quota
-            if quota is not None and self.is_throttled(followed.partition):
+            if quota is not None and self.is_throttled(state.partition):
                 quota.record(size)
-        followed.is_in_sync = log.log_end_offset >= data.high_watermark
+        state.is_in_sync = log.log_end_offset >= data.high_watermark
         before = log.high_watermark
         log.high_watermark = data.high_watermark
         if log.high_watermark > before:
-            followed.partition.notify()  # consumers may wait here, too
-        followed.backoff.reset()
+            state.partition.notify()  # consumers may fetch from followers
+        state.backoff.reset()
         has_moved = size > 0
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:
             has_moved |= log.advance_log_start(data.log_start_offset)
         if has_moved:
-            self.to_name[followed.key] = None
+            self.to_include[state.key] = None
         return size
 
-    def cut(self, followed: Followed, leader_epoch: int, leader_end: int) -> None:
-        """What that answer says of the high watermark is not for the log as it is now."""
-        partition = followed.partition
+    def truncate(self, state: PartitionFetchState, leader_epoch: int, leader_end: int) -> None:
+        """Truncate the log to its common history with the leader. The high watermark of the response is ignored."""
+        partition = state.partition
         log = partition.log
         before = (log.log_end_offset, log.epochs.latest)
-        offset = following.truncation_offset(
+        offset = follower.truncation_offset(
             log.epochs, log.log_end_offset, leader_epoch=leader_epoch, leader_end=leader_end
         )
         if offset < log.high_watermark:
@@ -476,7 +483,7 @@ class Fetcher:
             )
         log.truncate_to(offset, self.replicas.clock.now_ms())
         logger.info(
-            "diverged partition=%s leader=%d leader_epoch=%d leader_end=%d to=%d",
+            "truncated diverging log partition=%s leader=%d leader_epoch=%d leader_end=%d to=%d",
             partition,
             self.source,
             leader_epoch,
@@ -484,77 +491,81 @@ class Fetcher:
             offset,
         )
         if (log.log_end_offset, log.epochs.latest) == before:
-            self.rest(followed)  # to ask the same again at once would get the same answer
+            self.delay(state)  # the same fetch would get the same response
         else:
-            self.to_name[followed.key] = None
+            self.to_include[state.key] = None
 
-    async def react(
-        self, connection: BrokerConnection, followed: Followed, code: ErrorCode
+    async def handle_error(
+        self, connection: BrokerConnection, state: PartitionFetchState, code: ErrorCode
     ) -> None:
-        level = logging.INFO if code in following.EXPECTED else logging.WARNING
+        level = logging.INFO if code in follower.TRANSIENT_ERRORS else logging.WARNING
         logger.log(
-            level, "leader=%d says %s partition=%s", self.source, code.name, followed.partition
+            level,
+            "fetch failed leader=%d error=%s partition=%s",
+            self.source,
+            code.name,
+            state.partition,
         )
-        match following.reaction(code):
-            case Reaction.BACK_OFF if code in following.EXPECTED:
-                self.rest(followed, followed.backoff.next_s(), is_urgent=True)
+        match follower.reaction_to(code):
+            case Reaction.BACK_OFF if code in follower.TRANSIENT_ERRORS:
+                self.delay(state, state.backoff.next_s(), is_urgent=True)
             case Reaction.BACK_OFF:
-                self.rest(followed)
-            case Reaction.GIVE_UP:
-                self.give_up(followed)
-            case Reaction.FIND_PLACE:
+                self.delay(state)
+            case Reaction.STOP:
+                self.stop_partition(state)
+            case Reaction.RESET_OFFSET:
                 try:
-                    await self.find_place(connection, followed)
+                    await self.reset_offset(connection, state)
                 except ApiError as error:
-                    if following.reaction(error.code) is Reaction.GIVE_UP:
-                        self.give_up(followed)
+                    if follower.reaction_to(error.code) is Reaction.STOP:
+                        self.stop_partition(state)
                     else:
-                        self.rest(followed)
+                        self.delay(state)
                 except StorageError as error:
-                    self.give_up(followed)
-                    self.replicas.fail(followed.partition, error)
+                    self.stop_partition(state)
+                    self.replicas.fail(state.partition, error)
 
-    async def find_place(self, connection: BrokerConnection, followed: Followed) -> None:
-        """Our end is not within the leader's log."""
-        log = followed.partition.log
+    async def reset_offset(self, connection: BrokerConnection, state: PartitionFetchState) -> None:
+        """Truncate or restart the log after OFFSET_OUT_OF_RANGE."""
+        log = state.partition.log
         now_ms = self.replicas.clock.now_ms()
-        leader_end = await self.list_offset(connection, followed, LATEST_TIMESTAMP)
-        if self.active.get(followed.key) is not followed:
+        leader_end = await self.list_offset(connection, state, LATEST_TIMESTAMP)
+        if self.active.get(state.key) is not state:
             return
         if leader_end < log.log_end_offset:
             logger.warning(
-                "leader ends earlier partition=%s end=%d leader_end=%d",
-                followed.partition,
+                "truncating to leader end partition=%s end=%d leader_end=%d",
+                state.partition,
                 log.log_end_offset,
                 leader_end,
             )
             log.truncate_to(leader_end, now_ms)
         else:
-            leader_start = await self.list_offset(connection, followed, EARLIEST_TIMESTAMP)
-            if self.active.get(followed.key) is not followed:
+            leader_start = await self.list_offset(connection, state, EARLIEST_TIMESTAMP)
+            if self.active.get(state.key) is not state:
                 return
             if leader_start > log.log_end_offset:
                 logger.warning(
-                    "leader begins later, beginning anew partition=%s end=%d leader_start=%d",
-                    followed.partition,
+                    "restarting log at leader start partition=%s end=%d leader_start=%d",
+                    state.partition,
                     log.log_end_offset,
                     leader_start,
                 )
                 log.truncate_fully_and_start_at(leader_start, now_ms=now_ms)
-        self.to_name[followed.key] = None
+        self.to_include[state.key] = None
 
     async def list_offset(
-        self, connection: BrokerConnection, followed: Followed, timestamp: int
+        self, connection: BrokerConnection, state: PartitionFetchState, timestamp: int
     ) -> int:
-        wanted = ListOffsetsPartition(
-            partition_index=followed.partition.index,
-            current_leader_epoch=followed.leader_epoch,
+        query = ListOffsetsPartition(
+            partition_index=state.partition.index,
+            current_leader_epoch=state.leader_epoch,
             timestamp=timestamp,
         )
         response = await connection.exchange(
             ListOffsetsRequest(
                 replica_id=self.replicas.broker_id,
-                topics=(ListOffsetsTopic(name=followed.partition.topic, partitions=(wanted,)),),
+                topics=(ListOffsetsTopic(name=state.partition.topic, partitions=(query,)),),
             ),
             ListOffsetsResponse,
             timeout_s=self.settings.timeout_s,
@@ -564,11 +575,14 @@ class Fetcher:
                 if answer.error_code != ErrorCode.NONE:
                     raise ApiError(ErrorCode(answer.error_code))
                 return answer.offset
-        raise RemoteWireError("ListOffsets was answered with nothing")
+        raise RemoteWireError("the ListOffsets response has no partitions")
 
 
-def must_be_flushed(partition: Partition) -> bool:
-    """Our next fetch says that we hold what came, and the leader acknowledges it: that is to outlive the power. Some of
-    it may be here even where the rest could not be written."""
+def needs_flush(partition: Partition) -> bool:
+    """Return whether flush.messages requires a flush before the next fetch.
+
+    The next fetch confirms the appended records to the leader, which may then acknowledge them. Check this also after a
+    failed append, since part of the records may be in the log.
+    """
     log = partition.log
     return log.unflushed_messages >= log.flush_messages and not partition.is_offline

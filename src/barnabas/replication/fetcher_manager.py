@@ -1,13 +1,15 @@
-"""The fetchers of one broker: one per source broker and fetcher id, made when needed and ended when idle."""
+"""Fetchers of one broker: one per leader and fetcher id, created when needed and stopped when idle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from barnabas.errors import StorageError
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.replication import following
+from barnabas.replication import follower
 from barnabas.replication.alter_partition import RegisteredBroker
 from barnabas.replication.fetcher_settings import FetcherSettings
 from barnabas.replication.partition import Partition
@@ -15,13 +17,43 @@ from barnabas.tasks import Tasks
 from barnabas.world.ports import Network
 
 if TYPE_CHECKING:
-    from barnabas.replication.fetcher import Fetcher, Replicas
+    from barnabas.replication.fetcher import Fetcher, FetcherReplicas
+
+
+class Fetchers(Protocol):
+    """The part of FetcherManager that ReplicaManager uses."""
+
+    def add(self, partitions: Iterable[Partition]) -> None: ...
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def stop_idle(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class NoFetchers(Struct):
+    """Fetchers of a broker without a network. All methods do nothing."""
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        pass
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        pass
+
+    def stop_idle(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
 
 
 class FetcherManager:
+    """Creates fetchers, and assigns each followed partition to one of them."""
+
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: FetcherReplicas,
         network: Network,
         control: RegisteredBroker,
         settings: FetcherSettings,
@@ -35,16 +67,16 @@ class FetcherManager:
         self.tasks = Tasks()
 
     def add(self, partitions: Iterable[Partition]) -> None:
-        """Follow each partition's leader of the moment."""
+        """Start fetching each partition from its current leader."""
         now_ms = self.replicas.clock.now_ms()
         for partition in partitions:
             tp = TopicPartition(partition.topic, partition.index)
             try:
-                following.prepare(partition.log, now_ms)
+                follower.prepare_log(partition.log, now_ms)
             except StorageError as error:
                 self.replicas.fail(partition, error)
                 continue
-            number = following.fetcher_of(*tp, self.settings.fetchers)
+            number = follower.select_fetcher(*tp, self.settings.fetchers)
             key = (partition.leader, number)
             fetcher = self.fetchers.get(key)
             if fetcher is None:
@@ -54,7 +86,7 @@ class FetcherManager:
             self.by_partition[tp] = fetcher
 
     def new_fetcher(self, source: BrokerId, number: int) -> Fetcher:
-        # A broker without followers starts without this code and the messages it speaks.
+        # Imported on first use: a broker that follows nothing starts faster without it.
         from barnabas.replication.fetcher import Fetcher
 
         return Fetcher(
@@ -64,11 +96,11 @@ class FetcherManager:
             network=self.network,
             control=self.control,
             settings=self.settings,
-            on_given_up=self.remove,
+            on_failed=self.remove,
         )
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """From here on nothing more is appended to them."""
+        """Stop fetching the partitions. Nothing is appended to them after this call."""
         for tp in partitions:
             fetcher = self.by_partition.pop(tp, None)
             if fetcher is not None:
@@ -76,7 +108,7 @@ class FetcherManager:
 
     def stop_idle(self) -> None:
         for key, fetcher in list(self.fetchers.items()):
-            if not fetcher.followed:
+            if not fetcher.partitions:
                 del self.fetchers[key]
                 fetcher.stop()
 

@@ -8,6 +8,8 @@ from barnabas.config import BrokerConfig
 
 
 class FetcherSettings(Struct, frozen=True, kw_only=True):
+    """See the replica.fetch.* broker settings."""
+
     listener: str
     fetchers: int = 1
     wait_max_ms: int = 500
@@ -18,7 +20,7 @@ class FetcherSettings(Struct, frozen=True, kw_only=True):
     timeout_s: float = 30.0
 
 
-def settings_of(config: BrokerConfig) -> FetcherSettings:
+def build_fetcher_settings(config: BrokerConfig) -> FetcherSettings:
     return FetcherSettings(
         listener=config.inter_broker_listener,
         fetchers=max(config.num_replica_fetchers, 1),

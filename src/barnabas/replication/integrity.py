@@ -1,11 +1,11 @@
-"""Damaged bytes are found before they are sent, and fetched anew from another replica.
+"""Detection of damaged batches before they are sent, and repair from another replica.
 
-    a fetch meets bytes that nobody verified since the start ─► they are read through, a little ahead, and it goes on
-    the rest is read through slowly in the background ─► once after a start, and again every week
-    a batch is not right ─► one line in the log ─► the segment is copied from the leader, or from another replica
+    fetch of bytes that were not checked since the start ─► check them and some bytes ahead ─► continue the fetch
+    background scrub ─► check the rest slowly, once after a start and then every week
+    damaged batch ─► log an error ─► copy the segment from the leader, or from another replica
 
-Until then, or if nobody else has it, whoever asks for that very batch is told so; everything around it is served.
-Leaders and followers do the same. A copy takes the place of the old segment as a compacted one does.
+Until the repair, or without another replica, a fetch of the damaged batch gets an error. All other batches are served.
+Leaders and followers do the same. The copy replaces the old segment as a compacted segment does.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from barnabas.world.ports import Clock, Network
 logger = logging.getLogger("barnabas.integrity")
 
 WEEK_SECONDS = 7 * 86_400.0
-SCRUB_REST_SECONDS = 60.0
+SCRUB_PAUSE_SECONDS = 60.0
 RETRY_SECONDS = (2.0, 30.0)
 FETCH_BYTES = 1 << 20
 FETCH_WAIT_MS = 500
-EMPTY_ANSWERS_MAX = 10
+EMPTY_RESPONSES_MAX = 10
 TIMEOUT_SECONDS = 30.0
 
 
-class Replicas(Protocol):
-    """The part of the replica manager that `Integrity` uses."""
+class IntegrityReplicas(Protocol):
+    """The part of ReplicaManager that `Integrity` uses."""
 
     partitions: dict[tuple[str, int], Partition]
     metadata: MetadataCache
@@ -62,34 +62,38 @@ class Replicas(Protocol):
 
 
 class Integrity:
-    def __init__(self, replicas: Replicas, network: Network | None, tasks: Tasks) -> None:
+    """Checks and repairs the segments of one broker."""
+
+    def __init__(self, replicas: IntegrityReplicas, network: Network | None, tasks: Tasks) -> None:
         self.replicas = replicas
         self.network = network
         self.tasks = tasks
-        self.looking: dict[Segment, None] = {}
+        self.in_progress: dict[Segment, None] = {}
+        """Segments that are being checked."""
         self.damaged: dict[Segment, None] = {}
-        """Those that are known to be, and were told of."""
+        """Segments with a damaged batch, which was logged."""
 
-    # ---- looking
+    # ---- checking
 
-    def look_through(self, partition: Partition, segment: Segment, position: int) -> None:
-        """Before it is sent. Whoever waits for the partition is told when that was done."""
-        if segment not in self.looking:
-            self.looking[segment] = None
-            self.tasks.start("look-through", self.look_ahead(partition, segment, position))
+    def check_before_fetch(self, partition: Partition, segment: Segment, position: int) -> None:
+        """Check the segment from `position` in the background, then notify fetches that wait for the partition."""
+        if segment not in self.in_progress:
+            self.in_progress[segment] = None
+            self.tasks.start("check-segment", self.check_and_notify(partition, segment, position))
 
-    async def look_ahead(self, partition: Partition, segment: Segment, position: int) -> None:
-        """Check a part of a segment, which is among `looking`, then wake the fetches that wait for it."""
+    async def check_and_notify(self, partition: Partition, segment: Segment, position: int) -> None:
+        """Check part of a segment, which must be in `in_progress`, then notify waiting fetches."""
         try:
             await self.check(partition, segment, position)
         finally:
-            del self.looking[segment]
+            del self.in_progress[segment]
         partition.notify()
         partition.notify_end()
 
     async def check(self, partition: Partition, segment: Segment, position: int) -> None:
+        """Check bytes from `position` in a thread. The result is ignored if the log was truncated meanwhile."""
         log = partition.log
-        cuts, end_offset = log.cuts, end_of(log, segment)
+        cuts, end_offset = log.cuts, segment_end_offset(log, segment)
         try:
             found = await in_thread(
                 lambda: checking.check(log.disk.aside(), segment, position, end_offset=end_offset)
@@ -103,7 +107,7 @@ class Integrity:
         checking.note(segment, found)
         if found.fault != checking.NO_FAULT:
             fault = CorruptBatch(segment.log.path, "the checksum does not match", found.fault)
-            self.report(partition, segment, fault)
+            self.report_segment(partition, segment, fault)
 
     def holds(self, partition: Partition, segment: Segment) -> bool:
         return (
@@ -113,50 +117,51 @@ class Integrity:
         )
 
     async def scrub(self, bytes_per_second: int) -> None:
-        """Everything once after a start, then again every week: disks forget in silence."""
+        """Check all segments after a start and then every week, until cancelled. A rate of 0 disables it."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while bytes_per_second > 0:
             for partition in list(self.replicas.partitions.values()):
                 for segment in list(partition.log.segments):
                     await self.scrub_segment(partition, segment, bytes_per_second)
-            await asyncio.sleep(SCRUB_REST_SECONDS)
+            await asyncio.sleep(SCRUB_PAUSE_SECONDS)
             if loop.time() - began > WEEK_SECONDS:
                 began = loop.time()
                 for partition in self.replicas.partitions.values():
-                    forget_what_was_checked(partition.log)
+                    mark_unchecked(partition.log)
 
     async def scrub_segment(self, partition: Partition, segment: Segment, rate: int) -> None:
         while (start := checking.next_to_check(segment)) is not None:
-            if segment in self.looking or not self.holds(partition, segment):
+            if segment in self.in_progress or not self.holds(partition, segment):
                 return
-            self.looking[segment] = None
-            await self.look_ahead(partition, segment, start)
+            self.in_progress[segment] = None
+            await self.check_and_notify(partition, segment, start)
             await asyncio.sleep(checking.AHEAD_BYTES / rate)
 
     # ---- repairing
 
-    def found(self, partition: Partition, error: CorruptBatch) -> None:
-        """Somebody met a damaged batch."""
+    def report_batch(self, partition: Partition, error: CorruptBatch) -> None:
+        """Report the segment with a damaged batch that was found by a read."""
         for segment in partition.log.segments:
             if segment.log.path == error.path:
-                self.report(partition, segment, error)
+                self.report_segment(partition, segment, error)
 
-    def report(self, partition: Partition, segment: Segment, error: CorruptBatch) -> None:
+    def report_segment(self, partition: Partition, segment: Segment, error: CorruptBatch) -> None:
+        """Log the damage once, and start a repair if there is another replica."""
         if segment in self.damaged:
             return
         self.damaged[segment] = None
         others = [broker for broker in partition.replicas if broker != partition.broker_id]
         if self.network is None or not others:
             logger.error(
-                "damaged batch, and there is no other replica: it is not served any more, what is around it is; to "
-                "go on behind it, move consumers there or delete records up to there partition=%s error=%s",
+                "damaged batch and no other replica to copy it from: fetches of this batch fail, others work; to "
+                "skip it, reset consumer offsets or delete records up to after it partition=%s error=%s",
                 partition,
                 error,
             )
             return
         logger.error(
-            "damaged batch, copying the segment from %s partition=%s error=%s",
+            "damaged batch, copying its segment from brokers=%s partition=%s error=%s",
             others,
             partition,
             error,
@@ -164,20 +169,20 @@ class Integrity:
         self.tasks.start("repair", self.repair(self.network, partition, segment))
 
     async def repair(self, network: Network, partition: Partition, segment: Segment) -> None:
-        """Again and again, until it is done or the segment is gone."""
+        """Retry until the segment is repaired or no longer in the log."""
         backoff = Backoff(*RETRY_SECONDS, random=Random(partition.broker_id))
         while self.holds(partition, segment):
             if segment is partition.log.segments.active:
                 partition.log.roll(self.replicas.clock.now_ms())
             for broker in self.sources(partition):
                 try:
-                    if await self.copy(network, partition, segment, broker):
+                    if await self.copy_segment(network, partition, segment, broker):
                         del self.damaged[segment]
                         return
                 except (ConnectionError, TimeoutError, RemoteWireError) as error:
                     if backoff.failures == 0:
                         logger.warning(
-                            "no copy from broker=%d partition=%s reason=%s",
+                            "cannot copy segment from broker=%d partition=%s reason=%s",
                             *(broker, partition, reason(error)),
                         )
                 except StorageError as error:
@@ -186,24 +191,30 @@ class Integrity:
         self.damaged.pop(segment, None)
 
     def sources(self, partition: Partition) -> Iterator[BrokerId]:
-        """The leader first: it has everything that counts."""
+        """Return the live replicas to copy from, the leader first, since it has all committed records."""
         others = [broker for broker in partition.replicas if broker != partition.broker_id]
         for broker in sorted(others, key=lambda broker: broker != partition.leader):
             if self.replicas.metadata.is_alive(broker):
                 yield broker
 
-    async def copy(
+    async def copy_segment(
         self, network: Network, partition: Partition, segment: Segment, broker: BrokerId
     ) -> bool:
+        """Replace the segment by a copy from `broker`. Return False if this is not possible now.
+
+        Only committed segments are copied. Raises StorageError, or an error of the connection.
+        """
         log = partition.log
-        is_due = end_of(log, segment) <= log.high_watermark and not log.is_rewritten
-        if not self.holds(partition, segment) or not is_due:
+        is_possible = (
+            segment_end_offset(log, segment) <= log.high_watermark and not log.is_rewritten
+        )
+        if not self.holds(partition, segment) or not is_possible:
             return False
         endpoint = self.replicas.metadata.endpoint_of(
             broker, self.replicas.config.inter_broker_listener
         )
         if endpoint is None:
-            raise ConnectionError("it has no known address")
+            raise ConnectionError(f"broker {broker} has no known address")
         repair = Repair(log, segment, now_ms=self.replicas.clock.now_ms())
         log.is_rewritten = True
         connection: BrokerConnection | None = None
@@ -215,13 +226,13 @@ class Integrity:
                 client_id=f"broker-{partition.broker_id}-repair",
                 timeout_s=TIMEOUT_SECONDS,
             )
-            await fetch_all(connection, partition, repair)
+            await fetch_segment(connection, partition, repair)
             replacement = await in_thread(repair.finish)
             if not repair.is_still_wanted or not self.holds(partition, segment):
                 return False
             if not put_in_place(log, replacement, self.replicas.clock.now_ms()):
                 return False
-            log.cuts += 1  # who gave up on the log because of this segment may try again
+            log.cuts += 1  # operations that failed because of this segment may be retried
         finally:
             log.is_rewritten = False
             repair.throw_away()
@@ -239,44 +250,48 @@ class Integrity:
         return True
 
 
-async def fetch_all(connection: BrokerConnection, partition: Partition, repair: Repair) -> None:
-    """As a consumer would, who may read of any replica what is below its high watermark."""
-    empty = 0
+async def fetch_segment(connection: BrokerConnection, partition: Partition, repair: Repair) -> None:
+    """Fetch the records of the segment as a consumer, which may read from any replica.
+
+    Raises ConnectionError if the replica returns an error or no records.
+    """
+    empty_responses = 0
     while not repair.is_complete:
-        wanted = FetchPartition(
+        query = FetchPartition(
             partition=partition.index,
             fetch_offset=repair.next_offset,
             partition_max_bytes=FETCH_BYTES,
         )
-        answer = await connection.exchange(
+        response = await connection.exchange(
             FetchRequest(
                 max_wait_ms=FETCH_WAIT_MS,
                 min_bytes=1,
-                topics=(FetchTopic(topic_id=partition.topic_id, partitions=(wanted,)),),
+                topics=(FetchTopic(topic_id=partition.topic_id, partitions=(query,)),),
             ),
             FetchResponse,
             timeout_s=TIMEOUT_SECONDS,
         )
-        found = [data for topic in answer.responses for data in topic.partitions]
-        code = answer.error_code or (found[0].error_code if found else 0)
+        found = [data for topic in response.responses for data in topic.partitions]
+        code = response.error_code or (found[0].error_code if found else 0)
         if code:
-            raise ConnectionError(f"it says {ErrorCode(code).name}")
+            raise ConnectionError(f"fetch failed with {ErrorCode(code).name}")
         if not found or not found[0].records:
-            empty += 1  # it may be looking through its own copy first
-            if empty > EMPTY_ANSWERS_MAX:
-                raise ConnectionError(f"it has nothing at offset {repair.next_offset}")
+            empty_responses += 1  # it may be checking its own copy first
+            if empty_responses > EMPTY_RESPONSES_MAX:
+                raise ConnectionError(f"no records at offset {repair.next_offset}")
             continue
         await in_thread(repair.take, memoryview(found[0].records))
 
 
-def end_of(log: Log, segment: Segment) -> int:
-    """Offset after the last record of `segment`; the log end offset if it is no longer in the log."""
+def segment_end_offset(log: Log, segment: Segment) -> int:
+    """Return the offset after the last record of `segment`, or the log end offset if it is no longer in the log."""
     if segment not in log.segments:
         return log.log_end_offset
     return log.next_segment_offset(segment.base_offset)
 
 
-def forget_what_was_checked(log: Log) -> None:
+def mark_unchecked(log: Log) -> None:
+    """Let the scrub check all closed segments again."""
     for segment in log.segments[:-1]:
         segment.unchecked_to = segment.size
         segment.checked_from = segment.checked_to = 0

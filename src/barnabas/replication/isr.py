@@ -1,11 +1,13 @@
-"""Who is in sync with a leader, and what follows from it. Decisions only: nothing here waits or sends.
+"""In-sync replicas of a partition: who is in sync, and the high watermark that follows. Pure functions and state.
 
-    ends     1→12 (leader)  2→10  3→7          ISR {1,2,3}: high watermark 7          3 leaves the ISR: 10
+    log end offsets   1→12 (leader)  2→10  3→7          ISR {1,2,3}: high watermark 7          ISR {1,2}: 10
 
-A follower tells where its log ends with every fetch. It is *caught up* while that is where the leader's log ends, or
-was within the last replica.lag.time.max.ms. Who is not caught up leaves the ISR; who has reached the high watermark and
-the leader's present epoch joins it. The controller alone changes the ISR, so between a proposal and its answer either
-set may be the true one. The *maximal* ISR is right under both: with those to be added, still with those to be removed.
+A follower reports its log end offset with each fetch. It is *caught up* if this is the leader's log end offset, or was
+within the last replica.lag.time.max.ms. A follower that is not caught up leaves the ISR. A follower joins the ISR when
+it has reached the high watermark and the start of the leader's epoch.
+
+Only the controller changes the ISR. Between a proposal and its response either set may be current. The *maximal* ISR is
+safe in both cases: it includes the replicas to be added and those to be removed.
 """
 
 from __future__ import annotations
@@ -23,32 +25,35 @@ UNKNOWN_OFFSET = -1
 LONG_AGO_MS = float("-inf")
 
 
-class Contact(Protocol):
-    """What a follower goes on fetching with: one long conversation about many partitions. Those in which nothing moved
-    are not named in it, and yet it tells that the follower still holds all of them."""
+class FollowerSession(Protocol):
+    """Fetch session of a follower.
+
+    A request includes only partitions whose offset changed. For all others it confirms the last reported offset.
+    """
 
     last_fetch_ms: float
+    """Loop time of the last request."""
 
-    def mention(self, topic: str, topic_id: UUID, index: int) -> None:
-        """There is something to tell of this partition, when next there is an answer."""
+    def include_in_response(self, topic: str, topic_id: UUID, index: int) -> None:
+        """Include the partition in the next response, since its high watermark or log start offset changed."""
         ...
 
-    def ask_again(self, topic: str, topic_id: UUID, index: int) -> None:
-        """Have the follower's word on this partition from its next request, named in it or not."""
+    def recheck(self, topic: str, topic_id: UUID, index: int) -> None:
+        """Process the partition with the next request, even if the request does not include it."""
         ...
 
 
 class FollowerState:
-    """One follower as its leader knows it. Times are of the loop's clock, in ms."""
+    """State of one follower at its leader. Times are loop times in ms."""
 
     __slots__ = (
         "broker_epoch",
-        "contact",
         "last_caught_up_ms",
         "last_fetch_ms",
         "leader_end_at_last_fetch",
         "log_end_offset",
         "log_start_offset",
+        "session",
     )
 
     def __init__(self) -> None:
@@ -57,17 +62,17 @@ class FollowerState:
         self.last_fetch_ms = LONG_AGO_MS
         self.leader_end_at_last_fetch = UNKNOWN_OFFSET
         self.last_caught_up_ms = LONG_AGO_MS
-        self.contact: Contact | None = None
+        self.session: FollowerSession | None = None
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
-        """The life in which it last fetched."""
+        """Broker epoch of the last fetch."""
 
     def begin_epoch(
         self, *, now_ms: float, leader_end: int, is_in_sync: bool, was_leading: bool
     ) -> None:
-        """A new leader epoch. Who is in sync is given the benefit of the doubt; nobody else holds anything up."""
+        """Reset for a new leader epoch. Members of the ISR count as caught up now, others as never caught up."""
         self.last_caught_up_ms = now_ms if is_in_sync else LONG_AGO_MS
-        # It has to say again what it holds: it may have died since, and come back with less.
-        self.contact = None
+        # The follower must report its offset again: it may have restarted with fewer records.
+        self.session = None
         if was_leading:
             self.leader_end_at_last_fetch = leader_end
             self.last_fetch_ms = now_ms if is_in_sync else LONG_AGO_MS
@@ -76,18 +81,22 @@ class FollowerState:
             self.leader_end_at_last_fetch = UNKNOWN_OFFSET
             self.last_fetch_ms = LONG_AGO_MS
 
-    def fetched(
+    def record_fetch(
         self,
         offset: int,
         log_start_offset: int,
         *,
         now_ms: float,
         leader_end: int,
-        contact: Contact | None = None,
+        session: FollowerSession | None = None,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
-        """It asks for `offset`, so it holds all below. `leader_end` is from before the read: what is appended meanwhile
-        must not keep a follower out, and with steady small appends no fetch would ever reach the very end."""
+        """Record a fetch of `offset`: the follower has all records below it.
+
+        `leader_end` is the leader's log end offset before the read. A follower that has
+        reached the leader's end of the previous fetch counts as caught up at that time. Otherwise steady appends would
+        keep it out of the ISR.
+        """
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.leader_end_at_last_fetch:
@@ -96,13 +105,13 @@ class FollowerState:
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = max(leader_end, self.leader_end_at_last_fetch)
         self.last_fetch_ms = now_ms
-        self.contact = contact
+        self.session = session
         self.broker_epoch = broker_epoch
 
-    def leader_moved_on(self, leader_end_before: int) -> None:
-        """The leader has appended. Up to its last word this follower held everything, named or not."""
-        if self.contact is not None and self.log_end_offset == leader_end_before:
-            self.last_fetch_ms = max(self.last_fetch_ms, self.contact.last_fetch_ms)
+    def record_leader_append(self, previous_end: int) -> None:
+        """Record an append. A follower at the previous end was caught up at the last request of its session."""
+        if self.session is not None and self.log_end_offset == previous_end:
+            self.last_fetch_ms = max(self.last_fetch_ms, self.session.last_fetch_ms)
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
 
     def is_caught_up(self, leader_end: int, *, now_ms: float, lag_max_ms: float) -> bool:
@@ -121,10 +130,10 @@ def replicated_end(
     lag_max_ms: float,
     is_alive: Callable[[BrokerId], bool],
 ) -> int:
-    """The offset below which everybody who counts holds the record.
+    """Return the offset below which all relevant replicas have the records.
 
-    A follower that has caught up and may join counts already: else a lone leader's high watermark would run ahead of
-    it for ever, and it would never get in.
+    A live follower that is caught up counts before it joins the ISR. Otherwise the high watermark of a single leader
+    would stay ahead of it, and it could never join.
     """
     end = leader_end
     for broker, follower in followers.items():
@@ -139,7 +148,7 @@ def replicated_end(
     return end
 
 
-def out_of_sync(
+def out_of_sync_replicas(
     leader: BrokerId,
     leader_end: int,
     isr: Iterable[BrokerId],
@@ -148,7 +157,7 @@ def out_of_sync(
     now_ms: float,
     lag_max_ms: float,
 ) -> tuple[BrokerId, ...]:
-    """Who has to leave. A follower that stands at the leader's end stays, however long it has been silent."""
+    """Return the replicas to remove from the ISR. A follower at the leader's end stays, even without recent fetches."""
     return tuple(
         broker
         for broker in isr
@@ -160,17 +169,19 @@ def out_of_sync(
     )
 
 
-def may_join(follower_end: int, *, high_watermark: int, epoch_start: int) -> bool:
-    """Below the start of the leader's epoch there may be committed records the follower lacks: were it to lead, they
-    would be lost."""
+def can_join_isr(follower_end: int, *, high_watermark: int, epoch_start: int) -> bool:
+    """Return whether a follower may join the ISR.
+
+    It needs all records before the leader's epoch: some of them may be committed above the known high watermark.
+    """
     return follower_end >= high_watermark and follower_end >= epoch_start
 
 
-# ---- a change under way
+# ---- changes
 
 
 class IsrChange(NamedTuple):
-    """What the controller is asked for. It stands on an exact state: another epoch, and it is refused."""
+    """A proposed ISR, based on an exact leader epoch and partition epoch. The controller rejects it if they changed."""
 
     isr: tuple[BrokerId, ...]
     leader_epoch: LeaderEpoch
@@ -178,36 +189,36 @@ class IsrChange(NamedTuple):
     maximal_isr: tuple[BrokerId, ...]
 
 
-def expansion(
+def expand_isr(
     isr: tuple[BrokerId, ...], joining: BrokerId, leader_epoch: LeaderEpoch, epoch: ZnodeVersion
 ) -> IsrChange:
-    wanted = (*isr, joining)
-    return IsrChange(wanted, leader_epoch, epoch, wanted)
+    expanded = (*isr, joining)
+    return IsrChange(expanded, leader_epoch, epoch, expanded)
 
 
-def shrinking(
+def shrink_isr(
     isr: tuple[BrokerId, ...],
     leaving: tuple[BrokerId, ...],
     leader_epoch: LeaderEpoch,
     epoch: ZnodeVersion,
 ) -> IsrChange:
-    """Those to leave count until the controller has agreed: it may refuse, and then they lead."""
+    """Replicas to remove stay in the maximal ISR until the controller accepts: if it rejects, one may become leader."""
     return IsrChange(tuple(b for b in isr if b not in leaving), leader_epoch, epoch, isr)
 
 
-class Outcome(Enum):
-    """What becomes of a change when the controller has answered."""
+class IsrChangeOutcome(Enum):
+    """Result of a proposed change after the response of the controller."""
 
     COMMIT = "commit"
     REVERT = "revert"
-    """Refused for certain: the committed ISR is the true one."""
+    """Rejected: the committed ISR is current."""
     STAY = "stay"
-    """We know too little: the next LeaderAndIsr will tell."""
+    """Unknown: the change stays pending until the next LeaderAndIsr."""
     RETRY = "retry"
 
 
-REVERTED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-STAYING = frozenset(
+REVERTING_ERRORS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+PENDING_ERRORS = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -219,9 +230,9 @@ STAYING = frozenset(
 )
 
 
-def outcome(code: int) -> Outcome:
+def outcome_of(code: int) -> IsrChangeOutcome:
     if code == ErrorCode.NONE:
-        return Outcome.COMMIT
-    if code in REVERTED:
-        return Outcome.REVERT
-    return Outcome.STAY if code in STAYING else Outcome.RETRY
+        return IsrChangeOutcome.COMMIT
+    if code in REVERTING_ERRORS:
+        return IsrChangeOutcome.REVERT
+    return IsrChangeOutcome.STAY if code in PENDING_ERRORS else IsrChangeOutcome.RETRY

@@ -1,15 +1,15 @@
-"""Replicas whose records went with a disk, while the controller still counts them in sync.
+"""Replicas whose log was lost with a disk while the controller still has them in the ISR.
 
-    start with a blank directory ─► in the ISR, no log: lost ─► told to lead: KAFKA_STORAGE_ERROR
-                                                             └► told to follow a leader that lives: no longer lost
+    start with an empty directory ─► in the ISR, no log: lost ─► to lead: KAFKA_STORAGE_ERROR
+                                                              └► to follow a live leader: no longer lost
 
-A broker that comes back empty must not lead what it was in sync for: all others would cut their logs to its empty one.
-It waits for a controller to take it out of the ISRs before it registers (broker/startup/lost_logs.py). That comes to
-nothing if no other broker is there to be controller, or if it was the last one in sync, which stays in the ISR for
-ever. Then it refuses, and nobody leads: the partition is offline, and the others keep what they have until somebody
-decides that it is enough (unclean.leader.election.enable).
+A broker that lost its log must not lead the partition: the followers would truncate their logs to its empty one. Before
+it registers, it waits for a controller to remove it from the ISRs (broker/startup/lost_logs.py). This does not help if
+no other broker can be controller, or if it was the last in-sync replica, which always stays in the ISR. Then it rejects
+leadership and the partition is offline. The other replicas keep their records until an unclean leader election is
+allowed (unclean.leader.election.enable).
 
-With a single replica there is nothing that anybody could keep: it begins anew, as in Kafka.
+A partition with a single replica restarts with an empty log, as in Kafka.
 """
 
 from __future__ import annotations
@@ -26,25 +26,27 @@ from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger("barnabas.replicas")
 
-ASK_AGAIN_SECONDS = (1.0, 10.0)
-LOOK_AGAIN_SECONDS = 600.0
+RETRY_SECONDS = (1.0, 10.0)
+CHECK_SECONDS = 600.0
 
 
 class LostReplicas:
+    """Lost replicas of this broker."""
+
     def __init__(self, broker_id: BrokerId, metadata: MetadataCache, logs: LogManager) -> None:
         self.broker_id = broker_id
         self.metadata = metadata
         self.logs = logs
         self.topics: dict[tuple[str, int], UUID] = {}
-        """The lost partitions by the id their topic had: a later topic of that name is another matter."""
+        """Topic id by lost partition. A later topic of the same name has another id and is not lost."""
 
-    def take(self, lost: dict[tuple[str, int], UUID]) -> None:
-        """As found at the start; the next start finds the same ones, unless they were copied again meanwhile."""
+    def register(self, lost: dict[tuple[str, int], UUID]) -> None:
+        """Set the lost partitions found at the start. A restart finds them again, unless they were copied meanwhile."""
         self.topics = lost
         for tp in lost:
             logger.error(
-                "records lost partition=%s: this broker was in sync, and its log is gone. Another replica has to lead;"
-                " if none is in sync, it stays offline until unclean.leader.election.enable lets one that is not",
+                "records lost partition=%s: this broker was in sync and its log is missing. Another replica must lead;"
+                " if none is in sync, the partition is offline until unclean.leader.election.enable allows another one",
                 TopicPartition(*tp),
             )
         if lost:
@@ -52,32 +54,35 @@ class LostReplicas:
         else:
             self.logs.end_blank()
 
-    def must_refuse(self, tp: TopicPartition, topic_id: UUID, leader: int) -> bool:
-        """Unless somebody else who lives leads it: then all there is is copied from there."""
+    def must_reject(self, tp: TopicPartition, topic_id: UUID, leader: int) -> bool:
+        """Return whether to reject a LeaderAndIsr. If another live broker leads, the records are copied from it."""
         if self.topics[tp] == topic_id and (
             leader == self.broker_id or not self.metadata.is_alive(leader)
         ):
             return True
-        self.forget(tp)
+        self.remove(tp)
         return False
 
-    def forget(self, tp: TopicPartition) -> None:
+    def remove(self, tp: TopicPartition) -> None:
         if self.topics.pop(tp, None) is not None and not self.topics:
             self.logs.end_blank()
 
-    async def ask_for(self, ask: Callable[[], None]) -> None:
-        """Who refused a partition is left out of its affairs; when somebody leads it, have the controller tell us."""
-        backoff = Backoff(*ASK_AGAIN_SECONDS, random=Random(self.broker_id))
+    async def request_assignments(self, request: Callable[[], None]) -> None:
+        """Call `request` when a lost partition has a new leader, so that the controller sends LeaderAndIsr again.
+
+        The controller sends none for a replica that has rejected one.
+        """
+        backoff = Backoff(*RETRY_SECONDS, random=Random(self.broker_id))
         while self.topics:
-            if await self.metadata.wait_until(self.is_one_led, LOOK_AGAIN_SECONDS):
-                ask()
+            if await self.metadata.wait_until(self.has_new_leader, CHECK_SECONDS):
+                request()
                 await backoff.wait()
 
-    def is_one_led(self) -> bool:
-        known = self.metadata.topics
+    def has_new_leader(self) -> bool:
+        topics = self.metadata.topics
         return any(
-            topic in known
-            and (state := known[topic].partitions.get(index)) is not None
+            topic in topics
+            and (state := topics[topic].partitions.get(index)) is not None
             and state.leader != self.broker_id
             and self.metadata.is_alive(state.leader)
             for topic, index in self.topics

@@ -1,15 +1,14 @@
-"""One partition as its leader sees it: who may append, how far consumers may read, who waits for that.
+"""One partition on this broker, as leader or follower: appends, high watermark, ISR and waiting requests.
 
     log start ────────── high watermark ────────── log end
-              readable by consumers      appended, may still be taken back
+              readable by consumers      not committed, may be truncated
 
-The high watermark is the offset below which every in-sync replica holds the record (isr.py says who counts). It never
-moves back while this broker leads, since a consumer may already have read below it. A follower takes it over from its
-leader, as far as its own log goes.
+All in-sync replicas have the records below the high watermark (isr.py). It never decreases while this broker leads,
+since consumers may have read up to it. A follower takes the high watermark of its leader, up to its own log end.
 
-Two kinds of waiting. A *watcher* is told once that something about the partition changed and looks for itself, as
-fetches do: those of consumers when the high watermark moves, those of followers when the log grows. A *promise* is a
-future that resolves when the high watermark reaches an offset (acks=all).
+Requests wait in two ways. A *watcher* is called once when the partition changes: fetches of consumers when the high
+watermark moves, and fetches of followers when the log grows. A *promise* is a future that resolves when the high
+watermark reaches an offset (acks=all).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication import isr as in_sync
 from barnabas.replication import topic_codec
-from barnabas.replication.isr import Contact, FollowerState, IsrChange, Outcome
+from barnabas.replication.isr import FollowerSession, FollowerState, IsrChange, IsrChangeOutcome
 from barnabas.storage.acceptance import Validation
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.messages.control_plane import UNKNOWN_BROKER_EPOCH
@@ -35,24 +34,26 @@ logger = logging.getLogger("barnabas.isr")
 
 Watcher = Callable[[], None]
 
-PROMISES_LOOKED_THROUGH = 1024
+PROMISES_PRUNED_FROM = 1024
+"""Number of promises at which completed ones are removed for the first time."""
 
 
 class LeaderContext(Struct, frozen=True, kw_only=True):
-    """What the leaders of one broker share: the time, who is alive, and the way to the controller."""
+    """Dependencies that all partitions of a broker share."""
 
     now_ms: Callable[[], float] = lambda: 0.0
-    """Of the loop's clock: the wall's may jump, and followers would fall out of sync by it."""
+    """Loop time. Wall-clock time may jump, and followers would leave the ISR."""
     lag_max_ms: float = 30_000.0
     is_alive: Callable[[BrokerId], bool] = lambda _: True
     is_recognised: Callable[[], bool] = lambda: True
-    """Whether a controller has spoken to us since we were registered. If not, somebody else may lead by now."""
+    """Whether a controller has confirmed this broker since it registered. If not, another broker may be the leader."""
     propose: Callable[[Partition, IsrChange], None] = lambda _, __: None
+    """Sends an ISR change to the controller."""
 
 
-ALONE = LeaderContext()
-NOBODY: dict[BrokerId, FollowerState] = {}
-"""The followers of most partitions of a small cluster: shared, and never written to."""
+DEFAULT_CONTEXT = LeaderContext()
+NO_FOLLOWERS: dict[BrokerId, FollowerState] = {}
+"""Shared by all partitions without followers. Must not be modified."""
 
 
 class Partition:
@@ -90,7 +91,7 @@ class Partition:
         topic_id: UUID,
         broker_id: BrokerId,
         log: Log,
-        context: LeaderContext = ALONE,
+        context: LeaderContext = DEFAULT_CONTEXT,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -101,16 +102,17 @@ class Partition:
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = -1
-        """Where our log ended when we began to lead; -1 while we do not."""
+        """Log end offset when this broker became leader; -1 on a follower."""
         self.replicas: tuple[BrokerId, ...] = ()
         self.isr: tuple[BrokerId, ...] = ()
-        """As the controller has it; empty on a follower, which need not know."""
+        """ISR that the controller committed; empty on a follower."""
         self.pending: IsrChange | None = None
-        self.followers = NOBODY
+        """Proposed change without a response."""
+        self.followers = NO_FOLLOWERS
         self.partition_epoch = ZnodeVersion(0)
         self.is_offline = False
-        # The high watermark is held back while a flush that the topic's settings ask for is under way.
         self.is_held = False
+        """The high watermark waits for a flush that flush.messages requires."""
         self.flush_running = False
         self.flush_next: asyncio.Future[None] | None = None
         self.watchers: dict[Watcher, None] = {}
@@ -131,19 +133,21 @@ class Partition:
         isr: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
     ) -> bool:
-        """Become leader, or lead on in a new epoch; False if what we know is newer. The epoch's first offset is
-        recorded at once, before any write: a follower may ask for it."""
+        """Become leader, or stay leader in a new epoch. Return False if the partition epoch is stale.
+
+        The start offset of the epoch is recorded before the first append, since followers may request it.
+        """
         if partition_epoch < self.partition_epoch:
             return False
-        # Where an epoch is left out, somebody else may have led in it without our being told, and followers have cut
-        # for its sake what they once said to hold.
+        # If epochs were skipped, another broker may have led meanwhile, and followers may have truncated records that
+        # they had reported.
         was_leading = self.leader == self.broker_id and leader_epoch == self.leader_epoch + 1
         is_new_epoch = leader_epoch > self.leader_epoch
-        self.take_assignment(replicas, leader_epoch, partition_epoch)
+        self.set_assignment(replicas, leader_epoch, partition_epoch)
         self.leader = self.broker_id
         self.isr = isr
         if replicas == (self.broker_id,):
-            self.followers = NOBODY
+            self.followers = NO_FOLLOWERS
         else:
             known = self.followers
             self.followers = {
@@ -173,27 +177,27 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
     ) -> bool:
-        """Become a follower; False if there is nothing new in it, so that whoever fetches may go on."""
+        """Become a follower. Return False if the leader epoch is not new, so that a running fetcher may continue."""
         if partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = leader_epoch > self.leader_epoch
-        self.take_assignment(replicas, leader_epoch, partition_epoch)
-        self.cease(leader)
+        self.set_assignment(replicas, leader_epoch, partition_epoch)
+        self.stop_leading(leader)
         return is_new_epoch
 
-    def cease(
+    def stop_leading(
         self, leader: BrokerId = NO_LEADER, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER
     ) -> None:
-        """Lead no longer: whoever waits for us has to look elsewhere."""
+        """Clear the leader state, and fail all waiting requests with `code`."""
         self.leader = leader
         self.isr = ()
-        self.followers = NOBODY
+        self.followers = NO_FOLLOWERS
         self.epoch_start_offset = -1
         self.is_held = False
         self.pending = None
-        self.break_promises(code)
+        self.fail_promises(code)
 
-    def take_assignment(
+    def set_assignment(
         self,
         replicas: tuple[BrokerId, ...],
         leader_epoch: LeaderEpoch,
@@ -202,108 +206,115 @@ class Partition:
         self.replicas = replicas
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
-        self.pending = None  # whatever the controller says to it now, this came later
+        self.pending = None  # this assignment is newer than any response to it
 
     def require_leader(self, current_leader_epoch: int) -> None:
-        """Refuse who believes in another epoch, then whoever takes us for a leader we are not."""
+        """Raise ApiError unless this broker leads the partition, in `current_leader_epoch` if that is not -1."""
         self.require_replica(current_leader_epoch)
         if self.leader != self.broker_id:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def require_replica(self, current_leader_epoch: int) -> None:
-        """For who may read of any replica: refuse only who believes in another epoch."""
+        """Raise ApiError unless the replica can be read, in `current_leader_epoch` if that is not -1."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise ApiError(
                     ErrorCode.FENCED_LEADER_EPOCH,
-                    f"epoch {current_leader_epoch} is older than {self.leader_epoch}",
+                    f"leader epoch {current_leader_epoch} is older than {self.leader_epoch}",
                 )
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"epoch {current_leader_epoch} is newer than {self.leader_epoch}",
+                f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}",
             )
         if self.is_offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the log directory is offline")
         if self.followers and self.leader == self.broker_id and not self.context.is_recognised():
-            # What a leader of yesterday says of its end sounds to a consumer as if the log had been cut.
+            # A stale end of a former leader would look to a consumer like a truncated log.
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """Where an epoch ends in this log, as (epoch, end offset); (-1, -1) if that cannot be said."""
+        """Return (epoch, end offset) of the largest epoch up to `epoch`, or (-1, -1) if it is unknown."""
         return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
 
-    # ---- who is in sync
+    # ---- ISR
 
     @property
     def maximal_isr(self) -> tuple[BrokerId, ...]:
         return self.isr if self.pending is None else self.pending.maximal_isr
 
     def has_enough_replicas(self) -> bool:
-        """Of those in sync; min.insync.replicas cannot ask for more replicas than there are, counting those that a
-        reassignment is adding."""
+        """Return whether the ISR has min.insync.replicas, or all replicas if there are fewer.
+
+        Replicas that a reassignment adds count too.
+        """
         in_sync = len(self.isr)
         return in_sync >= self.log.config.min_insync_replicas or (in_sync >= len(self.replicas) > 0)
 
-    def fetched_by(
+    def record_fetch(
         self,
         replica: BrokerId,
         offset: int,
         log_start_offset: int,
         *,
         leader_end: int,
-        contact: Contact | None = None,
+        session: FollowerSession | None = None,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
-        """A follower asked for `offset`: the high watermark may move, and it may be time for it to join the ISR."""
+        """Record a fetch of `offset` by a follower. This may advance the high watermark and change the ISR."""
         follower = self.followers[replica]
         before = follower.log_end_offset
-        former = follower.contact
-        has_begun_later = follower.log_start_offset != log_start_offset
-        follower.fetched(
+        previous_session = follower.session
+        has_new_start = follower.log_start_offset != log_start_offset
+        follower.record_fetch(
             offset,
             log_start_offset,
             now_ms=self.context.now_ms(),
             leader_end=leader_end,
-            contact=contact,
+            session=session,
             broker_epoch=broker_epoch,
         )
-        if former is not None and former is not contact:
-            # A client may have passed for it. If it goes on with its own conversation, it is believed again: idle, it
-            # would not name this partition by itself.
-            former.ask_again(self.topic, self.topic_id, self.index)
+        if previous_session is not None and previous_session is not session:
+            # Another client may have fetched under this replica id. If the follower continues its own session, its
+            # offset is used again, although an idle request does not include this partition.
+            previous_session.recheck(self.topic, self.topic_id, self.index)
         if self.pending is None:
             if replica not in self.isr:
-                self.consider_expanding(replica, follower)
+                self.propose_expansion(replica, follower)
             elif offset < self.log.watermark:
-                self.let_go_of(replica)
+                self.propose_removal(replica)
         if offset != before:
             self.advance_high_watermark()
-        if has_begun_later and self.start_watchers:
+        if has_new_start and self.start_watchers:
             self.notify_start()
 
-    def consider_expanding(self, replica: BrokerId, follower: FollowerState) -> None:
-        ready = in_sync.may_join(
+    def propose_expansion(self, replica: BrokerId, follower: FollowerState) -> None:
+        """Propose to add the replica to the ISR, if it may join and is alive."""
+        can_join = in_sync.can_join_isr(
             follower.log_end_offset,
             high_watermark=self.log.watermark,
             epoch_start=self.epoch_start_offset,
         )
-        if ready and self.context.is_alive(replica):
-            change = in_sync.expansion(self.isr, replica, self.leader_epoch, self.partition_epoch)
+        if can_join and self.context.is_alive(replica):
+            change = in_sync.expand_isr(self.isr, replica, self.leader_epoch, self.partition_epoch)
             self.propose(change, "expanding")
 
-    def let_go_of(self, replica: BrokerId) -> None:
-        """It is in sync by name and lacks what all in sync must hold: it has lost its disk, or the end of its log with
-        the power. Were it elected, that would be lost everywhere."""
-        change = in_sync.shrinking(self.isr, (replica,), self.leader_epoch, self.partition_epoch)
+    def propose_removal(self, replica: BrokerId) -> None:
+        """Propose to remove an ISR member that fetches below the high watermark.
+
+        It lost its disk, or the end of its log in a power loss. As leader it would lose committed records.
+        """
+        change = in_sync.shrink_isr(self.isr, (replica,), self.leader_epoch, self.partition_epoch)
         self.propose(change, "records lost by a follower, shrinking")
 
-    def look_after_isr(self) -> None:
-        """Now and then: propose to let go of who fell behind. Where somebody outside the ISR has stopped, the high
-        watermark need not wait for them any longer."""
+    def check_isr(self) -> None:
+        """Propose to remove lagging followers from the ISR, and advance the high watermark.
+
+        Called periodically. The high watermark may advance when a follower outside the ISR is no longer caught up.
+        """
         if self.leader != self.broker_id or self.is_offline or not self.followers:
             return
         if self.pending is None and len(self.isr) > 1:
-            leaving = in_sync.out_of_sync(
+            leaving = in_sync.out_of_sync_replicas(
                 self.broker_id,
                 self.log.log_end_offset,
                 self.isr,
@@ -312,16 +323,16 @@ class Partition:
                 lag_max_ms=self.context.lag_max_ms,
             )
             if leaving:
-                change = in_sync.shrinking(
+                change = in_sync.shrink_isr(
                     self.isr, leaving, self.leader_epoch, self.partition_epoch
                 )
                 self.propose(change, "shrinking")
         self.advance_high_watermark()
 
-    def propose(self, change: IsrChange, what: str) -> None:
+    def propose(self, change: IsrChange, action: str) -> None:
         logger.info(
             "%s isr partition=%s from=%s to=%s high_watermark=%d log_end=%d followers=%s",
-            what,
+            action,
             self,
             list(self.isr),
             list(change.isr),
@@ -332,7 +343,7 @@ class Partition:
         self.pending = change
         self.context.propose(self, change)
 
-    def isr_answered(
+    def complete_isr_change(
         self,
         change: IsrChange,
         code: int,
@@ -340,48 +351,53 @@ class Partition:
         isr: tuple[BrokerId, ...] = (),
         leader_epoch: int = NO_EPOCH,
         partition_epoch: int = -1,
-    ) -> Outcome:
-        """What the controller said to our proposal. An answer that a LeaderAndIsr has overtaken means nothing."""
+    ) -> IsrChangeOutcome:
+        """Apply the response of the controller. It is ignored if a LeaderAndIsr made the change obsolete."""
         if self.pending is not change:
-            return Outcome.STAY
-        outcome = in_sync.outcome(code)
-        if outcome is Outcome.COMMIT:
+            return IsrChangeOutcome.STAY
+        outcome = in_sync.outcome_of(code)
+        if outcome is IsrChangeOutcome.COMMIT:
             if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
-                return Outcome.STAY
+                return IsrChangeOutcome.STAY
             self.isr = isr
             self.partition_epoch = ZnodeVersion(partition_epoch)
-            logger.info("isr partition=%s isr=%s epoch=%d", self, list(isr), partition_epoch)
+            logger.info(
+                "isr changed partition=%s isr=%s epoch=%d", self, list(isr), partition_epoch
+            )
         else:
             logger.info(
-                "isr change refused partition=%s code=%d then=%s", self, code, outcome.value
+                "isr change rejected partition=%s code=%d then=%s", self, code, outcome.value
             )
-        if outcome in (Outcome.COMMIT, Outcome.REVERT):
+        if outcome in (IsrChangeOutcome.COMMIT, IsrChangeOutcome.REVERT):
             self.pending = None
             self.advance_high_watermark()
-        if outcome is Outcome.COMMIT:
-            self.consider_others()
+        if outcome is IsrChangeOutcome.COMMIT:
+            self.propose_next_expansion()
         return outcome
 
-    def consider_others(self) -> None:
-        """One change at a time: who caught up while it was under way is next. Not who has fallen silent: with too few
-        in sync the high watermark stands, and who was let go of has reached it still."""
+    def propose_next_expansion(self) -> None:
+        """Propose to add a follower that caught up while another change was pending.
+
+        A follower that no longer fetches is not added. It may have reached the high watermark, which does not advance
+        while there are too few in-sync replicas.
+        """
         for broker, follower in self.followers.items():
-            if self.pending is None and broker not in self.isr and follower.contact is not None:
+            if self.pending is None and broker not in self.isr and follower.session is not None:
                 is_caught_up = follower.is_caught_up(
                     self.log.log_end_offset,
                     now_ms=self.context.now_ms(),
                     lag_max_ms=self.context.lag_max_ms,
                 )
                 if is_caught_up:
-                    self.consider_expanding(broker, follower)
+                    self.propose_expansion(broker, follower)
 
-    def epoch_of(self, broker: BrokerId) -> int:
-        """The life in which this member of the ISR caught up; unknown for one that has not fetched from us yet."""
+    def follower_broker_epoch(self, broker: BrokerId) -> int:
+        """Return the broker epoch of the follower's last fetch, or UNKNOWN_BROKER_EPOCH if it has not fetched yet."""
         follower = self.followers.get(broker)
         return UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
 
     def low_watermark(self) -> int:
-        """Where the logs of all living replicas have begun."""
+        """Return the smallest log start offset of all live replicas."""
         starts = (
             follower.log_start_offset
             for broker, follower in self.followers.items()
@@ -397,7 +413,7 @@ class Partition:
         """Recompress and validate a batch for `append` with Validation.DONE. Safe to call in a thread."""
         log = self.log
         if not log.keeps_codec:
-            batch, header = topic_codec.recompressed(batch, header, log.config)
+            batch, header = topic_codec.recompress_for_topic(batch, header, log.config)
         log.validator.validate(batch, header, now_ms)
         return batch, header
 
@@ -410,8 +426,10 @@ class Partition:
         now_ms: int,
         validation: Validation = Validation.FULL,
     ) -> AppendInfo:
-        """Append one batch of a producer, whose header is valid. While the partition `is_held`, the caller must flush
-        it. LargeBatch, with nothing done, if `prepare` has to be called in a thread first."""
+        """Append one batch of a producer, whose header is valid. The caller must flush the partition if it `is_held`.
+
+        Raises ApiError. Raises LargeBatch, with nothing done, if `prepare` must be called in a thread first.
+        """
         if self.is_offline or self.leader != self.broker_id:
             self.require_leader(-1)
         if acks == -1 and not self.has_enough_replicas():
@@ -422,8 +440,8 @@ class Partition:
         log = self.log
         if not log.keeps_codec and validation is not Validation.DONE:
             if validation is Validation.IF_SMALL:
-                topic_codec.require_small(batch, header, log.config)
-            batch, header = topic_codec.recompressed(batch, header, log.config)
+                topic_codec.require_fast_recompression(batch, header, log.config)
+            batch, header = topic_codec.recompress_for_topic(batch, header, log.config)
         try:
             info = log.append_as_leader(
                 batch,
@@ -433,33 +451,34 @@ class Partition:
                 validation=validation,
             )
         except ApiError as error:
-            is_missing_one = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if is_missing_one and not self.context.is_recognised():
-                # It may stand in the log of another leader, and some producers never recover from being told so.
+            has_sequence_gap = error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if has_sequence_gap and not self.context.is_recognised():
+                # Another leader may have the missing batch, and some producers do not recover from this error.
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) from error
             raise
         if not info.duplicate:
             if log.log_end_offset - log.flush_state.recovery_point >= log.flush_messages:
                 self.is_held = True
             if self.followers:
-                self.tell_followers(info.first_offset)
+                self.record_append(info.first_offset)
             self.advance_high_watermark()
         return info
 
-    def tell_followers(self, end_before: int) -> None:
+    def record_append(self, previous_end: int) -> None:
+        """Update the followers after an append, and notify their fetches."""
         for follower in self.followers.values():
-            follower.leader_moved_on(end_before)
+            follower.record_leader_append(previous_end)
         if self.end_watchers:
             self.notify_end()
 
-    def mention_to_followers(self) -> None:
-        """They follow the high watermark, too; it can wait until there is more to say to them."""
+    def announce_to_followers(self) -> None:
+        """Send the new high watermark and log start offset with the next response to each follower."""
         for follower in self.followers.values():
-            if follower.contact is not None:
-                follower.contact.mention(self.topic, self.topic_id, self.index)
+            if follower.session is not None:
+                follower.session.include_in_response(self.topic, self.topic_id, self.index)
 
     def advance_high_watermark(self) -> None:
-        """Alone, the leader's own end is what everybody holds."""
+        """Advance the high watermark to the end of the replicated records, if there are enough in-sync replicas."""
         log = self.log
         end = log.log_end_offset
         if not self.is_held and log.watermark < end and self.has_enough_replicas():
@@ -467,10 +486,10 @@ class Partition:
                 end = self.replicated_end()
                 if end <= log.watermark:
                     return
-                self.mention_to_followers()
+                self.announce_to_followers()
             log.watermark = end
             if self.promises:
-                self.keep_promises()
+                self.resolve_promises()
             if self.watchers:
                 self.notify()
 
@@ -486,7 +505,7 @@ class Partition:
         )
 
     def flushed(self, up_to: int) -> None:
-        """Everything below `up_to` is durable; release what was held for it."""
+        """Advance the high watermark after a flush: records below `up_to` are durable."""
         if self.leader != self.broker_id:
             return
         self.is_held = self.log.log_end_offset > up_to and self.flush_next is not None
@@ -494,31 +513,33 @@ class Partition:
             log = self.log
             if self.followers:
                 up_to = min(up_to, self.replicated_end())
-                self.mention_to_followers()
+                self.announce_to_followers()
             if log.high_watermark < up_to and self.has_enough_replicas():
                 log.high_watermark = up_to
-                self.keep_promises()
+                self.resolve_promises()
                 self.notify()
         else:
             self.advance_high_watermark()
 
-    # ---- waiting
+    # ---- waiting requests
 
     def promise(self, end_offset: int) -> asyncio.Future[None]:
-        """Resolves when the high watermark reaches `end_offset`; fails with ApiError when leadership is lost, or when
-        fewer are in sync by then than must be."""
+        """Return a future that resolves when the high watermark reaches `end_offset`.
+
+        It fails with ApiError if leadership is lost, or if there are too few in-sync replicas by then.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.log.high_watermark >= end_offset:
             future.set_result(None)
         else:
             count = len(self.promises)
-            if count >= PROMISES_LOOKED_THROUGH and not count & (count - 1):
-                # At 1,024, 2,048, 4,096 …: while the high watermark stands, those who waited in vain are left behind.
+            if count >= PROMISES_PRUNED_FROM and not count & (count - 1):
+                # At 1,024, 2,048, 4,096 …: remove promises that timed out while the high watermark did not move.
                 self.promises = [each for each in self.promises if not each[1].done()]
             self.promises.append((end_offset, future))
         return future
 
-    def keep_promises(self) -> None:
+    def resolve_promises(self) -> None:
         reached = self.log.high_watermark
         needed = min(self.log.config.min_insync_replicas, max(len(self.replicas), 1))
         is_enough = len(self.maximal_isr) >= needed
@@ -534,8 +555,8 @@ class Partition:
                 future.set_exception(ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         self.promises = waiting
 
-    def break_promises(self, code: ErrorCode) -> None:
-        """This partition is no longer ours: nobody waits for it any longer."""
+    def fail_promises(self, code: ErrorCode) -> None:
+        """Fail all promises with `code`, and notify all watchers."""
         promises, self.promises = self.promises, []
         for _, future in promises:
             if not future.done():

@@ -1,13 +1,13 @@
-"""How fast throttled replicas are copied: bytes a second, over the last few windows of time.
+"""Rate limit for throttled replicas, in bytes per second over the last few time windows.
 
-    quota 100 bytes/s     0 s: 300 bytes     1 s: 300 bytes/s     2 s: 150     3 s: 100, and more may be copied
+    quota 100 bytes/s     0 s: 300 bytes     1 s: 300 bytes/s     2 s: 150     3 s: 100, more may be copied
 
-A replica that catches up takes what disks and network can give, from clients as well. So an operator lists replicas in
-a topic's settings and gives each broker two rates: leaders send no more than the one to those listed for them, and
-followers ask for no more than the other. Only who is out of sync is held back: who is in sync would fall out of it.
-Nothing is ever cut short: what went at once counts until it is within the rate.
+A replica that catches up can use all disk and network bandwidth. So an operator lists throttled replicas in the topic
+config and sets two rates per broker: for leaders that send to listed followers, and for listed followers that fetch.
+Only replicas that are not in sync are throttled. Others would leave the ISR. A transfer is never cut: it may exceed the
+rate, and then the next one waits.
 
-The first window counts as a whole one, or the first bytes of all would be an endless rate.
+The first window counts with its full length. Otherwise the rate of the first bytes would be infinite.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ ALL_REPLICAS = ("*",)
 
 
 class Window:
+    """Bytes of one time window. Times in ms."""
+
     __slots__ = ("last_ms", "size", "start_ms")
 
     def __init__(self, now_ms: float) -> None:
@@ -28,7 +30,7 @@ class Window:
 
 
 class ReplicationQuota:
-    """What went, and whether that was too much. Any time in it comes from `now_ms`."""
+    """Counts transferred bytes and compares them with the rate. `now_ms` is its clock."""
 
     def __init__(
         self,
@@ -41,13 +43,13 @@ class ReplicationQuota:
         self.bytes_per_second = bytes_per_second
         self.now_ms = now_ms
         self.window_ms = window_ms
-        self.remembered_ms = windows * window_ms
+        self.retained_ms = windows * window_ms
         self.windows: deque[Window] = deque()
 
     def record(self, size: int) -> None:
-        """It has gone, be it too much or not."""
+        """Count `size` transferred bytes, even if they exceed the rate."""
         now = self.now_ms()
-        self.forget_old(now)
+        self.drop_old_windows(now)
         if not self.windows or now - self.windows[-1].start_ms >= self.window_ms:
             self.windows.append(Window(now))
         window = self.windows[-1]
@@ -58,36 +60,36 @@ class ReplicationQuota:
         return self.wait_ms() > 0
 
     def wait_ms(self) -> float:
-        """How long nothing more may go; 0 if something may now."""
+        """Return the time until the next transfer may start, or 0 if it may start now."""
         now = self.now_ms()
-        self.forget_old(now)
+        self.drop_old_windows(now)
         if not self.windows:
             return 0.0
         size = sum(window.size for window in self.windows)
         elapsed_ms = max(now - self.windows[0].start_ms, self.window_ms)
         if size * 1000.0 <= self.bytes_per_second * elapsed_ms:
             return 0.0
-        forgotten_ms = self.windows[0].last_ms + self.remembered_ms - now
+        until_dropped_ms = self.windows[0].last_ms + self.retained_ms - now
         if self.bytes_per_second == 0:
-            return forgotten_ms
-        return min(size * 1000.0 / self.bytes_per_second - elapsed_ms, forgotten_ms)
+            return until_dropped_ms
+        return min(size * 1000.0 / self.bytes_per_second - elapsed_ms, until_dropped_ms)
 
-    def forget_old(self, now_ms: float) -> None:
-        while self.windows and now_ms - self.windows[0].last_ms >= self.remembered_ms:
+    def drop_old_windows(self, now_ms: float) -> None:
+        while self.windows and now_ms - self.windows[0].last_ms >= self.retained_ms:
             self.windows.popleft()
 
 
-def quota_of(
+def create_quota(
     bytes_per_second: int, now_ms: Callable[[], float], *, windows: int, window_s: int
 ) -> ReplicationQuota | None:
-    """None where there is no limit: then nothing is counted."""
+    """Return a quota, or None if the rate is unlimited."""
     if bytes_per_second >= UNLIMITED:
         return None
     return ReplicationQuota(bytes_per_second, now_ms, windows=windows, window_ms=window_s * 1000.0)
 
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker: int) -> bool:
-    """Whether a topic's list of throttled replicas names this one: `*`, or `partition:broker` among others."""
+    """Return whether a topic's list of throttled replicas has this one, as `*` or `partition:broker`."""
     if not replicas:
         return False
     return replicas == ALL_REPLICAS or any(

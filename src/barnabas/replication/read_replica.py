@@ -1,8 +1,8 @@
-"""Whom a consumer is sent to when it says which rack it stands in.
+"""Selection of a follower that a consumer reads from, by rack (KIP-392).
 
-The leader is asked first, and knows who is in sync and how far each follower has come. It names a follower only if that
-stands in the consumer's rack and the leader does not, is in sync, and holds the offset asked for: one that lags would
-keep its consumers behind for good, since they would be sent to it again and again.
+A consumer fetches from the leader first. The leader knows the ISR and the log end offset of each follower. It selects a
+follower in the consumer's rack, unless it is in this rack itself. The follower must be in sync and have the fetched
+offset. Otherwise the consumer could not progress, because the leader would select the same follower again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 from barnabas.model import BrokerId
 
 
-class Candidate(NamedTuple):
-    """One replica as its leader knows it, where a client would find it."""
+class ReadCandidate(NamedTuple):
+    """An in-sync follower that has the fetched offset and an address for the client."""
 
     broker: BrokerId
     rack: str | None
@@ -22,11 +22,13 @@ class Candidate(NamedTuple):
     last_caught_up_ms: float
 
 
-def rack_aware(
-    rack: str, leader_rack: str | None, followers: Iterable[Candidate]
+def select_read_replica(
+    rack: str, leader_rack: str | None, followers: Iterable[ReadCandidate]
 ) -> BrokerId | None:
-    """The follower to read from, or None for the leader. Of several it is the one that has come furthest, then the one
-    that was at the leader's end last."""
+    """Return the follower to read from, or None for the leader.
+
+    Prefers the largest log end offset, then the latest time of being caught up, then the largest broker id.
+    """
     if not rack or rack == leader_rack:
         return None
     near = [each for each in followers if each.rack == rack]

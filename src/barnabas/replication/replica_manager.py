@@ -1,11 +1,10 @@
-"""Which partitions live on this broker: what the controller makes of them, and the background care of their logs.
+"""Partitions of this broker: changes by the controller, ISR checks, flushes and disk failures.
 
-    LeaderAndIsr ─► become_leader_or_follower ─► Partition.lead      fetcher stopped, log made, epoch recorded
-                                              ─► Partition.follow    log made, fetcher toward the leader
-    StopReplica  ─► stop_replicas             ─► fetcher stopped; to delete: out of the table, log moved away
+    LeaderAndIsr ─► become_leader_or_follower ─► Partition.lead      stops the fetcher, opens the log, records the epoch
+                                              ─► Partition.follow    opens the log, starts a fetcher
+    StopReplica  ─► stop_replicas             ─► stops the fetcher; to delete: removes the partition and its log
 
-Nothing but LeaderAndIsr puts a partition into the table. One that is not in it is known to the metadata cache, and then
-somebody else has it, or to nobody.
+Only LeaderAndIsr adds a partition. A partition that is not here but in the metadata cache is on other brokers.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
-
-from msgspec import Struct
 
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
@@ -32,13 +29,13 @@ from barnabas.model import (
     ZnodeVersion,
 )
 from barnabas.replication.alter_partition import IsrProposals, RegisteredBroker
-from barnabas.replication.fetcher_manager import FetcherManager
-from barnabas.replication.fetcher_settings import settings_of
+from barnabas.replication.fetcher_manager import FetcherManager, Fetchers, NoFetchers
+from barnabas.replication.fetcher_settings import build_fetcher_settings
 from barnabas.replication.integrity import Integrity
 from barnabas.replication.isr import IsrChange
 from barnabas.replication.lost_replicas import LostReplicas
 from barnabas.replication.partition import LeaderContext, Partition
-from barnabas.replication.quota import ReplicationQuota, quota_of
+from barnabas.replication.quota import ReplicationQuota, create_quota
 from barnabas.storage.checkpoints import is_damaged_copy
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
@@ -55,52 +52,26 @@ from barnabas.world.ports import Clock, Disk, Network
 logger = logging.getLogger("barnabas.replicas")
 
 EPOCHS_SAVED_AT_ONCE = 100
+"""Up to this number of new leaders, epochs are saved before LeaderAndIsr is answered."""
 EPOCHS_SAVED_AFTER_SECONDS = 1.0
-EPOCHS_WAIT_FOR_QUIET_MAX = 10
-JUDGED_PER_TURN = 1000
+EPOCHS_DELAYS_MAX = 10
+"""Saving is delayed while more partitions become leader, at most this number of times."""
+CHANGES_PER_YIELD = 1000
 
 ConfigOf = Callable[[str], TopicConfig]
 Errors = dict[TopicPartition, ErrorCode]
 
 
-class Fetchers(Protocol):
-    """Who copies from the leaders; replication/fetcher.py."""
-
-    def add(self, partitions: Iterable[Partition]) -> None: ...
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None: ...
-
-    def stop_idle(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-class Change(NamedTuple):
-    """One partition of a LeaderAndIsr that is to be carried out."""
+class PartitionChange(NamedTuple):
+    """A partition in a LeaderAndIsr request."""
 
     tp: TopicPartition
     topic_id: UUID
     state: LeaderAndIsrPartitionState
 
 
-class NoFetchers(Struct):
-    """Of a broker that follows nobody."""
-
-    def add(self, partitions: Iterable[Partition]) -> None:
-        """Nothing is copied."""
-
-    def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing was."""
-
-    def stop_idle(self) -> None:
-        """There are none."""
-
-    async def stop(self) -> None:
-        """Nothing runs."""
-
-
 class ReplicaManager:
-    """The partitions of this broker by (topic, index)."""
+    """Holds all partitions of this broker, by (topic, index)."""
 
     def __init__(
         self,
@@ -114,7 +85,7 @@ class ReplicaManager:
         control: RegisteredBroker | None = None,
         config: BrokerConfig | None = None,
     ) -> None:
-        """Without a network it is alone: nothing is copied, and nobody is asked."""
+        """Without a network nothing is replicated, and no ISR change is proposed."""
         self.broker_id = broker_id
         self.logs = logs
         self.disk = disk
@@ -123,9 +94,9 @@ class ReplicaManager:
         self.config = config if config is not None else BrokerConfig()
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.names: dict[UUID, str] = {}
-        """Of the topics in the table; a leader is asked for them by id before UpdateMetadata has come."""
+        """Topic names by id. Fetches may name a topic by its id before UpdateMetadata arrives."""
         self.offline: dict[tuple[str, int], None] = {}
-        """Partitions that could not even be opened: their directory is broken."""
+        """Partitions whose log could not be opened because of a disk failure."""
         self.lost = LostReplicas(broker_id, self.metadata, logs)
         self.tasks = Tasks()
         self.integrity = Integrity(self, network, self.tasks)
@@ -142,28 +113,30 @@ class ReplicaManager:
         self.follower_quota = self.quota(self.config.follower_replication_throttled_rate)
         if network is not None:
             assert control is not None
-            self.fetchers = FetcherManager(self, network, control, settings_of(self.config))
+            self.fetchers = FetcherManager(
+                self, network, control, build_fetcher_settings(self.config)
+            )
             self.proposals = IsrProposals(
                 broker_id, network, self.metadata, control, self.config.inter_broker_listener
             )
         self.is_recognised = True
-        """False from the end of a registry session until a controller has told us what we lead in the next one."""
-        self.is_leaving = False
-        """What we have handed over is not copied back: whoever leads it now would ask to take us back into the ISR, and
-        acknowledge nothing without us until it was told that we are about to leave."""
+        """False from the end of a registry session until the first LeaderAndIsr of the next one."""
+        self.is_in_controlled_shutdown = False
+        """During a controlled shutdown no fetcher starts. Otherwise the new leader could add this broker to the ISR
+        again, and its acks=all writes would then wait for a broker that stops."""
         self.unsaved: dict[Partition, None] = {}
-        """Leaders whose new epoch is not in its file yet."""
+        """Leaders whose new epoch is not yet in the checkpoint file."""
         self.has_unsaved = asyncio.Event()
-        self.lately_led = (0.0, 0)
-        """Since when, and how many partitions began to be led here."""
+        self.recently_led = (0.0, 0)
+        """Start of the current second, and the number of partitions that became leader in it."""
         self.on_leadership: dict[str, Callable[[Partition], None]] = {}
-        """By topic, who is told when one of its partitions begins or ceases to be led here."""
-        self.on_broken: Callable[[], None] | None = None
-        """Called when a log directory has broken."""
+        """Callbacks by topic, called when the leadership of one of its partitions changes."""
+        self.on_log_dir_failure: Callable[[], None] | None = None
+        """Called when a log directory has failed, and to request LeaderAndIsr for lost replicas."""
         logs.on_offline = self.take_offline
 
     def quota(self, bytes_per_second: int) -> ReplicationQuota | None:
-        return quota_of(
+        return create_quota(
             bytes_per_second,
             loop_ms,
             windows=self.config.replication_quota_window_num,
@@ -178,29 +151,30 @@ class ReplicaManager:
         rate = self.config.barnabas_scrub_bytes_per_second
         self.tasks.start("scrub", self.integrity.scrub(rate))
         if self.lost.topics:
-            self.tasks.start("lost", self.lost.ask_for(self.tell_of_broken_disk))
+            self.tasks.start("lost", self.lost.request_assignments(self.report_log_dir_failure))
 
     async def stop(self) -> None:
-        """Copy, propose and flush nothing more. Who opened the logs closes them, and flushes the rest."""
+        """Stop all tasks. The caller flushes and closes the logs."""
         await self.fetchers.stop()
         await self.tasks.stop()
 
     def find(self, topic: str, index: int) -> Partition:
+        """Return the partition. Raises ApiError if it is not on this broker."""
         partition = self.partitions.get((topic, index))
         if partition is None:
-            raise self.missing(topic, index)
+            raise self.missing_partition_error(topic, index)
         return partition
 
-    def missing(self, topic: str, index: int) -> ApiError:
-        """Why a partition is not in the table."""
+    def missing_partition_error(self, topic: str, index: int) -> ApiError:
+        """Return the error for a partition that is not on this broker."""
         if (topic, index) in self.offline or (topic, index) in self.lost.topics:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline")
         if self.metadata.knows(topic, index):
             return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def has_all_it_should(self) -> bool:
-        """Whether every partition that the metadata places here has been handed to us."""
+    def has_all_assigned_partitions(self) -> bool:
+        """Return whether LeaderAndIsr was received for all partitions that the metadata assigns to this broker."""
         return all(
             (topic.name, index) in self.partitions
             or (topic.name, index) in self.offline
@@ -213,9 +187,9 @@ class ReplicaManager:
     # ---- LeaderAndIsr
 
     def topics_without_log(self, topics: Iterable[LeaderAndIsrTopicState]) -> set[str]:
-        """Return those of these topics of which this broker has no replica yet.
+        """Return the names of topics without a replica on this broker.
 
-        A partition that is added later gets the settings that the topic's other partitions here use.
+        The caller loads their config. Other topics use the config of their existing partitions.
         """
         return {
             topic.topic_name
@@ -233,37 +207,37 @@ class ReplicaManager:
     async def become_leader_or_follower(
         self, topics: Iterable[LeaderAndIsrTopicState], config_of: ConfigOf
     ) -> Errors:
-        """Carry out what is newer than what we know; what became of each partition. One that fails fails alone."""
+        """Apply all changes that are not stale. Return the error code of each partition."""
         errors: Errors = {}
-        to_lead: list[Change] = []
-        to_follow: list[Change] = []
+        to_lead: list[PartitionChange] = []
+        to_follow: list[PartitionChange] = []
         configs: dict[str, TopicConfig] = {}
-        turns = Turns(JUDGED_PER_TURN)
+        turns = Turns(CHANGES_PER_YIELD)
         for topic in topics:
             configs[topic.topic_name] = config_of(topic.topic_name)
             for state in topic.partition_states:
-                change = Change(
+                change = PartitionChange(
                     TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
                 )
-                code, is_to_be_done = self.judge(change)
+                code, must_apply = self.validate_change(change)
                 errors[change.tp] = code
-                if is_to_be_done:
+                if must_apply:
                     (to_lead if state.leader == self.broker_id else to_follow).append(change)
                 await turns.leave()
         self.fetchers.remove(change.tp for change in to_lead)
-        await self.carry_out(to_lead, configs, self.make_leader, errors)
-        if self.are_few(len(to_lead)):
-            await self.save_those_unsaved()
+        await self.apply_changes(to_lead, configs, self.make_leader, errors)
+        if self.can_save_at_once(len(to_lead)):
+            await self.save_unsaved_epochs()
         followed: list[Partition] = []
 
-        def make_follower(change: Change, config: TopicConfig) -> None:
+        def make_follower(change: PartitionChange, config: TopicConfig) -> None:
             partition = self.make_follower(change, config)
             if partition is not None:
                 followed.append(partition)
 
-        await self.carry_out(to_follow, configs, make_follower, errors)
+        await self.apply_changes(to_follow, configs, make_follower, errors)
         self.fetchers.remove(TopicPartition(each.topic, each.index) for each in followed)
-        if not self.is_leaving:
+        if not self.is_in_controlled_shutdown:
             self.fetchers.add(each for each in followed if not each.is_offline)
         self.fetchers.stop_idle()
         self.is_recognised = True
@@ -271,28 +245,30 @@ class ReplicaManager:
             logger.info("leading=%d following=%d", len(to_lead), len(to_follow))
         return errors
 
-    def judge(self, change: Change) -> tuple[ErrorCode, bool]:
-        """The answer for this partition so far, and whether there is anything to be done."""
+    def validate_change(self, change: PartitionChange) -> tuple[ErrorCode, bool]:
+        """Return the error code of the partition, and whether the change must be applied."""
         tp, topic_id, state = change
         if what_is_wrong_with(tp.topic) or tp.partition < 0:
-            # It would become the name of a directory.
-            logger.error("not a partition name=%r", str(tp))
+            # The name would be used as a directory name.
+            logger.error("invalid partition name=%r", str(tp))
             return ErrorCode.INVALID_TOPIC_EXCEPTION, False
         partition = self.partitions.get(tp)
         epoch = NO_EPOCH
         if tp in self.offline or (partition is not None and partition.is_offline):
             return ErrorCode.KAFKA_STORAGE_ERROR, False
-        if tp in self.lost.topics and self.lost.must_refuse(tp, topic_id, state.leader):
+        if tp in self.lost.topics and self.lost.must_reject(tp, topic_id, state.leader):
             return ErrorCode.KAFKA_STORAGE_ERROR, False
         if partition is not None:
             epoch = partition.leader_epoch
             if topic_id not in (ZERO_ID, partition.topic_id) and partition.topic_id != ZERO_ID:
-                logger.error("other topic id partition=%s id=%s", tp, partition.topic_id)
+                logger.error("topic id does not match partition=%s id=%s", tp, partition.topic_id)
                 return ErrorCode.INCONSISTENT_TOPIC_ID, False
         if state.leader_epoch > epoch:
             if self.broker_id in state.replicas:
                 return ErrorCode.NONE, True
-            logger.warning("not ours partition=%s replicas=%s", tp, list(state.replicas))
+            logger.warning(
+                "this broker is not a replica partition=%s replicas=%s", tp, list(state.replicas)
+            )
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False
         if state.leader_epoch == epoch and partition is not None:
             if partition.topic_id == ZERO_ID != topic_id:
@@ -301,21 +277,24 @@ class ReplicaManager:
                 return ErrorCode.NONE, False
             if topic_id == ZERO_ID != partition.topic_id and state.leader != self.broker_id:
                 return ErrorCode.NONE, False
-        logger.debug("stale partition=%s epoch=%d own=%d", tp, state.leader_epoch, epoch)
+        logger.debug(
+            "stale leader epoch partition=%s epoch=%d own=%d", tp, state.leader_epoch, epoch
+        )
         return ErrorCode.STALE_CONTROLLER_EPOCH, False
 
-    async def carry_out(
+    async def apply_changes(
         self,
-        changes: list[Change],
+        changes: list[PartitionChange],
         configs: Mapping[str, TopicConfig],
-        work: Callable[[Change, TopicConfig], None],
+        apply: Callable[[PartitionChange, TopicConfig], None],
         errors: Errors,
     ) -> None:
+        """Call `apply` for each change. A failure sets the error of its partition only."""
         turns = Turns()
         for change in changes:
             await turns.leave()
             try:
-                work(change, configs[change.tp.topic])
+                apply(change, configs[change.tp.topic])
             except StorageError as error:
                 logger.error("cannot open partition=%s error=%s", change.tp, error)
                 errors[change.tp] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -325,9 +304,9 @@ class ReplicaManager:
                 logger.exception("cannot change partition=%s", change.tp)
                 errors[change.tp] = ErrorCode.KAFKA_STORAGE_ERROR
 
-    def make_leader(self, change: Change, config: TopicConfig) -> None:
+    def make_leader(self, change: PartitionChange, config: TopicConfig) -> None:
         tp, _, state = change
-        partition = self.partition_of(change, config)
+        partition = self.get_or_create_partition(change, config)
         partition.lead(
             leader_epoch=LeaderEpoch(state.leader_epoch),
             replicas=self.metadata.share(state.replicas),
@@ -345,19 +324,19 @@ class ReplicaManager:
             partition.epoch_start_offset,
             state.isr,
         )
-        self.tell_of_leadership(partition)
+        self.notify_leadership(partition)
 
-    def make_follower(self, change: Change, config: TopicConfig) -> Partition | None:
-        """The partition, if a fetcher is to be started for it."""
+    def make_follower(self, change: PartitionChange, config: TopicConfig) -> Partition | None:
+        """Return the partition if a fetcher must be started for it."""
         tp, _, state = change
-        partition = self.partition_of(change, config)
+        partition = self.get_or_create_partition(change, config)
         self.partitions[tp] = partition
         if not self.metadata.is_alive(state.leader):
-            # The log is there all the same, so that its high watermark stays in the checkpoint. The epoch is not taken
-            # over: the controller may say the same again when the leader is known.
+            # The log is kept open, so that its high watermark stays in the checkpoint. The leader epoch is not stored,
+            # so that the same LeaderAndIsr is accepted when the leader is alive.
             logger.debug("no leader to follow partition=%s leader=%d", tp, state.leader)
-            partition.cease(NO_LEADER)
-            self.tell_of_leadership(partition)
+            partition.stop_leading(NO_LEADER)
+            self.notify_leadership(partition)
             self.fetchers.remove((tp,))
             return None
         is_new = partition.follow(
@@ -366,21 +345,21 @@ class ReplicaManager:
             replicas=self.metadata.share(state.replicas),
             partition_epoch=ZnodeVersion(state.partition_epoch),
         )
-        self.tell_of_leadership(partition)
+        self.notify_leadership(partition)
         return partition if is_new else None
 
-    def tell_of_leadership(self, partition: Partition) -> None:
+    def notify_leadership(self, partition: Partition) -> None:
         if partition.topic in self.on_leadership:
             self.on_leadership[partition.topic](partition)
 
-    def partition_of(self, change: Change, config: TopicConfig) -> Partition:
+    def get_or_create_partition(self, change: PartitionChange, config: TopicConfig) -> Partition:
         tp, topic_id, state = change
         partition = self.partitions.get(tp)
         if partition is None:
             if self.logs.offline and not state.is_new and self.logs.get(tp) is None:
-                # What there is of it may be in the broken directory: to begin anew would lose it.
+                # Its log may be in a failed directory, and an empty log would lose the records.
                 raise next(iter(self.logs.offline.values()))
-            log = self.log_of(tp, topic_id, config)
+            log = self.get_or_create_log(tp, topic_id, config)
             partition = Partition(
                 tp.topic, tp.partition, topic_id, self.broker_id, log, self.context
             )
@@ -390,9 +369,11 @@ class ReplicaManager:
             partition.log.assign_topic_id(topic_id)
         return partition
 
-    def log_of(self, tp: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
-        """The log of this very topic. One of a former topic of that name is never served; it is kept for somebody to
-        look at, as when the power went before its deletion was on the disk."""
+    def get_or_create_log(self, tp: TopicPartition, topic_id: UUID, config: TopicConfig) -> Log:
+        """Return the log of the topic with this id, or create it.
+
+        A log of a deleted topic with the same name may exist after a power loss. It is set aside for inspection.
+        """
         log = self.logs.get(tp)
         if log is not None and log.topic_id is not None and is_damaged_copy(log.topic_id, topic_id):
             logger.warning(
@@ -403,7 +384,9 @@ class ReplicaManager:
             )
             log.assign_topic_id(topic_id)
         if log is not None and log.topic_id not in (None, topic_id) and topic_id != ZERO_ID:
-            logger.warning("setting aside partition=%s of former topic id=%s", tp, log.topic_id)
+            logger.warning(
+                "setting aside log of a deleted topic partition=%s id=%s", tp, log.topic_id
+            )
             self.logs.set_aside(tp)
             log = None
         if log is None:
@@ -414,29 +397,34 @@ class ReplicaManager:
         return log
 
     async def save_epochs(self) -> None:
-        """Write the epochs of new leaders to their files, behind those who wait to hear who leads: thousands of files
-        when a broker has died."""
+        """Write the epochs of new leaders to their checkpoint files, until cancelled.
+
+        Runs after LeaderAndIsr is answered, since a broker failure may change thousands of leaders.
+        """
         while True:
             await self.has_unsaved.wait()
-            for _ in range(EPOCHS_WAIT_FOR_QUIET_MAX):
-                before = self.lately_led
+            for _ in range(EPOCHS_DELAYS_MAX):
+                before = self.recently_led
                 await asyncio.sleep(EPOCHS_SAVED_AFTER_SECONDS)
-                if self.lately_led == before:
+                if self.recently_led == before:
                     break
-            await self.save_those_unsaved()
+            await self.save_unsaved_epochs()
 
-    def are_few(self, led: int) -> bool:
-        """Whether those who became leaders in this second, and those before whose files are still to be written, are so
-        few that nobody waits long for them. A controller may tell of thousands in many requests, and for seconds."""
+    def can_save_at_once(self, new_leaders: int) -> bool:
+        """Count new leaders, and return whether their epochs may be saved before LeaderAndIsr is answered.
+
+        This takes into account all new leaders of this second, because a controller may send many requests, and the
+        leaders with unsaved epochs.
+        """
         now = asyncio.get_running_loop().time()
-        since, count = self.lately_led
+        since, count = self.recently_led
         if now - since > EPOCHS_SAVED_AFTER_SECONDS:
             since, count = now, 0
-        if led:
-            self.lately_led = (since, count + led)
-        return max(count + led, len(self.unsaved)) <= EPOCHS_SAVED_AT_ONCE
+        if new_leaders:
+            self.recently_led = (since, count + new_leaders)
+        return max(count + new_leaders, len(self.unsaved)) <= EPOCHS_SAVED_AT_ONCE
 
-    async def save_those_unsaved(self) -> None:
+    async def save_unsaved_epochs(self) -> None:
         turns = Turns()
         while self.unsaved:
             partition = next(iter(self.unsaved))
@@ -457,6 +445,7 @@ class ReplicaManager:
     async def stop_replicas(
         self, states: Mapping[TopicPartition, StopReplicaPartitionState]
     ) -> Errors:
+        """Stop fetchers of the partitions, and delete those with `delete_partition`. Return all error codes."""
         errors: Errors = {}
         stopped: list[tuple[TopicPartition, bool]] = []
         for tp, state in states.items():
@@ -464,7 +453,11 @@ class ReplicaManager:
             if tp in self.offline or (partition is not None and partition.is_offline):
                 errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
             elif partition is not None and is_fenced(state.leader_epoch, partition.leader_epoch):
-                logger.warning("fenced partition=%s epoch=%d", tp, state.leader_epoch)
+                logger.warning(
+                    "StopReplica has a stale leader epoch partition=%s epoch=%d",
+                    tp,
+                    state.leader_epoch,
+                )
                 errors[tp] = ErrorCode.FENCED_LEADER_EPOCH
             else:
                 errors[tp] = ErrorCode.NONE
@@ -477,38 +470,38 @@ class ReplicaManager:
             if (log := self.logs.get(tp)) is not None and delete:
                 directories[parent(log.directory)] = None
             try:
-                self.stop_one(tp, delete=delete)
+                self.stop_replica(tp, delete=delete)
             except StorageError as error:
                 logger.error("cannot delete partition=%s error=%s", tp, error)
                 errors[tp] = ErrorCode.KAFKA_STORAGE_ERROR
-        self.forget_names(tp.topic for tp, delete in stopped if delete)
+        self.remove_names(tp.topic for tp, delete in stopped if delete)
         if directories:
-            # What the checkpoints say of a deleted log must not be taken for the next one of that name.
+            # Checkpoint entries of a deleted log must not apply to a later log of the same name.
             self.logs.checkpoint(self.logs.recovery_points(directories))
             self.logs.checkpoint(self.logs.high_watermarks(directories))
         self.fetchers.stop_idle()
         return errors
 
-    def stop_one(self, tp: TopicPartition, *, delete: bool) -> None:
-        """Whoever waits for it is told. Not to `delete`: it stays in the table, for the next LeaderAndIsr."""
+    def stop_replica(self, tp: TopicPartition, *, delete: bool) -> None:
+        """Fail waiting requests. Without `delete` the partition stays here until the next LeaderAndIsr."""
         if delete:
-            self.lost.forget(tp)
+            self.lost.remove(tp)
         partition = self.partitions.get(tp)
         if partition is not None:
             if delete:
                 del self.partitions[tp]
-                partition.cease(NO_LEADER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                self.tell_of_leadership(partition)
+                partition.stop_leading(NO_LEADER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self.notify_leadership(partition)
             else:
-                partition.break_promises(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                partition.fail_promises(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if delete and self.logs.get(tp) is not None:
             self.logs.delete_log(tp, self.clock.now_ms())
 
-    def forget_names(self, deleted: Iterable[str]) -> None:
-        gone = set(deleted)
-        if gone:
-            gone -= {topic for topic, _ in self.partitions}
-            self.names = {known: name for known, name in self.names.items() if name not in gone}
+    def remove_names(self, deleted: Iterable[str]) -> None:
+        removed = set(deleted)
+        if removed:
+            removed -= {topic for topic, _ in self.partitions}
+            self.names = {key: name for key, name in self.names.items() if name not in removed}
 
     # ---- in-sync replicas
 
@@ -520,17 +513,19 @@ class ReplicaManager:
         period = max(self.config.replica_lag_time_max_ms / 2000, 0.001)
         while True:
             await asyncio.sleep(period)
-            self.look_after_isrs()
+            self.check_isrs()
 
-    def look_after_isrs(self) -> None:
+    def check_isrs(self) -> None:
         for partition in list(self.partitions.values()):
-            partition.look_after_isr()
+            partition.check_isr()
 
     # ---- durability
 
     def flush(self, partition: Partition) -> asyncio.Future[None]:
-        """Durable up to the present end when the future resolves. Calls that come while a sync is under way share
-        the next one."""
+        """Return a future that resolves when all records up to the current end are durable.
+
+        Calls during a running fsync share the next one.
+        """
         if partition.flush_next is None:
             partition.flush_next = asyncio.get_running_loop().create_future()
             if not partition.flush_running:
@@ -546,12 +541,12 @@ class ReplicaManager:
                     flush = partition.log.begin_flush()
                     await self.disk.sync(flush.files, flush.directories)
                 except StorageError as error:
-                    # A topic deleted meanwhile has its files closed: that is no fault of the disk.
-                    if self.partitions.get((partition.topic, partition.index)) is partition:
-                        # After a failed fsync nobody knows what is on the disk, whatever the reason.
+                    # The files of a topic deleted meanwhile are closed: this is not a disk failure.
+                    if self.holds(partition):
+                        # After a failed fsync the content of the disk is unknown, also if it is full.
                         self.fail(partition, StorageError(error.path, error.why))
                     future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-                    future.exception()  # nobody may be waiting for it (acks=0)
+                    future.exception()  # marks it as retrieved, as nothing awaits it with acks=0
                     continue
                 except asyncio.CancelledError:
                     future.cancel()
@@ -564,26 +559,29 @@ class ReplicaManager:
             partition.flush_running = False
 
     def fail(self, partition: Partition, error: StorageError) -> None:
-        """The disk broke: take every partition of that log directory offline. One that is full took nothing and may
-        have room again, so that is waited for unless somebody else can lead; one broken batch is no broken disk."""
+        """Handle a failed read or write: take all partitions of the log directory offline.
+
+        A damaged batch is repaired instead. A full disk is a failure only if another in-sync replica can lead, since
+        space may become free again.
+        """
         if isinstance(error, CorruptBatch):
-            self.integrity.found(partition, error)
+            self.integrity.report_batch(partition, error)
         elif not isinstance(error, OutOfSpace) or len(partition.isr) > 1:
             self.logs.mark_offline(parent(partition.log.directory), error)
 
-    def take_offline(self, gone: list[TopicPartition], error: StorageError) -> None:
-        self.fetchers.remove(gone)
-        for tp in gone:
+    def take_offline(self, partitions: list[TopicPartition], error: StorageError) -> None:
+        self.fetchers.remove(partitions)
+        for tp in partitions:
             partition = self.partitions.get(tp)
             if partition is not None:
                 partition.is_offline = True
-                partition.break_promises(ErrorCode.KAFKA_STORAGE_ERROR)
-                self.tell_of_leadership(partition)
-        self.tell_of_broken_disk()
+                partition.fail_promises(ErrorCode.KAFKA_STORAGE_ERROR)
+                self.notify_leadership(partition)
+        self.report_log_dir_failure()
 
-    def tell_of_broken_disk(self) -> None:
-        if self.on_broken is not None:
-            self.on_broken()
+    def report_log_dir_failure(self) -> None:
+        if self.on_log_dir_failure is not None:
+            self.on_log_dir_failure()
 
 
 def loop_ms() -> float:
@@ -591,5 +589,5 @@ def loop_ms() -> float:
 
 
 def is_fenced(epoch: int, own: int) -> bool:
-    """A topic that is being deleted, and a request too old to have epochs, are obeyed whatever we know."""
+    """Return whether the epoch is stale. A deletion or a request without an epoch is never fenced."""
     return epoch < own and epoch not in (EPOCH_DURING_DELETE, NO_EPOCH)

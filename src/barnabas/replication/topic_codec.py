@@ -9,10 +9,10 @@ from barnabas.wire.compression import Compression
 from barnabas.wire.recompress import recompress
 from barnabas.wire.records import BatchHeader
 
-PLAIN_BYTES_MAX = 32 << 20
+UNCOMPRESSED_BYTES_MAX = 32 << 20
 """A batch that decompresses to more is rejected."""
 SMALL_BYTES = 16 << 10
-"""Plain batches up to this size are compressed on the event loop."""
+"""Uncompressed batches up to this size are compressed on the event loop."""
 CODECS = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
@@ -22,18 +22,21 @@ CODECS = {
 }
 
 
-def require_small(batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
-    """Raise LargeBatch if recompression takes long, or may: a small batch can decompress to megabytes."""
+def require_fast_recompression(batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
+    """Raise LargeBatch if recompression may take long. Even a small compressed batch can decompress to megabytes."""
     if header.compression != CODECS[config.compression_type] and (
         header.compression or len(batch) > SMALL_BYTES
     ):
         raise LargeBatch
 
 
-def recompressed(
+def recompress_for_topic(
     batch: memoryview, header: BatchHeader, config: TopicConfig
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch in the codec of its topic. A batch that already has this codec is returned unchanged."""
+    """Return the batch in the codec of its topic. A batch that already has this codec is returned unchanged.
+
+    Raises ApiError if the batch cannot be decompressed.
+    """
     target, level = CODECS[config.compression_type], None
     if header.compression == target:
         return batch, header
@@ -44,7 +47,7 @@ def recompressed(
     elif target is Compression.ZSTD:
         level = config.compression_zstd_level
     try:
-        return recompress(batch, header, target, level=level, limit=PLAIN_BYTES_MAX)
+        return recompress(batch, header, target, level=level, limit=UNCOMPRESSED_BYTES_MAX)
     except RemoteWireError as error:
         code = code_of(error, is_packed=header.compression != 0)
         raise ApiError(code, str(error)) from error

@@ -99,7 +99,7 @@ class Coordinator:
         """The other replica has all that was written."""
         partition = self.node.partition(topic=CONSUMER_OFFSETS)
         end = partition.log.log_end_offset
-        partition.fetched_by(BrokerId(2), end, 0, leader_end=end)
+        partition.record_fetch(BrokerId(2), end, 0, leader_end=end)
 
 
 def partition_of(answer: OffsetFetchResponse) -> OffsetFetchResponsePartition:
@@ -190,8 +190,8 @@ async def test_who_loses_the_partition_sends_those_who_wait_to_the_next_coordina
     assert inspect.isawaitable(asked)
     answer = asyncio.ensure_future(asked)
     partition = coordinator.node.partition(topic=CONSUMER_OFFSETS)
-    partition.cease(BrokerId(2))
-    coordinator.node.replicas.tell_of_leadership(partition)
+    partition.stop_leading(BrokerId(2))
+    coordinator.node.replicas.notify_leadership(partition)
     assert code_of(await sent) is ErrorCode.NOT_COORDINATOR
     (group,) = (await answer).groups
     assert group.error_code == ErrorCode.NOT_COORDINATOR

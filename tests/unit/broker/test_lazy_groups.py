@@ -72,8 +72,8 @@ async def test_what_was_led_and_is_no_longer_is_not_loaded(node: Node) -> None:
     groups = node.context.lazy_groups
     await lead(node)
     partition = node.partition(topic=CONSUMER_OFFSETS)
-    partition.cease()
-    node.replicas.tell_of_leadership(partition)
+    partition.stop_leading()
+    node.replicas.notify_leadership(partition)
     groups.open()
     assert not groups.tasks.running
     assert not groups.store.is_loading(0)

@@ -279,7 +279,7 @@ async def test_appends_and_a_change_of_leader_do_not_stop_a_cleaning(
     log = node.partition().log
 
     def go_on() -> None:
-        node.partition().cease()
+        node.partition().stop_leading()
         node.partition().leader = node.id
         fill(node, count=100)
 

@@ -83,7 +83,9 @@ async def coordinator(store: ListedStore) -> AsyncIterator[GroupCoordinator]:
     await made.stop()
 
 
-def wish(member_id: str = "", *, session_ms: int = 10_000, instance: str | None = None) -> JoinEvent:
+def wish(
+    member_id: str = "", *, session_ms: int = 10_000, instance: str | None = None
+) -> JoinEvent:
     return JoinEvent(
         member_id=member_id,
         instance_id=instance,

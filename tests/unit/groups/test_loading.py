@@ -206,8 +206,8 @@ async def test_what_another_replica_has_is_waited_for(monkeypatch: pytest.Monkey
 async def test_who_no_longer_leads_forgets_and_who_leads_again_reads_anew(loading: Loading) -> None:
     loading.append(commit(1))
     taken = await loading.load()
-    loading.node.partition().cease()
-    loading.node.replicas.tell_of_leadership(loading.node.partition())
+    loading.node.partition().stop_leading()
+    loading.node.replicas.notify_leadership(loading.node.partition())
     assert taken.dropped == [0]
     assert not loading.store.is_led(0)
     await loading.nodes.lead(1, epoch=next(loading.epochs))
@@ -234,8 +234,8 @@ async def test_leadership_that_is_lost_while_loading_leaves_nothing_behind(
     def take(partition: int, groups: Iterable[LoadedGroup]) -> None:
         """The first group is taken, and then the controller has other plans."""
         seen.extend(groups)
-        loading.node.partition().cease()
-        loading.node.replicas.tell_of_leadership(loading.node.partition())
+        loading.node.partition().stop_leading()
+        loading.node.replicas.notify_leadership(loading.node.partition())
 
     loading.taken.add_loaded_groups = take  # type: ignore[method-assign]
     loading.listen()
@@ -265,8 +265,8 @@ async def test_who_leads_again_before_the_last_loading_has_ended_begins_anew(
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     await has_read.wait()
-    loading.node.partition().cease()
-    loading.node.replicas.tell_of_leadership(loading.node.partition())
+    loading.node.partition().stop_leading()
+    loading.node.replicas.notify_leadership(loading.node.partition())
     loading.node.partition().log.truncate_to(0)
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     loading.append(commit(2, partition=1))

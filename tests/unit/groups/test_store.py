@@ -92,7 +92,7 @@ async def test_who_does_not_lead_the_partition_is_not_the_coordinator(nodes: Nod
     store = store_of(nodes[1])
     assert await refusal(store) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no topic yet"
     await lead(nodes[1])
-    nodes[1].partition(topic=CONSUMER_OFFSETS).cease()
+    nodes[1].partition(topic=CONSUMER_OFFSETS).stop_leading()
     assert await refusal(store) is ErrorCode.NOT_COORDINATOR
 
 

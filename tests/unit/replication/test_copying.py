@@ -110,7 +110,7 @@ async def test_who_is_leaving_does_not_copy_back_what_it_handed_over(two: Nodes)
     await two.lead(1)
     two[1].append(b"both")
     await copied(two)
-    two[1].replicas.is_leaving = True
+    two[1].replicas.is_in_controlled_shutdown = True
     await two.lead(2, isr=(2,), epoch=1)
     two[2].append(b"after")
     assert not fetchers(two[1]).by_partition
@@ -148,13 +148,13 @@ async def test_an_idle_follower_stays_in_the_isr() -> None:
 
         def is_heard_of_after_long() -> bool:
             """Just now: a machine that stood still meanwhile is not what this is about."""
-            assert follower.contact is not None
-            heard_at = follower.contact.last_fetch_ms / 1000
+            assert follower.session is not None
+            heard_at = follower.session.last_fetch_ms / 1000
             return heard_at > quiet_since + 0.6 and loop.time() - heard_at < 0.1
 
         await eventually(is_heard_of_after_long)
         nodes[1].append(b"two")
-        nodes[1].replicas.look_after_isrs()
+        nodes[1].replicas.check_isrs()
         assert nodes[1].partition().pending is None
         assert nodes[1].partition().isr == (1, 2)
         await copied(nodes)
@@ -170,7 +170,7 @@ async def test_an_idle_session_names_no_partition(two: Nodes) -> None:
         lambda: all(two[2].partition(index).log.log_end_offset == 1 for index in range(20))
     )
     (fetcher,) = fetchers(two[2]).fetchers.values()
-    await eventually(lambda: not fetcher.to_name and fetcher.session_epoch > 1)
+    await eventually(lambda: not fetcher.to_include and fetcher.session_epoch > 1)
     (session,) = two[1].context.sessions.sessions.values()
     await eventually(lambda: not session.awake)
     assert len(session.partitions) == 20
@@ -228,7 +228,7 @@ async def test_records_deleted_at_the_leader_go_at_the_follower(two: Nodes) -> N
 async def test_a_follower_told_first_waits_for_its_leader_to_be_told(two: Nodes) -> None:
     await two.lead(1, to=(2,))
     (fetcher,) = fetchers(two[2]).fetchers.values()
-    await eventually(lambda: any(each.backoff.failures for each in fetcher.followed.values()))
+    await eventually(lambda: any(each.backoff.failures for each in fetcher.partitions.values()))
     await two.lead(1, to=(1,))
     two[1].append(b"one")
     await copied(two)

@@ -60,7 +60,7 @@ async def test_there_is_a_fetcher_for_each_number_while_there_is_something_to_co
     try:
         await nodes.lead(1, partitions=4)
         running = list(fetchers(nodes[2]).fetchers.values())
-        assert sorted(len(each.followed) for each in running) == [2, 2]
+        assert sorted(len(each.partitions) for each in running) == [2, 2]
         for index in range(4):
             nodes[1].append(b"one", index=index)
         for index in range(4):

@@ -146,7 +146,7 @@ async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_
 
     monkeypatch.setattr(checking, "check", held_check)
     scrub = asyncio.create_task(integrity.scrub(1 << 40))
-    await eventually(lambda: segment in integrity.looking)
+    await eventually(lambda: segment in integrity.in_progress)
     waiting = asyncio.create_task(fetch(single, 1, 0, wait_ms=0))
     await eventually(lambda: bool(partition.watchers))
     await asyncio.sleep(0.05)  # its own time is over

@@ -11,13 +11,13 @@ from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
 from barnabas.replication.isr import (
     FollowerState,
-    Outcome,
-    expansion,
-    may_join,
-    out_of_sync,
-    outcome,
+    IsrChangeOutcome,
+    can_join_isr,
+    expand_isr,
+    out_of_sync_replicas,
+    outcome_of,
     replicated_end,
-    shrinking,
+    shrink_isr,
 )
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -28,10 +28,10 @@ LAG_MS = 100.0
 class Conversation:
     last_fetch_ms: float
 
-    def mention(self, topic: str, topic_id: UUID, index: int) -> None:
+    def include_in_response(self, topic: str, topic_id: UUID, index: int) -> None:
         """Nobody listens."""
 
-    def ask_again(self, topic: str, topic_id: UUID, index: int) -> None:
+    def recheck(self, topic: str, topic_id: UUID, index: int) -> None:
         """Nobody answers."""
 
 
@@ -71,7 +71,7 @@ def test_nothing_counts_of_a_follower_that_has_not_been_heard_of() -> None:
 
 def leaving(*, end: int, caught_up_ms: float, now_ms: float) -> tuple[BrokerId, ...]:
     ends = {TWO: follower(end, caught_up_ms=caught_up_ms)}
-    return out_of_sync(ONE, 12, (ONE, TWO), ends, now_ms=now_ms, lag_max_ms=LAG_MS)
+    return out_of_sync_replicas(ONE, 12, (ONE, TWO), ends, now_ms=now_ms, lag_max_ms=LAG_MS)
 
 
 def test_who_is_behind_for_too_long_leaves() -> None:
@@ -84,15 +84,15 @@ def test_who_holds_everything_stays_however_long_it_is_silent() -> None:
 
 
 def test_an_isr_member_nobody_knows_leaves() -> None:
-    assert out_of_sync(ONE, 12, (ONE, TWO), {}, now_ms=0, lag_max_ms=LAG_MS) == (TWO,)
+    assert out_of_sync_replicas(ONE, 12, (ONE, TWO), {}, now_ms=0, lag_max_ms=LAG_MS) == (TWO,)
 
 
 @pytest.mark.parametrize(
     ("end", "joins"), [(9, False), (10, True), (12, True)], ids=["behind", "at", "beyond"]
 )
 def test_who_joins_has_reached_the_high_watermark_and_the_epoch(end: int, joins: bool) -> None:
-    assert may_join(end, high_watermark=10, epoch_start=5) is joins
-    assert may_join(end, high_watermark=5, epoch_start=10) is joins
+    assert can_join_isr(end, high_watermark=10, epoch_start=5) is joins
+    assert can_join_isr(end, high_watermark=5, epoch_start=10) is joins
 
 
 # ---- catching up
@@ -100,30 +100,30 @@ def test_who_joins_has_reached_the_high_watermark_and_the_epoch(end: int, joins:
 
 def test_a_fetch_at_the_end_catches_up_now() -> None:
     state = FollowerState()
-    state.fetched(12, 0, now_ms=50, leader_end=12)
+    state.record_fetch(12, 0, now_ms=50, leader_end=12)
     assert (state.log_end_offset, state.last_caught_up_ms) == (12, 50)
 
 
 def test_a_fetch_at_the_end_of_the_last_time_had_caught_up_then() -> None:
     """With steady appends a follower never reads the very end, and is in sync all the same."""
     state = FollowerState()
-    state.fetched(10, 0, now_ms=50, leader_end=12)
+    state.record_fetch(10, 0, now_ms=50, leader_end=12)
     before = state.last_caught_up_ms
-    state.fetched(11, 0, now_ms=60, leader_end=14)
+    state.record_fetch(11, 0, now_ms=60, leader_end=14)
     assert state.last_caught_up_ms == before, "11 is not yet where the leader was at 50"
-    state.fetched(14, 0, now_ms=70, leader_end=20)
+    state.record_fetch(14, 0, now_ms=70, leader_end=20)
     assert state.last_caught_up_ms == 60
 
 
 def test_a_follower_that_is_not_named_is_caught_up_as_of_its_last_word() -> None:
     state = FollowerState()
     conversation = Conversation(50)
-    state.fetched(12, 0, now_ms=50, leader_end=12, contact=conversation)
+    state.record_fetch(12, 0, now_ms=50, leader_end=12, session=conversation)
     conversation.last_fetch_ms = 900
-    state.leader_moved_on(12)
+    state.record_leader_append(12)
     assert state.last_caught_up_ms == 900
     conversation.last_fetch_ms = 2000
-    state.leader_moved_on(13)
+    state.record_leader_append(13)
     assert state.last_caught_up_ms == 900, "it did not hold 12 then"
 
 
@@ -145,9 +145,9 @@ def test_who_leads_on_keeps_what_it_knows() -> None:
 
 
 def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> None:
-    growing = expansion((ONE, TWO), THREE, LeaderEpoch(1), ZnodeVersion(4))
+    growing = expand_isr((ONE, TWO), THREE, LeaderEpoch(1), ZnodeVersion(4))
     assert growing.isr == growing.maximal_isr == (ONE, TWO, THREE)
-    less = shrinking((ONE, TWO, THREE), (TWO,), LeaderEpoch(1), ZnodeVersion(4))
+    less = shrink_isr((ONE, TWO, THREE), (TWO,), LeaderEpoch(1), ZnodeVersion(4))
     assert less.isr == (ONE, THREE)
     assert less.maximal_isr == (ONE, TWO, THREE)
 
@@ -155,28 +155,28 @@ def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> Non
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (ErrorCode.NONE, Outcome.COMMIT),
-        (ErrorCode.INELIGIBLE_REPLICA, Outcome.REVERT),
-        (ErrorCode.OPERATION_NOT_ATTEMPTED, Outcome.REVERT),
-        (ErrorCode.FENCED_LEADER_EPOCH, Outcome.STAY),
-        (ErrorCode.INVALID_UPDATE_VERSION, Outcome.STAY),
-        (ErrorCode.INVALID_REQUEST, Outcome.STAY),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Outcome.STAY),
-        (ErrorCode.UNKNOWN_TOPIC_ID, Outcome.STAY),
-        (ErrorCode.NOT_CONTROLLER, Outcome.RETRY),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, Outcome.RETRY),
+        (ErrorCode.NONE, IsrChangeOutcome.COMMIT),
+        (ErrorCode.INELIGIBLE_REPLICA, IsrChangeOutcome.REVERT),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, IsrChangeOutcome.REVERT),
+        (ErrorCode.FENCED_LEADER_EPOCH, IsrChangeOutcome.STAY),
+        (ErrorCode.INVALID_UPDATE_VERSION, IsrChangeOutcome.STAY),
+        (ErrorCode.INVALID_REQUEST, IsrChangeOutcome.STAY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, IsrChangeOutcome.STAY),
+        (ErrorCode.UNKNOWN_TOPIC_ID, IsrChangeOutcome.STAY),
+        (ErrorCode.NOT_CONTROLLER, IsrChangeOutcome.RETRY),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, IsrChangeOutcome.RETRY),
     ],
 )
-def test_what_becomes_of_a_change(code: ErrorCode, expected: Outcome) -> None:
-    assert outcome(code) is expected
+def test_what_becomes_of_a_change(code: ErrorCode, expected: IsrChangeOutcome) -> None:
+    assert outcome_of(code) is expected
 
 
 @pytest.mark.parametrize("was_leading", [True, False])
 def test_in_a_new_epoch_everybody_has_to_say_again_what_it_holds(was_leading: bool) -> None:
     """It may have died since and come back with less: whoever is let into the ISR on old words can lose records."""
     state = FollowerState()
-    state.fetched(12, 0, now_ms=50, leader_end=12, contact=Conversation(50), broker_epoch=7)
-    assert state.contact is not None
+    state.record_fetch(12, 0, now_ms=50, leader_end=12, session=Conversation(50), broker_epoch=7)
+    assert state.session is not None
     assert state.broker_epoch == 7
     state.begin_epoch(now_ms=60, leader_end=12, is_in_sync=False, was_leading=was_leading)
-    assert state.contact is None
+    assert state.session is None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from barnabas.config import TopicConfig
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import BrokerId, LeaderEpoch, ZnodeVersion
-from barnabas.replication.isr import Contact, IsrChange, Outcome
+from barnabas.replication.isr import FollowerSession, IsrChange, IsrChangeOutcome
 from barnabas.replication.partition import LeaderContext, Partition
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.wire.compression import Compression
@@ -90,7 +90,7 @@ async def test_a_promise_is_kept_when_the_high_watermark_arrives() -> None:
 async def test_a_promise_is_broken_when_the_partition_goes() -> None:
     partition = led(replace(TopicConfig(), flush_messages=1))
     promise = partition.promise(append(partition).last_offset + 1)
-    partition.break_promises(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition.fail_promises(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     with pytest.raises(ApiError) as broken:
         await promise
     assert broken.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -194,9 +194,9 @@ class Leader:
         for _ in range(count):
             append(self.partition)
 
-    def fetch(self, broker: BrokerId, offset: int, contact: Contact | None = None) -> None:
+    def fetch(self, broker: BrokerId, offset: int, session: FollowerSession | None = None) -> None:
         end = self.partition.log.log_end_offset
-        self.partition.fetched_by(broker, offset, 0, leader_end=end, contact=contact)
+        self.partition.record_fetch(broker, offset, 0, leader_end=end, session=session)
 
     @property
     def high_watermark(self) -> int:
@@ -234,7 +234,7 @@ def test_a_leader_that_may_have_been_replaced_does_not_speak_for_the_partition()
         with pytest.raises(ApiError) as refused:
             require(5)
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    leader.partition.cease(TWO)
+    leader.partition.stop_leading(TWO)
     leader.partition.require_replica(5)  # a follower speaks for its own log
 
 
@@ -323,7 +323,7 @@ async def test_what_was_appended_by_too_few_in_the_end_is_not_promised() -> None
     promise = leader.partition.promise(2)
     leader.partition.isr = (ONE,)
     leader.partition.log.high_watermark = 2
-    leader.partition.keep_promises()
+    leader.partition.resolve_promises()
     with pytest.raises(ApiError) as broken:
         await promise
     assert broken.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -367,16 +367,16 @@ def test_who_falls_behind_is_proposed_to_leave_and_counts_until_it_has() -> None
     leader.fetch(TWO, 0)
     leader.append()
     leader.now_ms = LAG_MS
-    leader.partition.look_after_isr()
+    leader.partition.check_isr()
     assert not leader.proposed
     leader.now_ms = LAG_MS + 1
-    leader.partition.look_after_isr()
+    leader.partition.check_isr()
     (change,) = leader.proposed
     assert change.isr == (ONE,)
     assert leader.high_watermark == 0
-    leader.partition.look_after_isr()
+    leader.partition.check_isr()
     assert len(leader.proposed) == 1, "one change at a time"
-    assert agree(leader, change) is Outcome.COMMIT
+    assert agree(leader, change) is IsrChangeOutcome.COMMIT
     assert leader.partition.isr == (ONE,)
     assert leader.high_watermark == 1
 
@@ -385,10 +385,10 @@ def test_who_was_let_go_of_and_is_silent_is_not_taken_back() -> None:
     """With too few in sync the high watermark stands, and all who have left hold what is below it."""
     leader = Leader(config=replace(TopicConfig(), min_insync_replicas=2))
     for follower in (TWO, THREE):
-        leader.fetch(follower, 0, contact=Conversation(0))
+        leader.fetch(follower, 0, session=Conversation(0))
     leader.append()
     leader.now_ms = LAG_MS + 1
-    leader.partition.look_after_isr()
+    leader.partition.check_isr()
     (change,) = leader.proposed
     assert change.isr == (ONE,)
     agree(leader, change)
@@ -401,15 +401,15 @@ def test_who_was_let_go_of_and_is_silent_is_not_taken_back() -> None:
 def test_who_catches_up_while_another_joins_is_next() -> None:
     leader = Leader(in_sync=1)
     leader.append()
-    leader.fetch(TWO, 1, contact=Conversation(0))
-    leader.fetch(THREE, 1, contact=Conversation(0))
+    leader.fetch(TWO, 1, session=Conversation(0))
+    leader.fetch(THREE, 1, session=Conversation(0))
     (change,) = leader.proposed
     agree(leader, change)
     assert [each.isr for each in leader.proposed] == [(ONE, TWO), (ONE, TWO, THREE)]
 
 
-def agree(leader: Leader, change: IsrChange) -> Outcome:
-    return leader.partition.isr_answered(
+def agree(leader: Leader, change: IsrChange) -> IsrChangeOutcome:
+    return leader.partition.complete_isr_change(
         change,
         ErrorCode.NONE,
         isr=change.isr,
@@ -441,7 +441,7 @@ def test_a_refused_change_is_over_only_if_that_is_certain(code: ErrorCode, is_ov
     leader = Leader(in_sync=1)
     leader.fetch(TWO, 0)
     (change,) = leader.proposed
-    leader.partition.isr_answered(change, code)
+    leader.partition.complete_isr_change(change, code)
     assert (leader.partition.pending is None) is is_over
     assert leader.partition.isr == (ONE,)
 
@@ -451,7 +451,7 @@ def test_an_answer_that_comes_after_a_new_epoch_means_nothing() -> None:
     leader.fetch(TWO, 0)
     (change,) = leader.proposed
     leader.lead(epoch=6, in_sync=1, version=3)
-    assert agree(leader, change) is Outcome.STAY
+    assert agree(leader, change) is IsrChangeOutcome.STAY
     assert leader.partition.isr == (ONE,)
     assert leader.partition.partition_epoch == 3
 
@@ -514,7 +514,7 @@ def test_all_who_wait_are_woken_when_the_leader_goes() -> None:
     told: list[str] = []
     leader.partition.end_watchers[lambda: told.append("follower")] = None
     leader.partition.watchers[lambda: told.append("consumer")] = None
-    leader.partition.cease()
+    leader.partition.stop_leading()
     assert sorted(told) == ["consumer", "follower"]
 
 
@@ -529,7 +529,7 @@ def test_the_low_watermark_is_that_of_the_living() -> None:
     leader = Leader()
     leader.partition.log.log_start_offset = 5
     for broker, start in ((TWO, 3), (THREE, 1)):
-        leader.partition.fetched_by(broker, 0, start, leader_end=0)
+        leader.partition.record_fetch(broker, 0, start, leader_end=0)
     assert leader.partition.low_watermark() == 1
     leader.alive.remove(THREE)
     assert leader.partition.low_watermark() == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.replication.quota import UNLIMITED, ReplicationQuota, is_throttled, quota_of
+from barnabas.replication.quota import UNLIMITED, ReplicationQuota, create_quota, is_throttled
 
 
 class Time:
@@ -75,8 +75,8 @@ def test_a_rate_is_taken_over_the_windows_that_are_remembered() -> None:
 
 
 def test_without_a_limit_nothing_is_counted() -> None:
-    assert quota_of(UNLIMITED, Time(), windows=11, window_s=1) is None
-    assert quota_of(5, Time(), windows=11, window_s=1) is not None
+    assert create_quota(UNLIMITED, Time(), windows=11, window_s=1) is None
+    assert create_quota(5, Time(), windows=11, window_s=1) is not None
 
 
 @pytest.mark.parametrize(

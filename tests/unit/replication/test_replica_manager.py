@@ -155,7 +155,7 @@ async def test_many_partitions_leave_turns_to_others(nodes: Nodes) -> None:
     assert set(await tell(nodes[1], *map(state, range(300)))) == {ErrorCode.NONE}
     counting.cancel()
     assert turns >= 4
-    assert nodes[1].replicas.has_all_it_should()
+    assert nodes[1].replicas.has_all_assigned_partitions()
 
 
 # ---- where a partition is
@@ -171,7 +171,7 @@ async def test_nobody_waits_for_the_files_of_many_new_leaders(
     many = replica_manager.EPOCHS_SAVED_AT_ONCE + 50
     await tell(nodes[1], *(state(index, epoch=1) for index in range(many)))
     assert len(replicas.unsaved) == many
-    replicas.lately_led = (-inf, 0)  # seconds later, and the controller goes on
+    replicas.recently_led = (-inf, 0)  # seconds later, and the controller goes on
     await tell(nodes[1], state(many, epoch=1))
     assert len(replicas.unsaved) == many + 1
 
@@ -179,14 +179,16 @@ async def test_nobody_waits_for_the_files_of_many_new_leaders(
 async def test_why_a_partition_is_not_here(nodes: Nodes) -> None:
     await nodes.tell_brokers(partitions=1)
     node = nodes[1]
-    assert not node.replicas.has_all_it_should()
-    assert node.replicas.missing(TOPIC, 0).code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert node.replicas.missing(TOPIC, 1).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not node.replicas.has_all_assigned_partitions()
+    assert node.replicas.missing_partition_error(TOPIC, 0).code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (
+        node.replicas.missing_partition_error(TOPIC, 1).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
     node.replicas.offline[TOPIC, 0] = None
     with pytest.raises(ApiError) as refused:
         node.replicas.find(TOPIC, 0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert node.replicas.has_all_it_should()
+    assert node.replicas.has_all_assigned_partitions()
 
 
 async def test_a_partition_in_a_broken_directory_stays_where_it_is(nodes: Nodes) -> None:

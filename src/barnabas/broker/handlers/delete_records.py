@@ -85,7 +85,7 @@ def delete_before(partition: Partition, offset: int) -> int:
             f"{offset} is not within 0 and the high watermark {log.high_watermark}",
         )
     log.advance_log_start(target)
-    partition.mention_to_followers()
+    partition.announce_to_followers()
     partition.notify()
     return target
 

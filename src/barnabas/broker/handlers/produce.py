@@ -117,7 +117,7 @@ def append_all(
             partition = partitions.get((name, index))
             try:
                 if partition is None:
-                    raise context.replicas.missing(name, index)
+                    raise context.replicas.missing_partition_error(name, index)
                 is_allowed = may_produce_to(name, header.client_id, connection)
                 info = yield from append(
                     partition, records, header.api_version, request, context.clock, is_allowed

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.errors import ErrorCode
-from barnabas.replication.following import (
+from barnabas.replication.follower import (
     Reaction,
-    fetcher_of,
-    java_hash,
-    prepare,
-    reaction,
+    prepare_log,
+    reaction_to,
+    select_fetcher,
     truncation_offset,
 )
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.wire.java_hash import java_string_hash
 from tests.unit.storage.builders import NOW_MS, append, forgetful_disk, new_log
 
 
@@ -22,21 +22,21 @@ from tests.unit.storage.builders import NOW_MS, append, forgetful_disk, new_log
     [("", 0), ("a", 97), ("orders", -1008770331 & 0xFFFF_FFFF), ("polygenelubricants", 1 << 31)],
 )
 def test_strings_have_the_hash_they_have_in_java(text: str, expected: int) -> None:
-    assert java_hash(text) == expected
+    assert java_string_hash(text) & 0xFFFF_FFFF == expected
 
 
 def test_a_partition_always_goes_to_the_same_fetcher() -> None:
-    assert [fetcher_of("a", index, 3) for index in range(4)] == [
+    assert [select_fetcher("a", index, 3) for index in range(4)] == [
         (31 * 97 + index) % 3 for index in range(4)
     ]
-    assert {fetcher_of("orders", index, 1) for index in range(10)} == {0}
-    assert {fetcher_of("orders", index, 4) for index in range(10)} == {0, 1, 2, 3}
+    assert {select_fetcher("orders", index, 1) for index in range(10)} == {0}
+    assert {select_fetcher("orders", index, 4) for index in range(10)} == {0, 1, 2, 3}
 
 
 def test_the_smallest_integer_has_no_absolute_value_and_counts_as_zero() -> None:
     # 31 · hash + partition is -2³¹ for this one.
-    offset = ((1 << 31) - 31 * java_hash("a")) & 0xFFFF_FFFF
-    assert fetcher_of("a", offset, 7) == 0
+    offset = ((1 << 31) - 31 * java_string_hash("a")) & 0xFFFF_FFFF
+    assert select_fetcher("a", offset, 7) == 0
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,22 @@ def test_without_a_history_only_what_is_committed_is_kept() -> None:
     append(log, b"one", epoch=4)
     append(log, b"two", epoch=4)
     log.high_watermark = 1
-    prepare(log, NOW_MS)
+    prepare_log(log, NOW_MS)
     assert log.log_end_offset == 2, "its history will tell where to cut"
     log.epochs.clear()
-    prepare(log, NOW_MS)
+    prepare_log(log, NOW_MS)
     assert log.log_end_offset == 1
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (ErrorCode.OFFSET_OUT_OF_RANGE, Reaction.FIND_PLACE),
-        (ErrorCode.FENCED_LEADER_EPOCH, Reaction.GIVE_UP),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, Reaction.RESET_OFFSET),
+        (ErrorCode.FENCED_LEADER_EPOCH, Reaction.STOP),
         (ErrorCode.UNKNOWN_LEADER_EPOCH, Reaction.BACK_OFF),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, Reaction.BACK_OFF),
         (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.BACK_OFF),
     ],
 )
 def test_what_follows_from_an_error(code: ErrorCode, expected: Reaction) -> None:
-    assert reaction(code) is expected
+    assert reaction_to(code) is expected
