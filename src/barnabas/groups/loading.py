@@ -7,7 +7,7 @@ A background task loads one partition at a time. Files are read in a thread. Rec
 short steps. Meanwhile clients get COORDINATOR_LOAD_IN_PROGRESS and retry. Nothing is appended to the partition before
 it is loaded. Compaction may run: if it replaces a segment during a read, the read is repeated.
 
-Offsets that a broker with transactions committed in a transaction count only if the transaction was committed.
+Barnabas writes no transactions, but a log may have offsets of a transaction. They count only if it was committed.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class LatestRecords:
             self.put(key, record.value, header.base_offset)
 
     def put(self, key: bytes, value: bytes | None, log_offset: int) -> None:
+        """Set the value of a key, or remove it if `value` is None (tombstone)."""
         if value is None:
             self.latest.pop(key, None)
         elif self.latest.get(key, NO_VALUE)[1] <= log_offset:
@@ -97,7 +98,7 @@ class LatestRecords:
 
 
 class DecodedGroups:
-    """DecodedGroups decoded from the last value of each key."""
+    """Groups decoded from the last value of each key."""
 
     def __init__(self) -> None:
         self.snapshots: dict[str, GroupSnapshot] = {}
@@ -131,7 +132,7 @@ class DecodedGroups:
 
 
 class PartitionLoad:
-    """One load of a partition. Its identity tells it from a later load of the same partition."""
+    """One load of a partition. Compared by identity, to distinguish it from a later load of the same partition."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -145,7 +146,7 @@ class GroupLoader:
         self.coordinator = coordinator
         self.replicas = store.replicas
         self.buffer_bytes = store.config.offsets_load_buffer_size
-        self.wanted: dict[int, PartitionLoad] = {}
+        self.loads: dict[int, PartitionLoad] = {}
         """Loads by partition: waiting ones, and the one in progress."""
         self.wake = asyncio.Event()
 
@@ -153,15 +154,15 @@ class GroupLoader:
         """Called when this broker becomes leader of a partition, stays leader in a new epoch, or stops leading."""
         store, index = self.store, partition.index
         if partition.leader == partition.broker_id and not partition.is_offline:
-            wanted = self.wanted.get(index)
-            if index not in store.led and (wanted is None or wanted.partition is not partition):
+            load = self.loads.get(index)
+            if index not in store.led and (load is None or load.partition is not partition):
                 store.loading[index] = None
-                self.wanted[index] = PartitionLoad(partition)
+                self.loads[index] = PartitionLoad(partition)
                 self.wake.set()
         elif index in store.led or index in store.loading:
             store.led.pop(index, None)
             store.loading.pop(index, None)
-            self.wanted.pop(index, None)
+            self.loads.pop(index, None)
             self.coordinator.drop_partition(index)
             logger.debug("no longer coordinating partition=%s", partition)
 
@@ -170,8 +171,8 @@ class GroupLoader:
         while True:
             await self.wake.wait()
             self.wake.clear()
-            while self.wanted:
-                load = next(iter(self.wanted.values()))
+            while self.loads:
+                load = next(iter(self.loads.values()))
                 partition = load.partition
                 try:
                     await self.load(load)
@@ -181,13 +182,14 @@ class GroupLoader:
                 except Exception:
                     # Serve the partition without its groups: clients would otherwise wait forever.
                     logger.exception("cannot load groups partition=%s", partition)
-                if self.is_wanted(load):
-                    del self.wanted[partition.index]
+                if self.is_current(load):
+                    del self.loads[partition.index]
                     del self.store.loading[partition.index]
                     self.store.led[partition.index] = None
 
-    def is_wanted(self, load: PartitionLoad) -> bool:
-        return self.wanted.get(load.partition.index) is load
+    def is_current(self, load: PartitionLoad) -> bool:
+        """Return False if the partition is no longer led here, or if a later load replaced this one."""
+        return self.loads.get(load.partition.index) is load
 
     async def load(self, load: PartitionLoad) -> None:
         loop = asyncio.get_running_loop()
@@ -198,12 +200,12 @@ class GroupLoader:
         groups = offsets = 0
         for group in found.all():
             await turns.leave()
-            if not self.is_wanted(load):
+            if not self.is_current(load):
                 return
             self.coordinator.add_loaded_groups(partition.index, (group,))
             groups += 1
             offsets += len(group.offsets)
-        if self.is_wanted(load):
+        if self.is_current(load):
             logger.log(
                 logging.INFO if groups else logging.DEBUG,
                 "coordinating partition=%s epoch=%d groups=%d offsets=%d seconds=%.3f",
@@ -229,10 +231,11 @@ class GroupLoader:
         return await self.read(load, skip_damaged=True)
 
     async def read(self, load: PartitionLoad, *, skip_damaged: bool) -> LatestRecords:
+        """Read the whole log once. Raises CorruptBatch at a damaged batch, or skips it."""
         partition = load.partition
         contents, log = LatestRecords(), partition.log
         offset = log.log_start_offset
-        while offset < log.log_end_offset and self.is_wanted(load):
+        while offset < log.log_end_offset and self.is_current(load):
             reached = offset
             try:
                 found = log.read(offset, self.buffer_bytes, log.log_end_offset)

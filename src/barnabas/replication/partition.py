@@ -177,7 +177,7 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         partition_epoch: ZnodeVersion,
     ) -> bool:
-        """Become a follower. Return False if the leader epoch is not new, so that a running fetcher may continue."""
+        """Become a follower. Return False if there is no new leader epoch, so that a running fetcher may continue."""
         if partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = leader_epoch > self.leader_epoch
@@ -288,7 +288,7 @@ class Partition:
             self.notify_start()
 
     def propose_expansion(self, replica: BrokerId, follower: FollowerState) -> None:
-        """Propose to add the replica to the ISR, if it may join and is alive."""
+        """Propose adding the replica to the ISR, if it may join and is alive."""
         can_join = in_sync.can_join_isr(
             follower.log_end_offset,
             high_watermark=self.log.watermark,
@@ -299,7 +299,7 @@ class Partition:
             self.propose(change, "expanding")
 
     def propose_removal(self, replica: BrokerId) -> None:
-        """Propose to remove an ISR member that fetches below the high watermark.
+        """Propose removing an ISR member that fetches below the high watermark.
 
         It lost its disk, or the end of its log in a power loss. As leader it would lose committed records.
         """
@@ -307,7 +307,7 @@ class Partition:
         self.propose(change, "records lost by a follower, shrinking")
 
     def check_isr(self) -> None:
-        """Propose to remove lagging followers from the ISR, and advance the high watermark.
+        """Propose removing lagging followers from the ISR, and advance the high watermark.
 
         Called periodically. The high watermark may advance when a follower outside the ISR is no longer caught up.
         """
@@ -376,7 +376,7 @@ class Partition:
         return outcome
 
     def propose_next_expansion(self) -> None:
-        """Propose to add a follower that caught up while another change was pending.
+        """Propose adding a follower that caught up while another change was pending.
 
         A follower that no longer fetches is not added. It may have reached the high watermark, which does not advance
         while there are too few in-sync replicas.

@@ -242,7 +242,9 @@ class ReplicaManager:
         self.fetchers.stop_idle()
         self.is_recognised = True
         if to_lead or to_follow:
-            logger.info("leading=%d following=%d", len(to_lead), len(to_follow))
+            logger.info(
+                "applied LeaderAndIsr leading=%d following=%d", len(to_lead), len(to_follow)
+            )
         return errors
 
     def validate_change(self, change: PartitionChange) -> tuple[ErrorCode, bool]:
@@ -413,8 +415,7 @@ class ReplicaManager:
     def can_save_at_once(self, new_leaders: int) -> bool:
         """Count new leaders, and return whether their epochs may be saved before LeaderAndIsr is answered.
 
-        This takes into account all new leaders of this second, because a controller may send many requests, and the
-        leaders with unsaved epochs.
+        Considers all new leaders of this second, because a controller may send many requests, and unsaved epochs.
         """
         now = asyncio.get_running_loop().time()
         since, count = self.recently_led
@@ -534,6 +535,7 @@ class ReplicaManager:
         return partition.flush_next
 
     async def run_flushes(self, partition: Partition) -> None:
+        """Flush until no call of `flush` is waiting."""
         try:
             while (future := partition.flush_next) is not None:
                 partition.flush_next = None
@@ -543,10 +545,10 @@ class ReplicaManager:
                 except StorageError as error:
                     # The files of a topic deleted meanwhile are closed: this is not a disk failure.
                     if self.holds(partition):
-                        # After a failed fsync the content of the disk is unknown, also if it is full.
+                        # After a failed fsync the disk content is unknown, even if the cause is a full disk.
                         self.fail(partition, StorageError(error.path, error.why))
                     future.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
-                    future.exception()  # marks it as retrieved, as nothing awaits it with acks=0
+                    future.exception()  # avoids an asyncio warning: with acks=0 nothing awaits it
                     continue
                 except asyncio.CancelledError:
                     future.cancel()
@@ -570,6 +572,7 @@ class ReplicaManager:
             self.logs.mark_offline(parent(partition.log.directory), error)
 
     def take_offline(self, partitions: list[TopicPartition], error: StorageError) -> None:
+        """Called by the log manager when a log directory has failed."""
         self.fetchers.remove(partitions)
         for tp in partitions:
             partition = self.partitions.get(tp)

@@ -241,7 +241,7 @@ async def test_leadership_that_is_lost_while_loading_leaves_nothing_behind(
     loading.listen()
     await loading.nodes.lead(1, epoch=next(loading.epochs))
     await eventually(lambda: bool(loading.taken.dropped))
-    await eventually(lambda: not loading.loader.wanted)
+    await eventually(lambda: not loading.loader.loads)
     assert len(seen) == 1
     assert not loading.store.is_led(0)
     assert not loading.store.is_loading(0)

@@ -273,7 +273,7 @@ class Fetch:
             partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             follower = partition and partition.followers.get(self.replica_id)
             if follower:
-                follower.contact = None
+                follower.session = None
 
     def has_partitions(self) -> bool:
         return bool(self.session.partitions if self.session is not None else self.entries)
