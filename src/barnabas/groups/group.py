@@ -204,19 +204,18 @@ class Group(Struct, kw_only=True, eq=False):
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def rename_static(self, instance_id: str, member_id: str) -> GroupMember:
+    def rename_static(self, instance_id: str, member_id: str) -> None:
         """Give a static member a new id. It keeps its position, its assignment and its role as group leader."""
-        before = self.static_members[instance_id]
-        member = self.members[before]
+        previous_id = self.static_members[instance_id]
+        member = self.members[previous_id]
         member.member_id = member_id
         self.members = {each.member_id: each for each in self.members.values()}
         self.static_members[instance_id] = member_id
-        if before in self.unsynced:
-            del self.unsynced[before]
+        if previous_id in self.unsynced:
+            del self.unsynced[previous_id]
             self.unsynced[member_id] = None
-        if self.leader == before:
+        if self.leader == previous_id:
             self.leader = member_id
-        return member
 
     def update_member(
         self,
@@ -262,7 +261,7 @@ class Group(Struct, kw_only=True, eq=False):
         )
 
     def choose_protocol(self) -> str:
-        """Return the protocol with most votes among those that all members support. On a tie the first vote wins."""
+        """Return the protocol with the most votes, of those that all members support. On a tie the first vote wins."""
         size = len(self.members)
         candidates = frozenset(
             name for name, count in self.protocol_counts.items() if count == size
@@ -294,11 +293,12 @@ class Group(Struct, kw_only=True, eq=False):
         """Return True also if the subscription is unknown, so that no offset in use is deleted."""
         return self.topics is None or topic in self.topics
 
-    # ---- validation of requests
-
     @property
     def empty_since_ms(self) -> int:
+        """Time when the last member left. The group must be Empty."""
         return self.state_since_ms
+
+    # ---- validation of requests
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Return NONE if the member exists. FENCED_INSTANCE_ID if its instance id belongs to a newer member."""

@@ -2,7 +2,7 @@
 
     start_rebalance     members that wait for an assignment must rejoin; starts the join timer
     try_complete_join   calls complete_join when all members have joined
-    complete_join       removes members that did not rejoin, elects a leader and a protocol, answers all joins
+    complete_join       removes members that did not rejoin, elects a leader, chooses a protocol, answers all joins
     send_assignments    sends every member its assignment, or an error
 
 The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`. The delay is repeated while members

@@ -368,9 +368,9 @@ class Fetcher:
                     partition_max_bytes=self.settings.partition_bytes,
                 )
             )
-        gone: dict[UUID, list[int]] = {}
+        forgotten_topics: dict[UUID, list[int]] = {}
         for topic_id, index in forgotten:
-            gone.setdefault(topic_id, []).append(index)
+            forgotten_topics.setdefault(topic_id, []).append(index)
         self.to_include = {}
         self.to_forget = {}
         # The first fetch does not wait at the leader: an interruption would lose the session id.
@@ -388,7 +388,7 @@ class Fetcher:
             ),
             forgotten_topics_data=tuple(
                 ForgottenTopic(topic_id=topic_id, partitions=tuple(indexes))
-                for topic_id, indexes in gone.items()
+                for topic_id, indexes in forgotten_topics.items()
             ),
         )
 
@@ -412,9 +412,8 @@ class Fetcher:
                     appended = 0
                     await asyncio.sleep(0)
         for flush in flushes:
-            with suppress(
-                ApiError
-            ):  # the topic was deleted, or the disk failed, which `flush` reports
+            # Fails if the topic was deleted, or if the disk failed, which `flush` reports.
+            with suppress(ApiError):
                 await asyncio.shield(flush)
 
     def process_partition(self, state: PartitionFetchState, data: PartitionData) -> int:
@@ -459,10 +458,10 @@ class Fetcher:
         if log.high_watermark > before:
             state.partition.notify()  # consumers may fetch from followers
         state.backoff.reset()
-        has_moved = size > 0
+        has_changed = size > 0
         if log.log_start_offset < data.log_start_offset <= log.high_watermark:
-            has_moved |= log.advance_log_start(data.log_start_offset)
-        if has_moved:
+            has_changed |= log.advance_log_start(data.log_start_offset)
+        if has_changed:
             self.to_include[state.key] = None
         return size
 
@@ -571,10 +570,10 @@ class Fetcher:
             timeout_s=self.settings.timeout_s,
         )
         for topic in response.topics:
-            for answer in topic.partitions:
-                if answer.error_code != ErrorCode.NONE:
-                    raise ApiError(ErrorCode(answer.error_code))
-                return answer.offset
+            for result in topic.partitions:
+                if result.error_code != ErrorCode.NONE:
+                    raise ApiError(ErrorCode(result.error_code))
+                return result.offset
         raise RemoteWireError("the ListOffsets response has no partitions")
 
 

@@ -155,7 +155,7 @@ class Integrity:
         if self.network is None or not others:
             logger.error(
                 "damaged batch and no other replica to copy it from: fetches of this batch fail, others work; to "
-                "skip it, reset consumer offsets or delete records up to after it partition=%s error=%s",
+                "skip it, reset consumer offsets past it or delete records up to the next batch partition=%s error=%s",
                 partition,
                 error,
             )

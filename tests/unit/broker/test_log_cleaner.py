@@ -197,7 +197,7 @@ async def test_deleting_the_topic_stops_a_cleaning(nodes: Nodes) -> None:
     log = node.partition().log
 
     def delete() -> None:
-        node.replicas.stop_one(TopicPartition(TOPIC, 0), delete=True)
+        node.replicas.stop_replica(TopicPartition(TOPIC, 0), delete=True)
 
     assert not await Interrupted(node, delete, after=3).clean_dirtiest()
     assert names(log) == []

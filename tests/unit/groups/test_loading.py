@@ -180,7 +180,7 @@ async def test_a_damaged_batch_costs_what_stood_in_it_and_no_more(loading: Loadi
 
 
 async def test_what_another_replica_has_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading_module, "REPAIR_SECONDS", 0.5)
+    monkeypatch.setattr(loading_module, "REPAIR_RETRY_SECONDS", 0.5)
     nodes = Nodes(Node(1), Node(2))
     nodes[1].topics.config = nodes[2].topics.config = COMPACT
     await nodes.start()

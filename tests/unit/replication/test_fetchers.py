@@ -154,7 +154,7 @@ async def test_what_an_answer_said_that_was_let_go_is_asked_for_again() -> None:
 async def test_interrupted_fetch_backs_off_while_its_leader_has_no_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetcher_module, "INTERRUPTED_AFTER_SECONDS", 600)  # the test interrupts
+    monkeypatch.setattr(fetcher_module, "INTERRUPT_DELAY_SECONDS", 600)  # the test interrupts
     nodes = Nodes(Node(1), Node(2, replica_fetch_wait_max_ms=120_000))
     await nodes.start()
     attempts = 0

@@ -71,7 +71,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
     allowed = [each for each in known if codes[each] is ErrorCode.NONE]
     if allowed:
         found = group.offsets.among(allowed)
-        context.groups.forget(group, found)
+        context.groups.delete_offsets(group, found)
     return codes
 
 
