@@ -162,7 +162,7 @@ class GroupCoordinator:
         name = event.client_id if event.instance_id is None else event.instance_id
         with_id = event._replace(new_member_id=f"{name}-{self.random_id()}")
         answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse] = self.request_response(
-            group, lambda transition, ticket: group_events.join_group(transition, with_id, ticket)
+            group, lambda transition, ticket: group_events.handle_join(transition, with_id, ticket)
         )
         return answer
 
@@ -180,7 +180,7 @@ class GroupCoordinator:
         if group is None:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         answer: SyncGroupResponse | asyncio.Future[SyncGroupResponse] = self.request_response(
-            group, lambda transition, ticket: group_events.sync_group(transition, event, ticket)
+            group, lambda transition, ticket: group_events.handle_sync(transition, event, ticket)
         )
         return answer
 
@@ -196,7 +196,7 @@ class GroupCoordinator:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return self.apply(
             group,
-            lambda transition: group_events.heartbeat(
+            lambda transition: group_events.handle_heartbeat(
                 transition, member_id, instance_id, generation
             ),
         )
@@ -215,7 +215,7 @@ class GroupCoordinator:
 
         def leave_all(transition: GroupTransition) -> list[ErrorCode]:
             return [
-                group_events.leave_group(
+                group_events.handle_leave(
                     transition,
                     each.member_id,
                     each.group_instance_id,

@@ -81,7 +81,7 @@ class SyncEvent(NamedTuple):
 # ---- joining
 
 
-def join_group(transition: GroupTransition, event: JoinEvent, ticket: Ticket) -> None:
+def handle_join(transition: GroupTransition, event: JoinEvent, ticket: Ticket) -> None:
     group = transition.group
     if not has_room_for(transition, event.member_id):
         group.remove(event.member_id)
@@ -231,7 +231,7 @@ def replace_static_member(
 # ---- syncing
 
 
-def sync_group(transition: GroupTransition, event: SyncEvent, ticket: Ticket) -> None:
+def handle_sync(transition: GroupTransition, event: SyncEvent, ticket: Ticket) -> None:
     group = transition.group
     code = group.generation_error(event.member_id, event.instance_id, event.generation)
     if code is not ErrorCode.NONE:
@@ -280,7 +280,7 @@ def mark_synced(transition: GroupTransition, member: GroupMember) -> None:
 # ---- heartbeats and leaving
 
 
-def heartbeat(
+def handle_heartbeat(
     transition: GroupTransition, member_id: str, instance_id: str | None, generation: int
 ) -> ErrorCode:
     group = transition.group
@@ -293,7 +293,7 @@ def heartbeat(
     return ErrorCode.NONE
 
 
-def leave_group(
+def handle_leave(
     transition: GroupTransition, member_id: str, instance_id: str | None, reason: str = NO_REASON
 ) -> ErrorCode:
     """Remove a member, by its id or by its instance id alone, which admin clients use. The group must not be Dead."""

@@ -230,7 +230,7 @@ PENDING_ERRORS = frozenset(
 )
 
 
-def outcome_of(code: int) -> IsrChangeOutcome:
+def isr_change_outcome(code: int) -> IsrChangeOutcome:
     if code == ErrorCode.NONE:
         return IsrChangeOutcome.COMMIT
     if code in REVERTING_ERRORS:

@@ -355,7 +355,7 @@ class Partition:
         """Apply the response of the controller. It is ignored if a LeaderAndIsr made the change obsolete."""
         if self.pending is not change:
             return IsrChangeOutcome.STAY
-        outcome = in_sync.outcome_of(code)
+        outcome = in_sync.isr_change_outcome(code)
         if outcome is IsrChangeOutcome.COMMIT:
             if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
                 return IsrChangeOutcome.STAY

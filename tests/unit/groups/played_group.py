@@ -87,7 +87,7 @@ class PlayedGroup:
             supports_skip_assignment=may_skip,
         )
         ticket = self.ticket()
-        self.turn(lambda turn: group_events.join_group(turn, wish, ticket))
+        self.turn(lambda turn: group_events.handle_join(turn, wish, ticket))
         return ticket
 
     def sync(
@@ -109,17 +109,17 @@ class PlayedGroup:
             assignments=assignments or {},
         )
         ticket = self.ticket()
-        self.turn(lambda turn: group_events.sync_group(turn, wish, ticket))
+        self.turn(lambda turn: group_events.handle_sync(turn, wish, ticket))
         return ticket
 
     def heartbeat(
         self, member_id: str, *, instance: str | None = None, generation: int | None = None
     ) -> ErrorCode:
         of = self.group.generation if generation is None else generation
-        return self.turn(lambda turn: group_events.heartbeat(turn, member_id, instance, of))
+        return self.turn(lambda turn: group_events.handle_heartbeat(turn, member_id, instance, of))
 
     def leave(self, member_id: str = "", *, instance: str | None = None) -> ErrorCode:
-        return self.turn(lambda turn: group_events.leave_group(turn, member_id, instance))
+        return self.turn(lambda turn: group_events.handle_leave(turn, member_id, instance))
 
     def end(self, timer: Timer) -> None:
         """Its time is over."""

@@ -14,8 +14,8 @@ from barnabas.replication.isr import (
     IsrChangeOutcome,
     can_join_isr,
     expand_isr,
+    isr_change_outcome,
     out_of_sync_replicas,
-    outcome_of,
     replicated_end,
     shrink_isr,
 )
@@ -168,7 +168,7 @@ def test_who_is_to_join_counts_at_once_and_who_is_to_leave_counts_still() -> Non
     ],
 )
 def test_what_becomes_of_a_change(code: ErrorCode, expected: IsrChangeOutcome) -> None:
-    assert outcome_of(code) is expected
+    assert isr_change_outcome(code) is expected
 
 
 @pytest.mark.parametrize("was_leading", [True, False])
