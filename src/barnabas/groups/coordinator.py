@@ -313,7 +313,7 @@ class GroupCoordinator:
     async def wait_until_replicated(
         self, group: Group, store: StoreGroup, replicated: Awaitable[int]
     ) -> None:
-        # Reported to the members on any other exception, which would leave them waiting.
+        # Stays set on an unexpected exception, so that the members get an error instead of waiting.
         error: ApiError | None = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             await replicated

@@ -150,7 +150,7 @@ class GroupTransition(Struct, eq=False):
     # ---- answers
 
     def answer_join(self, ticket: Ticket | None, response: JoinGroupResponse) -> None:
-        """Do nothing if `ticket` is None."""
+        """Answer the join request. Does nothing if `ticket` is None."""
         if ticket is not None:
             self.effects.append(AnswerJoin(ticket, response))
 

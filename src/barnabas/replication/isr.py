@@ -1,4 +1,4 @@
-"""In-sync replicas of a partition: who is in sync, and the high watermark that follows. Pure functions and state.
+"""In-sync replicas of a partition, and the high watermark that follows from them. Pure functions and state.
 
     log end offsets   1→12 (leader)  2→10  3→7          ISR {1,2,3}: high watermark 7          ISR {1,2}: 10
 
