@@ -127,7 +127,7 @@ class FrameDriver:
         )
 
     def frame(self, request: Message, response: type[Message]) -> bytes:
-        return self.connection.conversation.request(request, response).data
+        return self.connection.protocol.request(request, response).data
 
 
 def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:

@@ -26,7 +26,7 @@ from barnabas.client.core import raise_if
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.group_consumer import GroupConsumer
 from barnabas.client.group_coordinator import find_coordinator
-from barnabas.client.group_offsets import commit_request, refused_in
+from barnabas.client.group_offsets import offset_commit_request, parse_commit_errors
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.messages.join_group import (
@@ -254,10 +254,10 @@ def join_and_commit(connection: BlockingConnection, group_id: str) -> None:
         SyncGroupResponse,
     )
     raise_if(synced.error_code, f"the assignment of {group_id}")
-    request = commit_request(
+    request = offset_commit_request(
         group_id, offsets_of(PARTITIONS), generation=joined.generation_id, member_id=member_id
     )
-    for error in refused_in(connection.exchange(request, OffsetCommitResponse)).values():
+    for error in parse_commit_errors(connection.exchange(request, OffsetCommitResponse)).values():
         raise error
 
 
@@ -303,11 +303,11 @@ class CommitDriver:
 
     def __init__(self, broker: BenchmarkBroker, group_id: str, partitions: int) -> None:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
-        request = commit_request(group_id, offsets_of(partitions))
+        request = offset_commit_request(group_id, offsets_of(partitions))
         answer = self.connection.exchange(request, OffsetCommitResponse)
-        for error in refused_in(answer).values():
+        for error in parse_commit_errors(answer).values():
             raise error
-        self.frame = self.connection.conversation.request(request, OffsetCommitResponse).data
+        self.frame = self.connection.protocol.request(request, OffsetCommitResponse).data
         self.socket = plain(self.connection.stream)
         self.socket.sendall(self.frame)
         self.answer = self.receive()

@@ -36,7 +36,7 @@ EXCEPTIONS = {
     ): "periodic: each turn waits for the interval",
     (
         "client/cluster.py",
-        "Cluster.ask_whoever_is_there",
+        "Cluster.ask_first_reachable",
         "except ApiError",
     ): "each turn leaves out one more broker",
     (

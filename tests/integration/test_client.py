@@ -22,7 +22,7 @@ from barnabas.client.consumer import (
     FromOffset,
     FromTime,
     Start,
-    resolve,
+    resolve_starts,
 )
 from barnabas.client.producer import Producer
 from barnabas.errors import ApiError, ErrorCode
@@ -134,7 +134,7 @@ def test_offsets_are_found_by_time_and_from_the_end(cluster: Cluster) -> None:
         (FromEnd(3), 17),
     ]
     for start, expected in cases:
-        assert resolve(cluster, {partition: start}) == {partition: expected}
+        assert resolve_starts(cluster, {partition: start}) == {partition: expected}
     youngest = Admin(cluster).list_offsets({partition: MAX_TIMESTAMP})[partition]
     assert (youngest.offset, youngest.timestamp) == (19, 1_000_190)
 
@@ -238,7 +238,7 @@ def test_trouble_that_was_before_an_assignment_says_nothing_of_the_next() -> Non
         consumer = Consumer(reading, {partition: Beginning()})
         running.brokers[1].kill()
         assert consumer.poll(0.01) == []
-        was_before = consumer.trouble
+        was_before = consumer.retry_deadline
         assert was_before is not None
         eventually(lambda: was_before.passed, "it has lasted long enough")
         consumer.assign({})
@@ -314,8 +314,10 @@ def test_a_consumer_of_a_whole_topic_reads_partitions_that_came_later(
     monkeypatch.setattr("barnabas.client.consumer.NEW_PARTITIONS_S", 0.05)
     first = create(cluster, "whole")
     with Cluster(servers) as own:
-        whole = Consumer(own, {first: Beginning()}, whole=["whole"], fetch_wait_ms=50)
-        assert whole.poll(0.1) == []
+        consumer_of_all = Consumer(
+            own, {first: Beginning()}, watched_topics=["whole"], fetch_wait_ms=50
+        )
+        assert consumer_of_all.poll(0.1) == []
         assert expand(cluster, "whole", 3) is ErrorCode.NONE
         with Producer(cluster) as producer:
             for partition in range(3):
@@ -324,4 +326,4 @@ def test_a_consumer_of_a_whole_topic_reads_partitions_that_came_later(
         deadline = time.monotonic() + 10
         while len(found) < 3:
             assert time.monotonic() < deadline, found
-            found |= {record.value for record in whole.poll(0.2)}
+            found |= {record.value for record in consumer_of_all.poll(0.2)}

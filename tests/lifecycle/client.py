@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from barnabas.client.view import ClusterView, TopicView, view_of
+from barnabas.client.view import ClusterView, TopicView, parse_metadata
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId
 from barnabas.wire.codec import Message
@@ -145,4 +145,4 @@ def metadata_of(address: Address, names: Iterable[str] | None) -> ClusterView | 
         allow_auto_topic_creation=False,
     )
     answer = ask(address, request, MetadataResponse, METADATA_VERSION, METADATA_TIMEOUT_S)
-    return None if answer is None else view_of(answer)
+    return None if answer is None else parse_metadata(answer)

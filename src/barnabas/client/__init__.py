@@ -1,16 +1,17 @@
-"""Talking to a broker, from the bytes up.
+"""Client of the Kafka protocol: connections, metadata, admin, producer and consumers.
 
-    core.py       one conversation: versions, correlation ids, frames          pure
-    view.py       what is known of brokers, topics and leaders                 pure
-    blocking.py   a plain socket: the only real door in this package
-    cluster.py    the way in, a connection per broker, leaders, retries
-    admin.py      producer.py      consumer.py      offsets.py                 what one comes for
+    core.py                one connection without its socket: versions, correlation ids, frames       pure
+    view.py                the client's view of brokers, topics and leaders                           pure
+    blocking.py            connections over blocking sockets
+    cluster.py             bootstrap, one connection per broker, leader lookup, retries
+    admin.py               producer.py      consumer.py      offsets.py                               public clients
+    connection.py          asynchronous connection between two brokers
 
-    group_assignors.py     who of a group reads which partitions               pure
-    group_member.py        a member's standing, question and answer            pure
-    group_offsets.py       committed offsets, in requests and answers          pure
-    group_coordinator.py   the broker that looks after a group
-    group_consumer.py      group_admin.py                                      what one comes for
+    group_assignors.py     partition assignors                                                        pure
+    group_member.py        membership state, requests and responses                                   pure
+    group_offsets.py       requests and responses for committed offsets                               pure
+    group_coordinator.py   finding the group coordinator, and the connection to it
+    group_consumer.py      group_admin.py                                                             public clients
 
-None of it may be shared between threads.
+No object of this package is thread-safe.
 """

@@ -1,7 +1,6 @@
-"""Administration: topics, settings, disks and the cluster itself, one method per question.
+"""Admin client: topics, configs, log directories, offsets and the cluster.
 
-What concerns one topic among several comes back as an outcome per topic, with its error if it has one; what concerns
-the whole request is raised.
+An error of one topic among several is returned in the topic's outcome. An error of the whole request is raised.
 """
 
 from __future__ import annotations
@@ -55,15 +54,18 @@ from barnabas.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 
-SOURCES = {source.value: source for source in ConfigSource}
-DELETION_PATIENCE_S = 5.0
-PAUSE_S = (0.05, 0.2)
-DELETE_BY_NAME = 5
-"""The last version of DeleteTopics that takes plain names."""
+CONFIG_SOURCES = {source.value: source for source in ConfigSource}
+DELETION_WAIT_S = 5.0
+BACKOFF_S = (0.05, 0.2)
+DELETE_BY_NAME_VERSION = 5
+"""The last version of DeleteTopics that identifies topics by name only."""
 
 
 class NewTopic(Struct, frozen=True, kw_only=True):
-    """-1 leaves a number to the cluster. `assignment` names the brokers of every partition and excludes both."""
+    """A topic to create. -1 means the cluster's default.
+
+    `assignment` lists the replicas of every partition. With it, both numbers must be -1.
+    """
 
     name: str
     partitions: int = -1
@@ -73,8 +75,10 @@ class NewTopic(Struct, frozen=True, kw_only=True):
 
 
 class NewPartitions(Struct, frozen=True, kw_only=True):
-    """`count` is how many the topic shall have. `assignment` names the brokers of each that is added, and of no other;
-    None leaves them to the cluster."""
+    """A new partition count for a topic. `count` is the new total.
+
+    `assignment` lists the replicas of each added partition; None lets the cluster choose.
+    """
 
     name: str
     count: int
@@ -82,7 +86,7 @@ class NewPartitions(Struct, frozen=True, kw_only=True):
 
 
 class TopicOutcome(Struct, frozen=True, kw_only=True):
-    """The id and the numbers are known of a topic that was created."""
+    """Result for one topic. The id and the numbers are set only if the topic was created."""
 
     name: str
     error: ApiError | None = None
@@ -105,6 +109,8 @@ class ConfigEntry(Struct, frozen=True, kw_only=True):
 
 
 class Admin:
+    """Admin client of a cluster. Methods raise ApiError."""
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
@@ -113,26 +119,26 @@ class Admin:
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """A topic of that name whose deletion is not finished is waited for, though not long: it may take a broker
-        that is down to finish it."""
+        """Create topics. Waits up to DELETION_WAIT_S for an ongoing deletion of a topic with the same name."""
         outcomes = self.create_topics_once(topics, validate_only=validate_only)
-        patience = Deadline(min(DELETION_PATIENCE_S, self.cluster.timeout_s))
-        backoff = Backoff(*PAUSE_S, random=self.cluster.random)
-        while waiting := unfinished(outcomes):
-            if waiting <= being_deleted(outcomes):
-                if patience.passed:
+        deletion_deadline = Deadline(min(DELETION_WAIT_S, self.cluster.timeout_s))
+        backoff = Backoff(*BACKOFF_S, random=self.cluster.random)
+        while waiting := topics_to_retry(outcomes):
+            if waiting <= topics_being_deleted(outcomes):
+                if deletion_deadline.passed:
                     break
                 pause(backoff.next_s())
             again = [topic for topic in topics if topic.name in waiting]
             later = self.create_topics_once(again, validate_only=validate_only)
-            outcomes = with_later_outcomes(outcomes, later)
+            outcomes = replace_outcomes(outcomes, later)
         return outcomes
 
     def create_topics_once(
         self, topics: Sequence[NewTopic], *, validate_only: bool
     ) -> list[TopicOutcome]:
+        """Send one CreateTopics request, without waiting for deletions."""
         request = CreateTopicsRequest(
-            topics=tuple(creatable(topic) for topic in topics),
+            topics=tuple(to_creatable_topic(topic) for topic in topics),
             timeout_ms=self.timeout_ms,
             validate_only=validate_only,
         )
@@ -155,10 +161,10 @@ class Admin:
     def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """Let topics grow. INVALID_PARTITIONS for one that has as many already, or more."""
+        """Add partitions to topics. INVALID_PARTITIONS if a topic already has that many or more."""
         response = self.cluster.ask_controller(
             CreatePartitionsRequest(
-                topics=tuple(growing(topic) for topic in topics),
+                topics=tuple(to_create_partitions_topic(topic) for topic in topics),
                 timeout_ms=self.timeout_ms,
                 validate_only=validate_only,
             ),
@@ -169,17 +175,17 @@ class Admin:
             TopicOutcome(name=topic.name, error=error_of(topic.error_code, topic.error_message))
             for topic in response.results
         ]
-        declined = declined_by_the_controller(outcomes)
+        declined = topics_not_handled(outcomes)
         again = [topic for topic in topics if topic.name in declined]
         later = self.create_partitions(again, validate_only=validate_only) if again else []
-        return with_later_outcomes(outcomes, later)
+        return replace_outcomes(outcomes, later)
 
     def delete_topics(self, names: Sequence[str]) -> list[TopicOutcome]:
         response = self.cluster.ask_controller(
             DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=self.timeout_ms),
             DeleteTopicsResponse,
             codes=lambda answer: [topic.error_code for topic in answer.responses],
-            at_most=DELETE_BY_NAME,
+            max_version=DELETE_BY_NAME_VERSION,
         )
         outcomes = [
             TopicOutcome(
@@ -187,44 +193,44 @@ class Admin:
             )
             for topic in response.responses
         ]
-        again = sorted(declined_by_the_controller(outcomes))
-        return with_later_outcomes(outcomes, self.delete_topics(again) if again else [])
+        again = sorted(topics_not_handled(outcomes))
+        return replace_outcomes(outcomes, self.delete_topics(again) if again else [])
 
     def list_topics(self) -> list[TopicView]:
         view = self.cluster.retry(lambda: self.cluster.refresh(None), refresh=False)
         return [view.topics[name] for name in sorted(view.topics)]
 
     def describe_topics(self, names: Sequence[str]) -> list[TopicView]:
-        """ApiError for the first that does not exist."""
+        """Raises ApiError for the first topic that does not exist."""
         for name in names:
             self.cluster.topic(name)
         view = self.cluster.refresh(names)
         return [view.topic(name) for name in names]
 
-    # ---- settings -------------------------------------------------------------------------------------------------
+    # ---- configs --------------------------------------------------------------------------------------------------
 
     def describe_topic_configs(self, names: Sequence[str]) -> dict[str, list[ConfigEntry]]:
         resources = [
             DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
             for name in names
         ]
-        return configs_of(
+        return parse_configs(
             self.cluster.ask_any(
                 DescribeConfigsRequest(resources=tuple(resources)), DescribeConfigsResponse
             )
         )
 
     def describe_broker_configs(self, broker: BrokerId) -> list[ConfigEntry]:
-        """A broker knows its own settings only, so it is the one to ask."""
+        """Ask the broker itself: a broker knows only its own configs."""
         resource = DescribeConfigsResource(
             resource_type=ResourceType.BROKER, resource_name=str(broker)
         )
         response = self.cluster.ask(
             broker, DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse
         )
-        return configs_of(response)[str(broker)]
+        return parse_configs(response)[str(broker)]
 
-    # ---- the cluster and its disks ----------------------------------------------------------------------------------
+    # ---- cluster and log directories --------------------------------------------------------------------------------
 
     def describe_cluster(self) -> DescribeClusterResponse:
         response = self.cluster.ask_any(DescribeClusterRequest(), DescribeClusterResponse)
@@ -236,13 +242,13 @@ class Admin:
         brokers: Iterable[BrokerId] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[BrokerId, tuple[DescribeLogDirsResult, ...]]:
-        """Of all brokers, and with all partitions, unless told which."""
-        asked = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
-        wanted = None if partitions is None else describable(partitions)
+        """Describe the log directories by broker. None means all brokers, and all partitions."""
+        targets = sorted(self.cluster.refresh([]).brokers) if brokers is None else list(brokers)
+        topics = None if partitions is None else to_log_dir_topics(partitions)
         found = {}
-        for broker in asked:
+        for broker in targets:
             response = self.cluster.ask(
-                broker, DescribeLogDirsRequest(topics=wanted), DescribeLogDirsResponse
+                broker, DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse
             )
             raise_if(response.error_code, f"log directories of broker {broker}")
             found[broker] = response.results
@@ -256,7 +262,7 @@ class Admin:
         return list_offsets(self.cluster, timestamps)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete all records below each offset (-1: all there are); the new beginnings."""
+        """Delete the records below each offset; -1 deletes all. Returns the new log start offsets."""
 
         def ask(
             connection: BlockingConnection, led: list[TopicPartition]
@@ -288,17 +294,18 @@ class Admin:
 
     @property
     def timeout_ms(self) -> int:
-        """What the broker may take: less than we wait, so that its own answer arrives."""
+        """Timeout for the broker. It is shorter than the client's, so that the broker's response arrives in time."""
         return int(self.cluster.timeout_s * 900)
 
 
-def unfinished(outcomes: Sequence[TopicOutcome]) -> set[str]:
-    """Who has to be asked for again."""
-    return declined_by_the_controller(outcomes) | being_deleted(outcomes)
+def topics_to_retry(outcomes: Sequence[TopicOutcome]) -> set[str]:
+    """Return the topics that must be requested again."""
+    return topics_not_handled(outcomes) | topics_being_deleted(outcomes)
 
 
-def declined_by_the_controller(outcomes: Sequence[TopicOutcome]) -> set[str]:
-    """It stopped being the controller over our request: these were not looked at, and its successor has to be asked."""
+def topics_not_handled(outcomes: Sequence[TopicOutcome]) -> set[str]:
+    """Return the topics with NOT_CONTROLLER. The controller changed during the request, and the new one must be
+    asked."""
     return {
         outcome.name
         for outcome in outcomes
@@ -306,8 +313,11 @@ def declined_by_the_controller(outcomes: Sequence[TopicOutcome]) -> set[str]:
     }
 
 
-def being_deleted(outcomes: Sequence[TopicOutcome]) -> set[str]:
-    """The code is the one for every topic that exists; Kafka and we tell them apart in the message only."""
+def topics_being_deleted(outcomes: Sequence[TopicOutcome]) -> set[str]:
+    """Return the topics whose deletion is in progress.
+
+    The error code is the same as for an existing topic; only the message differs, in Kafka too.
+    """
     return {
         outcome.name
         for outcome in outcomes
@@ -317,14 +327,15 @@ def being_deleted(outcomes: Sequence[TopicOutcome]) -> set[str]:
     }
 
 
-def with_later_outcomes(
+def replace_outcomes(
     outcomes: Sequence[TopicOutcome], later: Sequence[TopicOutcome]
 ) -> list[TopicOutcome]:
+    """Return `outcomes` with those of the same topics in `later` in their place."""
     by_name = {outcome.name: outcome for outcome in later}
     return [by_name.get(outcome.name, outcome) for outcome in outcomes]
 
 
-def describable(partitions: Iterable[TopicPartition]) -> tuple[DescribableLogDirTopic, ...]:
+def to_log_dir_topics(partitions: Iterable[TopicPartition]) -> tuple[DescribableLogDirTopic, ...]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -334,7 +345,7 @@ def describable(partitions: Iterable[TopicPartition]) -> tuple[DescribableLogDir
     )
 
 
-def creatable(topic: NewTopic) -> CreatableTopic:
+def to_creatable_topic(topic: NewTopic) -> CreatableTopic:
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
@@ -349,26 +360,26 @@ def creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def growing(topic: NewPartitions) -> CreatePartitionsTopic:
+def to_create_partitions_topic(topic: NewPartitions) -> CreatePartitionsTopic:
     assignments = None
     if topic.assignment is not None:
         assignments = tuple(CreatePartitionsAssignment(tuple(each)) for each in topic.assignment)
     return CreatePartitionsTopic(name=topic.name, count=topic.count, assignments=assignments)
 
 
-def configs_of(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:
+def parse_configs(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:
     found = {}
     for result in response.results:
         raise_if(result.error_code, result.error_message or result.resource_name)
-        found[result.resource_name] = [config_entry(entry) for entry in result.configs]
+        found[result.resource_name] = [parse_config_entry(entry) for entry in result.configs]
     return found
 
 
-def config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
+def parse_config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
         name=entry.name,
         value=entry.value,
-        source=SOURCES.get(entry.config_source, ConfigSource.UNKNOWN),
+        source=CONFIG_SOURCES.get(entry.config_source, ConfigSource.UNKNOWN),
         is_read_only=entry.read_only,
         is_sensitive=entry.is_sensitive,
         documentation=entry.documentation,

@@ -1,9 +1,7 @@
-"""Plain sockets: the door through which the blocking client reaches brokers. Here, and nowhere else in `client/`,
-stand `socket` and `time`.
+"""Connections of the blocking client: one socket per broker. No other module of `client/` uses `socket` or `time`.
 
-A connection that timed out or broke is closed at once: a late answer would be taken for that of the next request.
-Foreign errors end here. What comes through is ApiError: NETWORK_EXCEPTION for a connection that is gone,
-REQUEST_TIMED_OUT for an answer that did not come.
+A connection that fails or times out is closed, so that a late response cannot be taken for the next one. Errors of the
+operating system become ApiError: NETWORK_EXCEPTION for a lost connection, REQUEST_TIMED_OUT for a missing response.
 """
 
 from __future__ import annotations
@@ -14,7 +12,14 @@ import time
 from collections.abc import Iterable
 from typing import Self, TypeVar
 
-from barnabas.client.core import HELLO, Conversation, Incoming, Outgoing, frame_size, raise_if
+from barnabas.client.core import (
+    API_VERSIONS_REQUEST,
+    ClientProtocol,
+    DecodedResponse,
+    EncodedRequest,
+    frame_size,
+    raise_if,
+)
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError, reason
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
@@ -26,7 +31,7 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 class Deadline:
-    """A moment by which something must be done."""
+    """A point in time, measured with the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self.at = time.monotonic() + seconds
@@ -48,40 +53,45 @@ def now_ms() -> int:
 
 
 class BlockingConnection:
-    """One socket to one broker. Requests may be sent ahead with `begin`; `exchange` is both halves in one."""
+    """One socket to one broker. `send` and `receive` allow several requests in flight; `exchange` is both in one.
+
+    `unclaimed` holds responses that were read while waiting for another one, by correlation id.
+    """
 
     def __init__(self, stream: socket.socket, address: str, client_id: str) -> None:
         self.stream = stream
         self.address = address
-        self.conversation = Conversation(client_id)
-        self.early: dict[int, Message] = {}
+        self.protocol = ClientProtocol(client_id)
+        self.unclaimed: dict[int, Message] = {}
         self.is_open = True
 
     @classmethod
     def open(
         cls, host: str, port: int, *, client_id: str, timeout_s: float = CONNECT_TIMEOUT_S
     ) -> Self:
-        """Connect and learn what the broker speaks."""
+        """Connect and exchange ApiVersions."""
         address = f"{host}:{port}"
         try:
             stream = socket.create_connection((host, port), timeout=timeout_s)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (OSError, UnicodeError, OverflowError) as error:
-            raise lost(address, error) from None
+            raise network_error(address, error) from None
         connection = cls(stream, address, client_id)
-        versions = connection.exchange(HELLO, ApiVersionsResponse, timeout_s=timeout_s)
+        versions = connection.exchange(
+            API_VERSIONS_REQUEST, ApiVersionsResponse, timeout_s=timeout_s
+        )
         if versions.error_code == ErrorCode.UNSUPPORTED_VERSION:
             versions = connection.exchange(
-                HELLO, ApiVersionsResponse, timeout_s=timeout_s, at_most=0
+                API_VERSIONS_REQUEST, ApiVersionsResponse, timeout_s=timeout_s, max_version=0
             )
         if versions.error_code:
             connection.close()
-            raise_if(versions.error_code, f"{address} refused ApiVersions")
-        connection.conversation.learn(versions)
+            raise_if(versions.error_code, f"{address} rejected ApiVersions")
+        connection.protocol.set_versions(versions)
         return connection
 
     def supports(self, request: type[Message]) -> bool:
-        return request.API_KEY in self.conversation.versions
+        return request.API_KEY in self.protocol.versions
 
     def exchange(
         self,
@@ -89,44 +99,46 @@ class BlockingConnection:
         response: type[R],
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
-        at_most: int | None = None,
+        max_version: int | None = None,
     ) -> R:
-        correlation_id = self.begin(request, response, at_most=at_most, timeout_s=timeout_s)
-        return self.finish(correlation_id, response, timeout_s=timeout_s)
+        """Send a request and wait for its response."""
+        correlation_id = self.send(request, response, max_version=max_version, timeout_s=timeout_s)
+        return self.receive(correlation_id, response, timeout_s=timeout_s)
 
-    def begin(
+    def send(
         self,
         request: Message,
         response: type[Message] | None,
         *,
-        at_most: int | None = None,
+        max_version: int | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> int:
-        """Send; the correlation id is the ticket for `finish`."""
-        outgoing: Outgoing = self.conversation.request(request, response, at_most=at_most)
+        """Send a request. Returns its correlation id, for `receive`."""
+        encoded: EncodedRequest = self.protocol.request(request, response, max_version=max_version)
         try:
             self.stream.settimeout(timeout_s)
-            self.stream.sendall(outgoing.data)
+            self.stream.sendall(encoded.data)
         except OSError as error:
             self.close()
-            raise lost(self.address, error) from None
-        return outgoing.correlation_id
+            raise network_error(self.address, error) from None
+        return encoded.correlation_id
 
-    def finish(
+    def receive(
         self, correlation_id: int, response: type[R], *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> R:
+        """Wait for the response to a request that was sent with `send`."""
         deadline = Deadline(timeout_s)
-        while correlation_id not in self.early:
+        while correlation_id not in self.unclaimed:
             found, message = self.read_response(deadline)
-            self.early[found] = message
-        answer = self.early.pop(correlation_id)
+            self.unclaimed[found] = message
+        answer = self.unclaimed.pop(correlation_id)
         assert isinstance(answer, response)
         return answer
 
-    def read_response(self, deadline: Deadline) -> Incoming:
+    def read_response(self, deadline: Deadline) -> DecodedResponse:
         try:
             size = frame_size(self.read_exactly(4, deadline))
-            return self.conversation.response(memoryview(self.read_exactly(size, deadline)))
+            return self.protocol.response(memoryview(self.read_exactly(size, deadline)))
         except RemoteWireError as error:
             self.close()
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"{self.address}: {error}") from None
@@ -136,14 +148,14 @@ class BlockingConnection:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why) from None
         except OSError as error:
             self.close()
-            raise lost(self.address, error) from None
+            raise network_error(self.address, error) from None
 
     def read_exactly(self, size: int, deadline: Deadline) -> bytearray:
         data = bytearray(size)
         view = memoryview(data)
         at = 0
         while at < size:
-            # A timeout of zero would mean "do not wait" and fail even if bytes are there.
+            # A timeout of zero makes the socket non-blocking: recv would fail even if data is available.
             self.stream.settimeout(max(deadline.left_s(), 0.001))
             count = self.stream.recv_into(view[at:])
             if not count:
@@ -156,16 +168,16 @@ class BlockingConnection:
         self.stream.close()
 
 
-def wait_any(
+def wait_readable(
     connections: Iterable[BlockingConnection], timeout_s: float
 ) -> list[BlockingConnection]:
-    """Those of the connections on which an answer has begun to arrive, once there is one or the time is over."""
+    """Wait until at least one connection has data to read, or the timeout expires. Returns those connections."""
     with selectors.DefaultSelector() as selector:
         for connection in dict.fromkeys(connections):
             selector.register(connection.stream, selectors.EVENT_READ, connection)
         return [key.data for key, _ in selector.select(timeout_s)]
 
 
-def lost(address: str, error: Exception) -> ApiError:
+def network_error(address: str, error: Exception) -> ApiError:
     why = getattr(error, "strerror", None) or reason(error)
     return ApiError(ErrorCode.NETWORK_EXCEPTION, f"{address}: {why}")

@@ -1,8 +1,7 @@
-"""A cluster as a client sees it: the way in, who leads what, a connection per broker, and when to try again.
+"""The client's access to a cluster: bootstrap servers, metadata, one connection per broker, and retries.
 
-Laws. The first contact is made or refused at once: where nothing listens there is nothing to wait for. After that,
-whatever is retriable is tried again, with a growing pause, until the deadline of the call; then the last error is
-raised, because it says more than "timed out" would.
+If no bootstrap server can be reached, the first call fails at once. After the first contact, retriable errors are
+retried with exponential backoff until the timeout of the call. Then the last error is raised.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from barnabas.client.blocking import (
     Deadline,
     pause,
 )
-from barnabas.client.view import ClusterView, TopicView, view_of
+from barnabas.client.view import ClusterView, TopicView, parse_metadata
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import BrokerId, TopicPartition
 from barnabas.retry import Backoff
@@ -28,16 +27,16 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
-PAUSE_S_MIN = 0.05
-PAUSE_S_MAX = 1.0
-LOOK_UP_PATIENCE_S = 0.5
-UNKNOWN_PATIENCE_S = 2.0
-"""A topic that was just created, or a partition that was just moved, may be unknown to a broker for a moment; one that
-was mistyped stays unknown, and nobody should wait long to hear it."""
+BACKOFF_S_MIN = 0.05
+BACKOFF_S_MAX = 1.0
+TOPIC_LOOKUP_TIMEOUT_S = 0.5
+UNKNOWN_TOPIC_TIMEOUT_S = 2.0
+"""Limit for retries of UNKNOWN_TOPIC_OR_PARTITION. A broker may learn of a new topic or a moved partition late, but a
+mistyped topic should fail soon."""
 
 
 class Unreachable(ApiError):
-    """None of the addresses we know leads to a broker. `tried` says what became of each."""
+    """No broker could be reached. `tried` holds each address and the reason of its failure."""
 
     def __init__(self, tried: Sequence[tuple[str, str]]) -> None:
         why = "; ".join(f"{address} ({reason})" for address, reason in tried)
@@ -46,6 +45,8 @@ class Unreachable(ApiError):
 
 
 class Cluster:
+    """Connections to the brokers of one cluster, and its metadata (`view`). A context manager."""
+
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
@@ -60,7 +61,7 @@ class Cluster:
         self.connect_timeout_s = min(connect_timeout_s, timeout_s)
         self.view = ClusterView()
         self.connections: dict[tuple[str, int], BlockingConnection] = {}
-        # Only spreads retries of many clients in time; nothing that is decided depends on it.
+        # Only for the jitter of the backoff.
         self.random = Random()
 
     def __enter__(self) -> Self:
@@ -74,8 +75,9 @@ class Cluster:
             connection.close()
         self.connections.clear()
 
-    def afresh(self, *, timeout_s: float) -> Cluster:
-        """The same cluster over new connections: for who was interrupted in the middle of an answer on these."""
+    def with_new_connections(self, *, timeout_s: float) -> Cluster:
+        """Return a client of the same cluster with its own connections, for example after an interrupt in the middle
+        of a response."""
         known = [f"{broker.host}:{broker.port}" for broker in self.view.brokers.values()]
         first = [f"{host}:{port}" for host, port in self.bootstrap]
         return Cluster([*known, *first], client_id=self.client_id, timeout_s=timeout_s)
@@ -98,8 +100,10 @@ class Cluster:
         return connection
 
     def any_connection(self, avoid: Container[str] = ()) -> BlockingConnection:
-        """An open one, or the first broker that can be reached: known ones first, then the way we came in.
-        Unreachable if there is none but at the addresses to `avoid`."""
+        """Return an open connection, or connect to the first reachable broker: known brokers, then bootstrap servers.
+
+        Skips the addresses in `avoid`. Raises Unreachable if no other broker can be reached.
+        """
         for connection in self.connections.values():
             if connection.is_open and connection.address not in avoid:
                 return connection
@@ -117,56 +121,66 @@ class Cluster:
     # ---- metadata -------------------------------------------------------------------------------------------------
 
     def refresh(self, topics: Iterable[str] | None = None) -> ClusterView:
-        """Ask any broker. `topics=None` asks for all of them."""
+        """Fetch the metadata of these topics from any broker. None means all topics, an empty list means none."""
         request = MetadataRequest(
             topics=None
             if topics is None
             else tuple(MetadataRequestTopic(name=name) for name in topics),
             allow_auto_topic_creation=False,
         )
-        view = view_of(self.ask_whoever_is_there(request, MetadataResponse))
-        self.view = view if topics is None else self.view.with_topics_of(view)
+        view = parse_metadata(self.ask_first_reachable(request, MetadataResponse))
+        self.view = view if topics is None else self.view.merge(view)
         return self.view
 
-    def ask_whoever_is_there(
-        self, request: Message, response: type[R], *, at_most: int | None = None
+    def ask_first_reachable(
+        self, request: Message, response: type[R], *, max_version: int | None = None
     ) -> R:
-        """A broker may have died since it was last spoken to; the next one knows as much."""
-        dead: dict[str, ApiError] = {}
+        """Send the request to one broker after the other until one responds.
+
+        Raises the network error of the first broker if none does.
+        """
+        failed_brokers: dict[str, ApiError] = {}
         while True:
             try:
-                connection = self.any_connection(avoid=dead)
+                connection = self.any_connection(avoid=failed_brokers)
             except Unreachable:
-                if dead:
-                    raise next(iter(dead.values())) from None
+                if failed_brokers:
+                    raise next(iter(failed_brokers.values())) from None
                 raise
             try:
                 return connection.exchange(
-                    request, response, timeout_s=self.timeout_s, at_most=at_most
+                    request, response, timeout_s=self.timeout_s, max_version=max_version
                 )
             except ApiError as error:
                 if error.code is not ErrorCode.NETWORK_EXCEPTION:
                     raise
-                dead[connection.address] = error
+                failed_brokers[connection.address] = error
 
     def topic(self, name: str) -> TopicView:
-        """ApiError UNKNOWN_TOPIC_OR_PARTITION if it does not exist, INVALID_TOPIC_EXCEPTION if it never could."""
+        """Return a topic from the known metadata, or fetch its metadata.
+
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION if it does not exist, INVALID_TOPIC_EXCEPTION for an invalid name.
+        """
         if name in self.view.topics:
             return self.view.topics[name]
         return self.retry(
-            lambda: self.refresh([name]).topic(name), Deadline(LOOK_UP_PATIENCE_S), refresh=False
+            lambda: self.refresh([name]).topic(name),
+            Deadline(TOPIC_LOOKUP_TIMEOUT_S),
+            refresh=False,
         )
 
-    # ---- asking ---------------------------------------------------------------------------------------------------
+    # ---- requests -------------------------------------------------------------------------------------------------
 
-    def ask_any(self, request: Message, response: type[R], *, at_most: int | None = None) -> R:
+    def ask_any(self, request: Message, response: type[R], *, max_version: int | None = None) -> R:
+        """Send a request that any broker can answer, with retries."""
         return self.retry(
             lambda: self.any_connection().exchange(
-                request, response, timeout_s=self.timeout_s, at_most=at_most
+                request, response, timeout_s=self.timeout_s, max_version=max_version
             )
         )
 
     def ask(self, broker: BrokerId, request: Message, response: type[R]) -> R:
+        """Send a request to one broker, with retries."""
         if broker not in self.view.brokers:
             self.refresh([])
         return self.retry(
@@ -179,21 +193,25 @@ class Cluster:
         response: type[R],
         *,
         codes: Callable[[R], Iterable[int]],
-        at_most: int | None = None,
+        max_version: int | None = None,
     ) -> R:
-        """`codes` finds the error codes in an answer: nothing but NOT_CONTROLLER means nothing was done, look again.
+        """Send a request to the controller, with retries.
 
-        A controller that loses its office over a request may have granted some of it; the rest is the caller's."""
+        `codes` extracts the error codes of a response. If all are NOT_CONTROLLER, the request is sent to the new
+        controller. If only some are, the caller must retry these parts.
+        """
 
         def attempt() -> R:
             controller = self.refresh([]).controller
             if controller not in self.view.brokers:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller")
             answer = self.connection(controller).exchange(
-                request, response, timeout_s=self.timeout_s, at_most=at_most
+                request, response, timeout_s=self.timeout_s, max_version=max_version
             )
             if set(codes(answer)) == {ErrorCode.NOT_CONTROLLER}:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
+                raise ApiError(
+                    ErrorCode.NOT_CONTROLLER, f"broker {controller} is not the controller"
+                )
             return answer
 
         return self.retry(attempt, refresh=False)
@@ -206,7 +224,10 @@ class Cluster:
             Iterable[tuple[TopicPartition, T | ApiError]],
         ],
     ) -> dict[TopicPartition, T]:
-        """Ask each partition's leader, those of one leader together; ask again for those whose answer may change."""
+        """Call `ask` once per leader with its partitions, and collect the results.
+
+        Partitions with a retriable error are retried. Any other error is raised.
+        """
         done: dict[TopicPartition, T] = {}
         waiting = list(partitions)
 
@@ -216,18 +237,20 @@ class Cluster:
                 try:
                     answers = list(ask(self.connection(leader), led))
                 except ApiError as error:
-                    failed = worse(failed, error)
+                    failed = prefer_fatal(failed, error)
                     continue
                 for partition, answer in answers:
                     if isinstance(answer, ApiError):
-                        failed = worse(failed, answer)
+                        failed = prefer_fatal(failed, answer)
                     else:
                         done[partition] = answer
             waiting[:] = [partition for partition in waiting if partition not in done]
             if failed is not None:
                 raise failed
             if waiting:
-                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer about {waiting[0]}")
+                raise ApiError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"the response has no result for {waiting[0]}"
+                )
 
         self.retry(attempt, topics=lambda: sorted({partition.topic for partition in waiting}))
         return done
@@ -235,6 +258,7 @@ class Cluster:
     def by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[BrokerId, list[TopicPartition]]:
+        """Group partitions by leader. Raises ApiError for a partition without a leader."""
         led: dict[BrokerId, list[TopicPartition]] = {}
         for partition in partitions:
             self.topic(partition.topic)
@@ -249,7 +273,11 @@ class Cluster:
         refresh: bool = True,
         topics: Callable[[], Sequence[str]] = tuple,
     ) -> T:
-        """Run it until it succeeds, fails for good, or the deadline is near; look at the cluster anew in between."""
+        """Call `attempt` until it succeeds, raises an error that is not retriable, or the deadline is near.
+
+        After an error that suggests stale metadata, the metadata of `topics()` is refreshed before the next attempt,
+        unless `refresh` is false.
+        """
         deadline = deadline or Deadline(self.timeout_s)
         backoff = self.new_backoff()
         stale = False
@@ -264,28 +292,28 @@ class Cluster:
                 if first_contact or not error.code.retriable or deadline.left_s() < backoff.delay_s:
                     raise
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    unknown = unknown or Deadline(UNKNOWN_PATIENCE_S)
+                    unknown = unknown or Deadline(UNKNOWN_TOPIC_TIMEOUT_S)
                     if unknown.passed:
                         raise
                 stale = stale or error.code.refresh_metadata
             pause(backoff.next_s())
 
     def new_backoff(self) -> Backoff:
-        """Delays between the attempts of one call."""
-        return Backoff(PAUSE_S_MIN, PAUSE_S_MAX, random=self.random)
+        """Return the backoff for the retries of one call."""
+        return Backoff(BACKOFF_S_MIN, BACKOFF_S_MAX, random=self.random)
 
 
-def worse(known: ApiError | None, found: ApiError) -> ApiError:
-    """Of two errors the one that ends the retries."""
+def prefer_fatal(known: ApiError | None, found: ApiError) -> ApiError:
+    """Return the error that is not retriable, if there is one; otherwise the first error."""
     return found if known is None or not found.code.retriable else known
 
 
 def parse_addresses(servers: str | Sequence[str]) -> list[tuple[str, int]]:
-    """`localhost:9092,[::1]:9093` to pairs; 9092 where no port is given."""
+    """Parse `localhost:9092,[::1]:9093`. The default port is 9092. Raises ConfigError."""
     texts = servers.split(",") if isinstance(servers, str) else servers
     addresses = [parse_address(text.strip()) for text in texts if text.strip()]
     if not addresses:
-        raise ConfigError("bootstrap.servers", "no address given; write host:port")
+        raise ConfigError("bootstrap.servers", "is empty; set it to host:port")
     return addresses
 
 

@@ -1,10 +1,10 @@
-"""A connection from one broker to another, over the network door.
+"""A connection from one broker to another, over the Network port of the World.
 
     connection = await BrokerConnection.open(network, host, port, client_id="broker-1-controller", timeout_s=10)
-    answer = await connection.exchange(LeaderAndIsrRequest(...), LeaderAndIsrResponse, timeout_s=30)
+    response = await connection.exchange(LeaderAndIsrRequest(...), LeaderAndIsrResponse, timeout_s=30)
 
-Requests are answered in the order they are sent. Brokers of one cluster speak the same versions, so nobody asks for
-them first. Whoever has waited in vain closes the connection: a late answer would otherwise meet the next question.
+There is no ApiVersions exchange: the brokers of a cluster support the same versions. A timed-out exchange closes the
+connection, so that a late response cannot be taken for the next one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-from barnabas.client.core import Conversation, frame_size
+from barnabas.client.core import ClientProtocol, frame_size
 from barnabas.errors import RemoteWireError
 from barnabas.wire.apis import KNOWN_APIS
 from barnabas.wire.codec import Message
@@ -22,22 +22,25 @@ R = TypeVar("R", bound=Message)
 
 BUFFER_BYTES = 64 * 1024
 SIZE_BYTES = 4
-OUR_VERSIONS: dict[int, range] = {api.key: api.versions for api in KNOWN_APIS.values()}
+SUPPORTED_VERSIONS: dict[int, range] = {api.key: api.versions for api in KNOWN_APIS.values()}
 
 
 class ExchangeInterrupted(Exception):
-    """Our side gave up waiting for the answer to this exchange (`BrokerConnection.interrupt`).
+    """`BrokerConnection.interrupt` ended this exchange.
 
-    Not a ConnectionError: nothing failed, and handlers of failures must not see it.
+    Not a ConnectionError: nothing failed, and error handlers for connections must not catch it.
     """
 
 
 class BrokerConnection:
-    """Our end of the stream; implements `Receiver`."""
+    """The client end of a stream. Implements `Receiver` of world/ports.py.
+
+    `reason` is why the connection closed, or None while it is open.
+    """
 
     def __init__(self, client_id: str) -> None:
-        self.conversation = Conversation(client_id)
-        self.conversation.versions = OUR_VERSIONS
+        self.protocol = ClientProtocol(client_id)
+        self.protocol.versions = SUPPORTED_VERSIONS
         self.stream: Stream | None = None
         self.waiting: dict[int, asyncio.Future[Message]] = {}
         self.data = bytearray(BUFFER_BYTES)
@@ -48,7 +51,7 @@ class BrokerConnection:
     async def open(
         cls, network: Network, host: str, port: int, *, client_id: str, timeout_s: float
     ) -> BrokerConnection:
-        """ConnectionError if nobody answers there in time."""
+        """Connect. Raises ConnectionError, also after `timeout_s`."""
         connection = cls(client_id)
 
         def accept(stream: Stream) -> BrokerConnection:
@@ -59,7 +62,7 @@ class BrokerConnection:
             async with asyncio.timeout(timeout_s):
                 await network.connect(host, port, accept)
         except TimeoutError:
-            raise ConnectionError(f"{host}:{port}: no answer within {timeout_s:g} s") from None
+            raise ConnectionError(f"{host}:{port}: no connection within {timeout_s:g} s") from None
         return connection
 
     @property
@@ -68,7 +71,7 @@ class BrokerConnection:
 
     @property
     def is_receiving(self) -> bool:
-        """Part of an answer has come, and the rest is on its way."""
+        """Whether a response has arrived in part."""
         return self.end > 0
 
     async def exchange(
@@ -77,26 +80,27 @@ class BrokerConnection:
         response: type[R],
         *,
         timeout_s: float,
-        at_most: int | None = None,
+        max_version: int | None = None,
         body: bytes | None = None,
     ) -> R:
-        """ConnectionError if the connection is or gets lost, TimeoutError if no answer comes; it is closed then.
+        """Send a request and wait for its response.
 
-        `body` is the request in its newest version, for who has encoded it already.
+        Raises ConnectionError if the connection is closed or fails. Raises TimeoutError after `timeout_s` and closes
+        the connection. `body` is the already encoded request, in its newest version.
         """
         if self.reason is not None or self.stream is None:
             raise ConnectionError(self.reason or "not connected")
-        outgoing = self.conversation.request(request, response, at_most=at_most, body=body)
+        encoded = self.protocol.request(request, response, max_version=max_version, body=body)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Message] = loop.create_future()
-        self.waiting[outgoing.correlation_id] = future
-        self.stream.send([outgoing.data])
-        # A tenth of what asyncio.timeout costs, and a follower asks a thousand times a second.
-        timer = loop.call_later(timeout_s, time_out, future, timeout_s)
+        self.waiting[encoded.correlation_id] = future
+        self.stream.send([encoded.data])
+        # asyncio.timeout costs ten times as much, and a follower sends a thousand requests per second.
+        timer = loop.call_later(timeout_s, fail_with_timeout, future, timeout_s)
         try:
             answer = await future
         except BaseException:
-            self.close("no answer in time, or nobody waits for it any longer")
+            self.close("request timed out or was cancelled")
             raise
         finally:
             timer.cancel()
@@ -106,7 +110,7 @@ class BrokerConnection:
     def interrupt(self, reason: str) -> None:
         """End all exchanges in flight with ExchangeInterrupted, and close the connection.
 
-        Does nothing if no answer is awaited, or if one has begun to arrive.
+        Does nothing if no exchange is in flight, or if a response has begun to arrive.
         """
         if not self.waiting or self.is_receiving:
             return
@@ -134,21 +138,25 @@ class BrokerConnection:
                 if self.end - start < wanted:
                     self.make_room(start, wanted)
                     return
-                # Records in an answer stay valid when the next one arrives: it is a copy, or the buffer itself.
+                # The records of a response must stay valid when the next response arrives. A response that fills the
+                # buffer takes the buffer over; any other is copied.
                 frame = memoryview(self.data)[start + SIZE_BYTES : start + wanted]
                 if wanted == len(self.data):
                     self.data, self.end = bytearray(BUFFER_BYTES), 0
                 else:
                     frame = memoryview(bytes(frame))
                     start += wanted
-                self.answered(frame)
+                self.handle_response(frame)
         except RemoteWireError as error:
             self.close(str(error))
             return
         self.make_room(start, BUFFER_BYTES)
 
     def make_room(self, start: int, wanted: int) -> None:
-        """So that the frame at `start`, of `wanted` bytes, can go on arriving; a large buffer is given back."""
+        """Move the partial frame at `start` to the front of a buffer that holds `wanted` bytes.
+
+        A larger buffer than necessary is replaced by one of BUFFER_BYTES.
+        """
         capacity = max(wanted, BUFFER_BYTES)
         if not start and capacity == len(self.data):
             return
@@ -158,14 +166,14 @@ class BrokerConnection:
         self.data[: len(rest)] = rest
         self.end = len(rest)
 
-    def answered(self, frame: memoryview) -> None:
-        incoming = self.conversation.response(frame)
-        future = self.waiting.pop(incoming.correlation_id, None)
+    def handle_response(self, frame: memoryview) -> None:
+        decoded = self.protocol.response(frame)
+        future = self.waiting.pop(decoded.correlation_id, None)
         if future is not None and not future.done():
-            future.set_result(incoming.message)
+            future.set_result(decoded.message)
 
     def drained(self) -> None:
-        """What was sent has left; nobody here waits for that."""
+        """Do nothing: no caller waits for the send buffer to empty."""
 
     def closed(self, reason: str) -> None:
         self.reason = reason
@@ -173,9 +181,9 @@ class BrokerConnection:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(ConnectionError(reason))
-                future.exception()  # its owner may be gone
+                future.exception()  # marks it as retrieved: its waiter may be cancelled
 
 
-def time_out(future: asyncio.Future[Message], timeout_s: float) -> None:
+def fail_with_timeout(future: asyncio.Future[Message], timeout_s: float) -> None:
     if not future.done():
-        future.set_exception(TimeoutError(f"no answer within {timeout_s:g} s"))
+        future.set_exception(TimeoutError(f"no response within {timeout_s:g} s"))

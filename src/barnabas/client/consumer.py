@@ -1,13 +1,11 @@
-"""A consumer of assigned partitions: it knows where it stands in each, asks their leaders, and follows new leaders.
+"""A consumer of assigned partitions, without a group. It tracks positions and follows leader changes.
 
     consumer = Consumer(cluster, {TopicPartition("orders", 0): Beginning()})
     for record in consumer.records(): ...
 
-Of topics that are to be read as a whole, partitions that are added later are taken up too, from their beginning.
-
-One Fetch per leader is under way; whichever answers first is read first, so a quiet leader holds nobody up. A partition
-without a leader does not stop the others. There are no fetch sessions and no groups here, and records of aborted
-transactions are not told apart from others (read_uncommitted).
+At most one Fetch per leader is in flight. Responses are handled in order of arrival, so a slow leader does not delay
+the others, and neither does a partition without a leader. There are no fetch sessions. The isolation level is
+read_uncommitted.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from barnabas.client.blocking import BlockingConnection, Deadline, pause, wait_any
-from barnabas.client.cluster import PAUSE_S_MAX, Cluster
+from barnabas.client.blocking import BlockingConnection, Deadline, pause, wait_readable
+from barnabas.client.cluster import BACKOFF_S_MAX, Cluster
 from barnabas.client.core import error_of, raise_if
 from barnabas.client.offsets import earliest_offsets, latest_offsets, list_offsets
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -33,13 +31,13 @@ from barnabas.wire.messages.fetch import (
 )
 from barnabas.wire.records import batch_headers, crc_is_valid, records
 
-FETCH_BY_NAME = 12
-"""The last version of Fetch that names its topics; for brokers that gave us no topic id."""
+FETCH_BY_NAME_VERSION = 12
+"""The last version of Fetch that identifies topics by name, for brokers without topic ids."""
 FETCH_BYTES = 50 << 20
 PARTITION_BYTES = 1 << 20
 FETCH_WAIT_MS = 500
-NEW_PARTITIONS_S = 5.0
-"""How often topics that are read as a whole are asked whether they have grown."""
+PARTITION_CHECK_S = 5.0
+"""Interval between checks for new partitions."""
 
 
 class ConsumedRecord(NamedTuple):
@@ -52,7 +50,7 @@ class ConsumedRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-# ---- where to start -------------------------------------------------------------------------------------------
+# ---- start positions ------------------------------------------------------------------------------------------
 
 
 class Beginning(Struct, frozen=True):
@@ -68,7 +66,7 @@ class FromOffset(Struct, frozen=True):
 
 
 class FromEnd(Struct, frozen=True):
-    """So many records before the end, or from the beginning if there are fewer."""
+    """The last `count` offsets, or all records if there are fewer."""
 
     count: int
 
@@ -82,10 +80,12 @@ class FromTime(Struct, frozen=True):
 Start = Beginning | End | FromOffset | FromEnd | FromTime
 
 
-def resolve(cluster: Cluster, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, int]:
-    """Offsets to begin at, in as few questions as there are kinds of start."""
+def resolve_starts(
+    cluster: Cluster, starts: Mapping[TopicPartition, Start]
+) -> dict[TopicPartition, int]:
+    """Return the offset of each start position, with at most one lookup for each kind of position."""
 
-    def those(*kinds: type[Start]) -> list[TopicPartition]:
+    def partitions_with(*kinds: type[Start]) -> list[TopicPartition]:
         return [partition for partition, start in starts.items() if isinstance(start, kinds)]
 
     times = {
@@ -93,10 +93,10 @@ def resolve(cluster: Cluster, starts: Mapping[TopicPartition, Start]) -> dict[To
         for partition, start in starts.items()
         if isinstance(start, FromTime)
     }
-    timed = list_offsets(cluster, times) if times else {}
-    too_young = [partition for partition, found in timed.items() if found.offset < 0]
-    ends = latest_offsets(cluster, [*those(End, FromEnd), *too_young])
-    beginnings = earliest_offsets(cluster, those(Beginning, FromEnd))
+    by_time = list_offsets(cluster, times) if times else {}
+    unmatched = [partition for partition, found in by_time.items() if found.offset < 0]
+    ends = latest_offsets(cluster, [*partitions_with(End, FromEnd), *unmatched])
+    beginnings = earliest_offsets(cluster, partitions_with(Beginning, FromEnd))
 
     def offset(partition: TopicPartition, start: Start) -> int:
         match start:
@@ -109,23 +109,27 @@ def resolve(cluster: Cluster, starts: Mapping[TopicPartition, Start]) -> dict[To
             case FromEnd(count):
                 return max(beginnings[partition], ends[partition] - count)
             case FromTime():
-                return ends[partition] if partition in too_young else timed[partition].offset
+                return ends[partition] if partition in unmatched else by_time[partition].offset
 
     return {partition: offset(partition, start) for partition, start in starts.items()}
 
 
-# ---- reading on -----------------------------------------------------------------------------------------------
+# ---- consumer -------------------------------------------------------------------------------------------------
 
 
-class UnderWay(Struct, frozen=True):
+class PendingFetch(Struct, frozen=True):
+    """A Fetch in flight, with the positions it was sent for."""
+
     connection: BlockingConnection
-    ticket: int
+    correlation_id: int
     positions: dict[TopicPartition, int]
 
 
 class Consumer:
-    """`reset` says where to go on when a position is gone or not yet there; None raises OFFSET_OUT_OF_RANGE instead.
-    `whole` are the topics of which partitions that are added later are read as well."""
+    """`reset` is the start position after OFFSET_OUT_OF_RANGE; None raises the error.
+
+    Partitions that are added later to `watched_topics` are read from their beginning.
+    """
 
     def __init__(
         self,
@@ -133,155 +137,159 @@ class Consumer:
         starts: Mapping[TopicPartition, Start],
         *,
         reset: Start | None = None,
-        whole: Collection[str] = (),
+        watched_topics: Collection[str] = (),
         fetch_wait_ms: int = FETCH_WAIT_MS,
         partition_bytes: int = PARTITION_BYTES,
     ) -> None:
         self.cluster = cluster
         self.reset = reset
-        self.whole = whole
-        self.next_count = Deadline(NEW_PARTITIONS_S)
+        self.watched_topics = watched_topics
+        self.next_partition_check = Deadline(PARTITION_CHECK_S)
         self.fetch_wait_ms = fetch_wait_ms
         self.partition_bytes = partition_bytes
         for topic in {partition.topic for partition in starts}:
             cluster.topic(topic)
-        self.positions = resolve(cluster, starts)
+        self.positions = resolve_starts(cluster, starts)
         self.high_watermarks: dict[TopicPartition, int] = {}
-        self.under_way: list[UnderWay] = []
-        self.trouble: Deadline | None = None
-        self.next_look = Deadline(0)
+        self.in_flight: list[PendingFetch] = []
+        self.retry_deadline: Deadline | None = None
+        self.next_refresh = Deadline(0)
         self.backoff = cluster.new_backoff()
 
     @property
     def at_end(self) -> bool:
-        """Everything that was there when each leader last answered has been read."""
+        """Whether every position has reached the high watermark of the last response."""
         return all(
             position >= self.high_watermarks.get(partition, position + 1)
             for partition, position in self.positions.items()
         )
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from now on, and no others. Trouble with those before is over."""
+        """Replace the assigned partitions and their positions."""
         for topic in {partition.topic for partition in positions}:
             self.cluster.topic(topic)
         self.positions = dict(positions)
-        self.trouble = None
+        self.retry_deadline = None
         for partition in [each for each in self.high_watermarks if each not in positions]:
             del self.high_watermarks[partition]
 
     def records(self, *, stop_at_end: bool = False) -> Iterator[ConsumedRecord]:
-        """Records as they come, for ever, or until the end of every partition has been seen."""
+        """Yield records without end; with `stop_at_end`, until the end of every partition."""
         while not (stop_at_end and self.at_end):
             yield from self.poll(1.0)
 
     def poll(self, timeout_s: float) -> list[ConsumedRecord]:
-        """What has arrived, in order per partition; empty if nothing came in time. Positions are then behind it.
+        """Return new records, in order per partition, and advance the positions. Empty after the timeout.
 
-        ApiError when the trouble is of the lasting kind, or has lasted for the cluster's timeout.
+        Raises ApiError if the error is not retriable, or if retries fail for the cluster's timeout.
         """
-        if self.whole and self.next_count.passed:
-            self.take_up_new_partitions()
+        if self.watched_topics and self.next_partition_check.passed:
+            self.add_new_partitions()
         try:
             found = self.fetch(Deadline(timeout_s))
         except ApiError as error:
-            self.trouble = self.trouble or Deadline(self.cluster.timeout_s)
-            if not error.code.retriable or self.trouble.passed:
+            self.retry_deadline = self.retry_deadline or Deadline(self.cluster.timeout_s)
+            if not error.code.retriable or self.retry_deadline.passed:
                 raise
             pause(min(self.backoff.next_s(), timeout_s))
-            self.look_again()
+            self.refresh_metadata()
             return []
-        self.trouble = None
+        self.retry_deadline = None
         self.backoff.reset()
         return found
 
-    def look_again(self) -> None:
-        """Leaders may have changed. Failing to find out is the next poll's trouble, not a new one."""
-        self.next_look = Deadline(PAUSE_S_MAX)
+    def refresh_metadata(self) -> None:
+        """Refresh metadata after an error or to find new partitions. Retriable errors are left to the next poll."""
+        self.next_refresh = Deadline(BACKOFF_S_MAX)
         try:
             self.cluster.refresh(sorted({partition.topic for partition in self.positions}))
         except ApiError as error:
             if not error.code.retriable:
                 raise
 
-    def take_up_new_partitions(self) -> None:
-        self.next_count = Deadline(NEW_PARTITIONS_S)
-        self.look_again()
+    def add_new_partitions(self) -> None:
+        self.next_partition_check = Deadline(PARTITION_CHECK_S)
+        self.refresh_metadata()
         known = self.cluster.view.topics
-        for topic in self.whole:
+        for topic in self.watched_topics:
             for found in known[topic].partitions if topic in known else ():
                 self.positions.setdefault(TopicPartition(topic, found.partition), 0)
 
     def fetch(self, deadline: Deadline) -> list[ConsumedRecord]:
-        failed = self.ask_idle_leaders()
-        if failed is not None and not self.under_way:
-            raise failed
+        failure = self.send_fetches()
+        if failure is not None and not self.in_flight:
+            raise failure
         consumed: list[ConsumedRecord] = []
-        for fetch in self.answered(deadline):
-            self.under_way.remove(fetch)
+        for fetch in self.ready_fetches(deadline):
+            self.in_flight.remove(fetch)
             try:
-                response = fetch.connection.finish(
-                    fetch.ticket, FetchResponse, timeout_s=self.cluster.timeout_s
+                response = fetch.connection.receive(
+                    fetch.correlation_id, FetchResponse, timeout_s=self.cluster.timeout_s
                 )
                 raise_if(response.error_code, "Fetch")
             except ApiError as error:
-                failed = error
+                failure = error
                 continue
-            for partition, data in answers(response, fetch.positions, self.names()):
+            for partition, data in requested_partitions(
+                response, fetch.positions, self.topic_name_lookup()
+            ):
                 if self.positions.get(partition) != fetch.positions[partition]:
-                    continue  # given up, or set back, since it was asked for
+                    continue  # unassigned or repositioned since the request
                 try:
-                    consumed += self.take(partition, data)
+                    consumed += self.handle_partition(partition, data)
                 except ApiError as error:
-                    failed = error
-        # What was read is handed out before any trouble: the positions have moved behind it already.
-        if failed is not None and not consumed:
-            raise failed
-        if failed is not None and self.next_look.passed:
-            self.look_again()
+                    failure = error
+        # Records are returned before an error is raised: their positions have advanced already.
+        if failure is not None and not consumed:
+            raise failure
+        if failure is not None and self.next_refresh.passed:
+            self.refresh_metadata()
         return consumed
 
-    def answered(self, deadline: Deadline) -> list[UnderWay]:
-        """Fetches whose answer is here or arriving, at most one per connection."""
-        early = [fetch for fetch in self.under_way if fetch.ticket in fetch.connection.early]
-        if early:
-            # Read while somebody else waited on the same connection: nothing more will make its socket readable.
-            return early
-        ready = wait_any([fetch.connection for fetch in self.under_way], deadline.left_s())
-        # Answers come in the order of the questions, so the oldest on a connection is the one that is here.
-        return [next(f for f in self.under_way if f.connection is found) for found in ready]
+    def ready_fetches(self, deadline: Deadline) -> list[PendingFetch]:
+        """Return the fetches whose response has arrived or is arriving, at most one per connection."""
+        unclaimed = [
+            fetch for fetch in self.in_flight if fetch.correlation_id in fetch.connection.unclaimed
+        ]
+        if unclaimed:
+            # Another request on the connection has read the response already. The socket may stay silent.
+            return unclaimed
+        ready = wait_readable([fetch.connection for fetch in self.in_flight], deadline.left_s())
+        # A broker responds in request order, so the response belongs to the oldest fetch of the connection.
+        return [next(f for f in self.in_flight if f.connection is found) for found in ready]
 
-    def ask_idle_leaders(self) -> ApiError | None:
-        """Send a Fetch wherever none is under way. The error that kept some partition from being asked for."""
-        self.under_way = [fetch for fetch in self.under_way if fetch.connection.is_open]
-        busy = {partition for fetch in self.under_way for partition in fetch.positions}
-        failed: ApiError | None = None
+    def send_fetches(self) -> ApiError | None:
+        """Send a Fetch for every partition without one in flight. Returns the last error, if any."""
+        self.in_flight = [fetch for fetch in self.in_flight if fetch.connection.is_open]
+        busy = {partition for fetch in self.in_flight for partition in fetch.positions}
+        failure: ApiError | None = None
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         for partition in self.positions:
             if partition not in busy:
                 try:
                     by_leader.setdefault(self.cluster.view.leader(partition), []).append(partition)
                 except ApiError as error:
-                    failed = error
+                    failure = error
         for leader, led in by_leader.items():
             try:
-                self.ask_leader(self.cluster.connection(leader), led)
+                self.send_fetch(self.cluster.connection(leader), led)
             except ApiError as error:
-                failed = error
-        return failed
+                failure = error
+        return failure
 
-    def ask_leader(self, connection: BlockingConnection, led: list[TopicPartition]) -> None:
-        request = self.request(led)
+    def send_fetch(self, connection: BlockingConnection, led: list[TopicPartition]) -> None:
+        request = self.build_request(led)
         has_ids = all(topic.topic_id != ZERO_ID for topic in request.topics)
-        ticket = connection.begin(
+        correlation_id = connection.send(
             request,
             FetchResponse,
-            at_most=None if has_ids else FETCH_BY_NAME,
+            max_version=None if has_ids else FETCH_BY_NAME_VERSION,
             timeout_s=self.cluster.timeout_s,
         )
         positions = {partition: self.positions[partition] for partition in led}
-        self.under_way.append(UnderWay(connection, ticket, positions))
+        self.in_flight.append(PendingFetch(connection, correlation_id, positions))
 
-    def request(self, partitions: list[TopicPartition]) -> FetchRequest:
+    def build_request(self, partitions: list[TopicPartition]) -> FetchRequest:
         by_topic: dict[str, list[FetchPartition]] = {}
         for partition in partitions:
             by_topic.setdefault(partition.topic, []).append(
@@ -306,37 +314,39 @@ class Consumer:
             ),
         )
 
-    def names(self) -> Callable[[FetchableTopicResponse], str]:
+    def topic_name_lookup(self) -> Callable[[FetchableTopicResponse], str]:
         by_id = {topic.id: name for name, topic in self.cluster.view.topics.items()}
         return lambda topic: topic.topic or by_id.get(topic.topic_id, "")
 
-    def take(self, partition: TopicPartition, data: PartitionData) -> list[ConsumedRecord]:
+    def handle_partition(
+        self, partition: TopicPartition, data: PartitionData
+    ) -> list[ConsumedRecord]:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.reset is not None:
-            self.positions |= resolve(self.cluster, {partition: self.reset})
+            self.positions |= resolve_starts(self.cluster, {partition: self.reset})
             return []
         error = error_of(data.error_code, f"{partition} at offset {self.positions[partition]}")
         if error is not None:
             raise error
         self.high_watermarks[partition] = data.high_watermark
         try:
-            found, position = read(
+            found, position = decode_records(
                 partition, self.positions[partition], memoryview(data.records or b"")
             )
-        except RemoteWireError as wrong:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {wrong}") from None
+        except RemoteWireError as corrupt:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {corrupt}") from None
         self.positions[partition] = position
         return found
 
 
-def read(
+def decode_records(
     partition: TopicPartition, position: int, data: memoryview
 ) -> tuple[list[ConsumedRecord], int]:
-    """The records from `position` on, and the position behind them. Control batches count, but hold no records."""
+    """Decode the records from `position` on. Returns them and the next position, which also skips control batches."""
     found: list[ConsumedRecord] = []
     topic, number = partition.topic, partition.partition
     for at, header in batch_headers(data):
         if not crc_is_valid(data, at, header):
-            raise RemoteWireError(f"the batch at offset {header.base_offset} is damaged")
+            raise RemoteWireError(f"the batch at offset {header.base_offset} is corrupt")
         if not header.is_control:
             found += [
                 ConsumedRecord(topic, number, *record)
@@ -347,11 +357,12 @@ def read(
     return found, position
 
 
-def answers(
+def requested_partitions(
     response: FetchResponse,
     asked: Mapping[TopicPartition, int],
     name: Callable[[FetchableTopicResponse], str],
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
+    """Yield the partitions of a response that were requested."""
     for topic in response.responses:
         for data in topic.partitions:
             partition = TopicPartition(name(topic), data.partition_index)

@@ -1,11 +1,10 @@
-"""One conversation with a broker, without the socket: who is asked what, in which version, and whose answer this is.
+"""The client side of the Kafka protocol for one connection, without the socket.
 
     request(message)  ─► (correlation id, bytes to send)
     response(frame)   ─► (correlation id, message)
 
-The first exchange is ApiVersions; `learn` keeps what the broker speaks, and from then on every request goes out in the
-highest version both sides know. A broker answers one connection in order, but nothing here relies on it: answers are
-matched by correlation id.
+The first exchange is ApiVersions. `set_versions` stores the broker's version ranges. Every later request uses the
+highest version that both sides support. Responses are matched to requests by correlation id.
 """
 
 from __future__ import annotations
@@ -26,38 +25,44 @@ from barnabas.wire.headers import (
 )
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-SIZE = struct.Struct(">i")
+FRAME_SIZE = struct.Struct(">i")
 RESPONSE_BYTES_MAX = 256 << 20
-CORRELATION_MAX = 0x7FFF_FFFF
-FIRST_API_VERSIONS = 3
-"""Known to every broker since Kafka 2.4, and it tells the broker our name."""
+CORRELATION_ID_MAX = 0x7FFF_FFFF
+API_VERSIONS_VERSION = 3
+"""Version of the first ApiVersions request. Kafka 2.4 and newer support it, and it carries the client's name."""
 
-HELLO = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
+API_VERSIONS_REQUEST = ApiVersionsRequest(
+    client_software_name="barnabas", client_software_version=__version__
+)
 
 
-class Outgoing(NamedTuple):
+class EncodedRequest(NamedTuple):
     correlation_id: int
     data: bytes
 
 
-class Incoming(NamedTuple):
+class DecodedResponse(NamedTuple):
     correlation_id: int
     message: Message
 
 
-class Expected(NamedTuple):
+class PendingRequest(NamedTuple):
+    """The response type and version of a request that has no response yet."""
+
     response: type[Message]
     version: int
 
 
-class Conversation:
+class ClientProtocol:
+    """Encodes requests and decodes responses of one connection. `versions` maps API keys to the broker's versions."""
+
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
         self.versions: dict[int, range] = {}
-        self.expected: dict[int, Expected] = {}
+        self.pending: dict[int, PendingRequest] = {}
         self.last_correlation_id = 0
 
-    def learn(self, response: ApiVersionsResponse) -> None:
+    def set_versions(self, response: ApiVersionsResponse) -> None:
         self.versions = {
             api.api_key: range(api.min_version, api.max_version + 1) for api in response.api_keys
         }
@@ -67,71 +72,83 @@ class Conversation:
         message: Message,
         response: type[Message] | None,
         *,
-        at_most: int | None = None,
+        max_version: int | None = None,
         body: bytes | None = None,
-    ) -> Outgoing:
-        """The bytes of a request. `response` is None for what is never answered (Produce with acks=0). `body` is the
-        message in this very version, for who has encoded it already."""
-        version = common_version(type(message), self.versions, at_most)
-        self.last_correlation_id = correlation_id = self.last_correlation_id % CORRELATION_MAX + 1
+    ) -> EncodedRequest:
+        """Encode a request. Raises ApiError UNSUPPORTED_VERSION if there is no common version.
+
+        `response` is None if the broker sends no response (Produce with acks=0). `body` is the already encoded message;
+        its version must be the one that is negotiated here.
+        """
+        version = negotiate_version(type(message), self.versions, max_version)
+        self.last_correlation_id = correlation_id = (
+            self.last_correlation_id % CORRELATION_ID_MAX + 1
+        )
         head = encode_request_header(
             RequestHeader(message.API_KEY, version, correlation_id, self.client_id)
         )
         parts = [head, *(encode_parts(message, version) if body is None else (body,))]
         if response is not None:
-            self.expected[correlation_id] = Expected(response, version)
-        return Outgoing(correlation_id, b"".join([SIZE.pack(sum(map(len, parts))), *parts]))
+            self.pending[correlation_id] = PendingRequest(response, version)
+        return EncodedRequest(
+            correlation_id, b"".join([FRAME_SIZE.pack(sum(map(len, parts))), *parts])
+        )
 
-    def response(self, frame: memoryview) -> Incoming:
-        """The answer in a frame (without its four bytes of size). RemoteWireError if nobody asked for it."""
+    def response(self, frame: memoryview) -> DecodedResponse:
+        """Decode the response in a frame, without its 4-byte size. Raises RemoteWireError for an unknown
+        correlation id."""
         if len(frame) < CORRELATION.size:
-            raise RemoteWireError(f"a response of {len(frame)} bytes")
+            raise RemoteWireError(f"a response of {len(frame)} bytes is too short")
         (correlation_id,) = CORRELATION.unpack_from(frame)
-        expected = self.expected.pop(correlation_id, None)
-        if expected is None:
-            raise RemoteWireError(f"an answer to request {correlation_id}, which was never asked")
-        response, version = expected
+        pending = self.pending.pop(correlation_id, None)
+        if pending is None:
+            raise RemoteWireError(f"response to request {correlation_id}, which was not sent")
+        response, version = pending
         _, at = decode_response_header(response.API_KEY, version, frame)
-        if response is ApiVersionsResponse and speaks_no_such_version(frame, at):
+        if response is ApiVersionsResponse and is_unsupported_version(frame, at):
             version = 0
-        return Incoming(correlation_id, decode(response, version, frame, at))
+        return DecodedResponse(correlation_id, decode(response, version, frame, at))
 
 
-def speaks_no_such_version(frame: memoryview, at: int) -> bool:
-    """A broker that does not know our version of ApiVersions answers in version 0: before a client has learnt what the
-    broker speaks, it could read nothing else."""
+def is_unsupported_version(frame: memoryview, at: int) -> bool:
+    """Whether an ApiVersions response has the error UNSUPPORTED_VERSION. The broker then encodes it in version 0,
+    which every client can decode."""
     return frame[at : at + 2] == struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
 
 
-def common_version(
-    request: type[Message], versions: Mapping[int, range], at_most: int | None = None
+def negotiate_version(
+    request: type[Message], versions: Mapping[int, range], max_version: int | None = None
 ) -> int:
-    """The highest version we have, the broker has, and the caller can use."""
+    """Return the highest version that this client and the broker support, at most `max_version`. Raises ApiError
+    UNSUPPORTED_VERSION if there is none."""
     ours = request.VERSIONS
-    highest = ours[-1] if at_most is None else min(ours[-1], at_most)
+    highest = ours[-1] if max_version is None else min(ours[-1], max_version)
     if request is ApiVersionsRequest and not versions:
-        return min(highest, FIRST_API_VERSIONS)
+        return min(highest, API_VERSIONS_VERSION)
     theirs = versions.get(request.API_KEY)
     name = api_name(request.API_KEY)
     if theirs is None:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"this broker does not offer {name}")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not support {name}")
     version = min(highest, theirs[-1])
     if version < max(ours[0], theirs[0]):
-        ranges = f"{ours[0]}–{highest} here, {theirs[0]}–{theirs[-1]} there"
+        ranges = f"client {ours[0]}–{highest}, broker {theirs[0]}–{theirs[-1]}"
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"no common version of {name}: {ranges}")
     return version
 
 
 def frame_size(head: bytes | bytearray) -> int:
-    """The size that stands before a frame. RemoteWireError for one that no broker would send."""
-    size: int = SIZE.unpack(head)[0]
+    """Decode the size before a frame. Raises RemoteWireError for a size that no Kafka broker sends."""
+    size: int = FRAME_SIZE.unpack(head)[0]
     if not CORRELATION.size <= size <= RESPONSE_BYTES_MAX:
-        raise RemoteWireError(f"a response of {size} bytes; this is not a plaintext Kafka listener")
+        raise RemoteWireError(
+            f"a response of {size} bytes; the address is not a plaintext Kafka listener"
+        )
     return size
 
 
 def error_of(code: int, message: str | None = None) -> ApiError | None:
-    """The error in an answer, if there is one. A code newer than our table is still an error."""
+    """Convert the error code of a response to an ApiError, or None for 0. An unknown code becomes
+    UNKNOWN_SERVER_ERROR."""
     if not code:
         return None
     try:
@@ -142,6 +159,7 @@ def error_of(code: int, message: str | None = None) -> ApiError | None:
 
 
 def raise_if(code: int, message: str | None = None) -> None:
+    """Raise the ApiError of a response's error code, unless the code is 0."""
     error = error_of(code, message)
     if error is not None:
         raise error

@@ -1,4 +1,4 @@
-"""Groups from outside: who is there, who is in them, how far they have read, and how to set or to forget it."""
+"""Admin client for consumer groups: list, describe and delete groups, read and set their offsets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
-from barnabas.client.group_assignors import flat
+from barnabas.client.group_assignors import flatten
 from barnabas.client.group_coordinator import ask_coordinator, find_coordinator
 from barnabas.client.group_offsets import (
-    CommittedOffset,
-    commit_request,
-    committed_in,
-    fetch_request,
-    refused_in,
+    GroupOffset,
+    offset_commit_request,
+    offset_fetch_request,
+    parse_commit_errors,
+    parse_committed_offsets,
 )
 from barnabas.errors import ApiError, RemoteWireError
 from barnabas.model import TopicPartition
@@ -30,7 +30,7 @@ from barnabas.wire.messages.offset_commit import OffsetCommitResponse
 from barnabas.wire.messages.offset_fetch import OffsetFetchResponse
 
 DEAD = "Dead"
-"""What the coordinator calls a group that does not exist."""
+"""The state that a coordinator reports for a group that does not exist."""
 EMPTY = "Empty"
 
 
@@ -40,7 +40,7 @@ class MemberView(NamedTuple):
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    """None while the group rebalances, and none that can be told of members that are no consumers."""
+    """Empty while the group rebalances, and for members that are not consumers."""
 
 
 class GroupView(NamedTuple):
@@ -61,11 +61,13 @@ class GroupView(NamedTuple):
 
 
 class GroupAdmin:
+    """Admin client for groups. Methods raise ApiError."""
+
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
     def list_groups(self) -> list[ListedGroup]:
-        """Each broker knows those it coordinates, so all are asked."""
+        """Return all groups, ordered by id. Each broker lists the groups it coordinates."""
         found: dict[str, ListedGroup] = {}
 
         def ask_all() -> None:
@@ -80,7 +82,7 @@ class GroupAdmin:
         return [found[name] for name in sorted(found)]
 
     def describe_group(self, group_id: str) -> GroupView:
-        """A group that does not exist is Dead."""
+        """Describe a group. A group that does not exist has the state Dead."""
         response = ask_coordinator(
             self.cluster,
             group_id,
@@ -106,7 +108,7 @@ class GroupAdmin:
         )
 
     def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ApiError | None]:
-        """The outcome for each."""
+        """Delete groups. Returns the error of each group, or None."""
         outcomes = {}
         for group_id in group_ids:
             response = ask_coordinator(
@@ -122,31 +124,31 @@ class GroupAdmin:
 
     def committed_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Of those that have one; of all partitions unless told which."""
-        request, at_most = fetch_request(group_id, partitions, require_stable=False)
+    ) -> dict[TopicPartition, GroupOffset]:
+        """Return the committed offsets of these partitions, or of all. Partitions without an offset are left out."""
+        request, max_version = offset_fetch_request(group_id, partitions, require_stable=False)
         response = ask_coordinator(
             self.cluster,
             group_id,
             request,
             OffsetFetchResponse,
             codes=lambda answer: [answer.error_code],
-            at_most=at_most,
+            max_version=max_version,
         )
-        return committed_in(response, group_id)
+        return parse_committed_offsets(response, group_id)
 
     def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Only while nobody is in the group. ApiError for the first that was refused."""
+        """Set offsets of a group without members. Raises ApiError for the first partition that was rejected."""
         response = ask_coordinator(
             self.cluster,
             group_id,
-            commit_request(group_id, offsets),
+            offset_commit_request(group_id, offsets),
             OffsetCommitResponse,
             codes=lambda answer: [
                 partition.error_code for topic in answer.topics for partition in topic.partitions
             ],
         )
-        for error in refused_in(response).values():
+        for error in parse_commit_errors(response).values():
             raise error
 
 
@@ -154,9 +156,9 @@ def member_view(member: DescribedGroupMember, protocol_type: str) -> MemberView:
     partitions: list[TopicPartition] = []
     if protocol_type == PROTOCOL_TYPE:
         try:
-            partitions = flat(decode_assignment(member.member_assignment).assigned_partitions)
+            partitions = flatten(decode_assignment(member.member_assignment).assigned_partitions)
         except RemoteWireError:
-            # Other clients may put anything here; the rest of the group can still be shown.
+            # The format is up to the client. The rest of the group can still be described.
             partitions = []
     return MemberView(
         member_id=member.member_id,

@@ -1,14 +1,14 @@
-"""Who of a group reads which partitions. The group's leader decides, with what every member said of itself.
+"""Partition assignors. The leader of a group assigns the partitions, based on the subscriptions of all members.
 
-    range                 topic by topic, the partitions in order, cut into as many runs as there are members
-    cooperative-sticky    everyone keeps what it has, as far as that is fair; what moves is first given up, then given
+    range                 splits the partitions of each topic into one consecutive run per member
+    cooperative-sticky    each member keeps its partitions as far as the balance allows; a partition that moves is first
+                          revoked, and assigned in the next rebalance
 
-    orders has 5 partitions, members a and b       range: a 0 1 2, b 3 4
-    c joins, a 0 1 2 and b 3 4 under sticky        2 leaves a at once; c gets it in the rebalance that follows
+    orders has 5 partitions, members a and b                 range: a 0 1 2, b 3 4
+    c joins; cooperative-sticky had a 0 1 2 and b 3 4        2 is revoked from a; the next rebalance assigns it to c
 
-The second takes two rebalances, seldom a third where members read different topics, but nobody stops reading what it
-keeps. Every member of a group has to run the same
-one, and the coordinator chooses it among those that all of them offer.
+cooperative-sticky takes two rebalances, rarely three if subscriptions differ. Members keep reading the partitions they
+keep. The coordinator chooses an assignor that all members support.
 """
 
 from __future__ import annotations
@@ -23,115 +23,130 @@ RANGE = "range"
 COOPERATIVE_STICKY = "cooperative-sticky"
 
 
-class Candidate(NamedTuple):
-    """A member, as the leader sees it."""
+class MemberSubscription(NamedTuple):
+    """A member and its subscription. `instance_id` is set for a static member."""
 
     member_id: str
     subscription: Subscription
     instance_id: str | None = None
 
 
-Shares = dict[str, list[TopicPartition]]
-"""Member id → what it is to read."""
-Counts = Mapping[str, int]
-"""Topic → how many partitions it has; none, if it does not exist."""
+Assignments = dict[str, list[TopicPartition]]
+"""Member id → its partitions."""
+PartitionCounts = Mapping[str, int]
+"""Topic → number of partitions; 0 if the topic does not exist."""
 
 
-def assign_range(candidates: Sequence[Candidate], counts: Counts) -> Shares:
-    shares: Shares = {candidate.member_id: [] for candidate in candidates}
-    # A member that has a name of its own keeps its place when it comes back under another member id.
+def assign_range(members: Sequence[MemberSubscription], counts: PartitionCounts) -> Assignments:
+    assignments: Assignments = {member.member_id: [] for member in members}
+    # Static members are ordered by instance id, which survives a restart; the member id does not.
     in_order = sorted(
-        candidates, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
+        members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
     )
     for topic in sorted(counts):
         readers = [each.member_id for each in in_order if topic in each.subscription.topics]
         if not readers:
             continue
-        least, longer = divmod(counts[topic], len(readers))
+        least, remainder = divmod(counts[topic], len(readers))
         start = 0
         for index, reader in enumerate(readers):
-            end = start + least + (index < longer)
-            shares[reader] += [TopicPartition(topic, number) for number in range(start, end)]
+            end = start + least + (index < remainder)
+            assignments[reader] += [TopicPartition(topic, number) for number in range(start, end)]
             start = end
-    return shares
+    return assignments
 
 
-def assign_cooperative_sticky(candidates: Sequence[Candidate], counts: Counts) -> Shares:
-    owners = rightful_owners(candidates, counts)
-    fair = balanced(candidates, counts, owners)
+def assign_cooperative_sticky(
+    members: Sequence[MemberSubscription], counts: PartitionCounts
+) -> Assignments:
+    owners = current_owners(members, counts)
+    balanced = balance(members, counts, owners)
     return {
         member: [partition for partition in partitions if owners.get(partition, member) == member]
-        for member, partitions in fair.items()
+        for member, partitions in balanced.items()
     }
 
 
-ASSIGNORS: dict[str, Callable[[Sequence[Candidate], Counts], Shares]] = {
+ASSIGNORS: dict[str, Callable[[Sequence[MemberSubscription], PartitionCounts], Assignments]] = {
     RANGE: assign_range,
     COOPERATIVE_STICKY: assign_cooperative_sticky,
 }
 
 
-def rightful_owners(candidates: Sequence[Candidate], counts: Counts) -> dict[TopicPartition, str]:
-    """Who reads a partition now. Of two that say so, the one with the later generation; with the same, nobody."""
+def current_owners(
+    members: Sequence[MemberSubscription], counts: PartitionCounts
+) -> dict[TopicPartition, str]:
+    """Return the current owner of each partition.
+
+    If several members claim a partition, the one with the latest generation owns it. If they have the same generation,
+    the partition has no owner.
+    """
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
-    for member, subscription, _ in candidates:
-        for partition in flat(subscription.owned_partitions):
+    for member, subscription, _ in members:
+        for partition in flatten(subscription.owned_partitions):
             wanted = partition.topic in subscription.topics
             if wanted and partition.partition < counts.get(partition.topic, 0):
                 claims.setdefault(partition, []).append((subscription.generation_id, member))
     owners = {}
-    for partition, claimed in claims.items():
-        newest = max(generation for generation, _ in claimed)
-        members = [member for generation, member in claimed if generation == newest]
-        if len(members) == 1:
-            owners[partition] = members[0]
+    for partition, claimants in claims.items():
+        newest = max(generation for generation, _ in claimants)
+        latest = [member for generation, member in claimants if generation == newest]
+        if len(latest) == 1:
+            owners[partition] = latest[0]
     return owners
 
 
-def balanced(
-    candidates: Sequence[Candidate], counts: Counts, owners: Mapping[TopicPartition, str]
-) -> Shares:
-    """Shares that differ by one at most, as far as the subscriptions allow, with as few moves as it takes."""
-    topics = {candidate.member_id: set(candidate.subscription.topics) for candidate in candidates}
-    members = sorted(topics)
-    shares: Shares = {member: [] for member in members}
+def balance(
+    members: Sequence[MemberSubscription],
+    counts: PartitionCounts,
+    owners: Mapping[TopicPartition, str],
+) -> Assignments:
+    """Assign all partitions so that loads differ by at most one, as far as subscriptions allow, with few moves."""
+    topics = {member.member_id: set(member.subscription.topics) for member in members}
+    member_ids = sorted(topics)
+    assignments: Assignments = {member: [] for member in member_ids}
     for partition, owner in sorted(owners.items()):
-        shares[owner].append(partition)
-    readers = {topic: [member for member in members if topic in topics[member]] for topic in counts}
-    # What few can read comes first: it would find them with their hands full.
+        assignments[owner].append(partition)
+    readers = {
+        topic: [member for member in member_ids if topic in topics[member]] for topic in counts
+    }
+    # Topics with few subscribers come first, while these members still have a small load.
     for topic in sorted(counts, key=lambda topic: (len(readers[topic]), topic)):
         for number in range(counts[topic] if readers[topic] else 0):
             if (partition := TopicPartition(topic, number)) not in owners:
-                least = min(readers[topic], key=lambda member: len(shares[member]))
-                shares[least].append(partition)
-    while (move := fairer_move(shares, topics, owners)) is not None:
-        giver, taker, index = move
-        shares[taker].append(shares[giver].pop(index))
-    return {member: sorted(partitions) for member, partitions in shares.items()}
+                least = min(readers[topic], key=lambda member: len(assignments[member]))
+                assignments[least].append(partition)
+    while (move := find_move(assignments, topics, owners)) is not None:
+        source, target, index = move
+        assignments[target].append(assignments[source].pop(index))
+    return {member: sorted(partitions) for member, partitions in assignments.items()}
 
 
-def fairer_move(
-    shares: Shares, topics: Mapping[str, set[str]], owners: Mapping[TopicPartition, str]
+def find_move(
+    assignments: Assignments, topics: Mapping[str, set[str]], owners: Mapping[TopicPartition, str]
 ) -> tuple[str, str, int] | None:
-    """From one who has at least two more than another that could read it too; rather what nobody reads yet. Each move
-    makes the shares more alike, so there is an end to them."""
-    by_load = sorted(shares, key=lambda member: len(shares[member]))
-    for giver in reversed(by_load):
-        for taker in by_load:
-            if len(shares[giver]) - len(shares[taker]) < 2:
+    """Return a move (source, target, index in the source's list) that improves the balance, or None.
+
+    The source has at least two partitions more than the target. The target is subscribed to the partition's topic.
+    Partitions without an owner are preferred. Each move reduces the imbalance, so the moves end.
+    """
+    by_load = sorted(assignments, key=lambda member: len(assignments[member]))
+    for source in reversed(by_load):
+        for target in by_load:
+            if len(assignments[source]) - len(assignments[target]) < 2:
                 break
-            mine = shares[giver]
-            movable = [at for at, each in enumerate(mine) if each.topic in topics[taker]]
+            held = assignments[source]
+            movable = [at for at, each in enumerate(held) if each.topic in topics[target]]
             if movable:
-                return giver, taker, max(movable, key=lambda at: (mine[at] not in owners, at))
+                return source, target, max(movable, key=lambda at: (held[at] not in owners, at))
     return None
 
 
-def flat(grouped: Iterable[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(topic, number) for topic, numbers in grouped for number in numbers]
+def flatten(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic, numbers in topics for number in numbers]
 
 
-def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+def group_by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)

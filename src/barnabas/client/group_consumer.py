@@ -1,18 +1,20 @@
-"""A consumer in a group: the members share the partitions of their topics, and the group remembers how far it has read.
+"""A member of a consumer group. The members share the partitions of their topics and commit their offsets.
 
     with GroupConsumer(cluster, "billing", ["orders"]) as consumer:
         while True:
             records = consumer.poll(1.0)
-            ...                             # do what is to be done with them
-            consumer.processed()            # from here on they may be committed
+            ...                             # process them
+            consumer.processed()            # from now on they may be committed
 
-Laws. Only what was declared processed is committed: now and then, before partitions are given up, and on closing; so a
-record is done at least once. Where the group has no offset yet, the place it begins at is committed too, or what is
-written while nobody reads would be skipped. The member lives by `poll`, which also sends its heartbeats: who does not
-come back within the session timeout has left, and others take over. Closing tells the group at once.
+Delivery is at least once: only offsets of processed records are committed. Commits happen every `commit_s` seconds,
+before partitions are revoked, and on close. The start position in a partition without a committed offset is committed
+too. Otherwise records that arrive while no member runs would be skipped.
 
-With `cooperative-sticky` as its only assignor a member reads on through a rebalance and gives up only what others get.
-With any other it gives up everything first, as the members of other clients do.
+`poll` also sends the heartbeats. A member that does not call it within the session timeout is removed from the group.
+`close` leaves the group at once.
+
+With `cooperative-sticky` as its only assignor, a member keeps reading during a rebalance and revokes only the
+partitions that other members get. With any other assignor it revokes all partitions first.
 """
 
 from __future__ import annotations
@@ -22,21 +24,26 @@ from contextlib import suppress
 from typing import Self
 
 from barnabas.client.blocking import Deadline, pause
-from barnabas.client.cluster import PAUSE_S_MIN, Cluster
+from barnabas.client.cluster import BACKOFF_S_MIN, Cluster
 from barnabas.client.consumer import (
-    NEW_PARTITIONS_S,
+    PARTITION_CHECK_S,
     Beginning,
     ConsumedRecord,
     Consumer,
     End,
     FromOffset,
     Start,
-    resolve,
+    resolve_starts,
 )
 from barnabas.client.group_assignors import COOPERATIVE_STICKY, RANGE
 from barnabas.client.group_coordinator import CoordinatorLink, ask_coordinator
-from barnabas.client.group_member import Member, Standing
-from barnabas.client.group_offsets import commit_request, committed_in, fetch_request, refused_in
+from barnabas.client.group_member import GroupMembership, MemberState
+from barnabas.client.group_offsets import (
+    offset_commit_request,
+    offset_fetch_request,
+    parse_commit_errors,
+    parse_committed_offsets,
+)
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
@@ -51,31 +58,35 @@ from barnabas.wire.messages.sync_group import SyncGroupResponse
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_S = 3.0
-HEARD_S = 0.05
+COORDINATOR_POLL_S = 0.05
 COMMIT_S = 1.0
 CLOSE_TIMEOUT_S = 2.0
-ASSIGNORS = (RANGE, COOPERATIVE_STICKY)
+DEFAULT_ASSIGNORS = (RANGE, COOPERATIVE_STICKY)
 
-MOVED_ON = frozenset(
+REBALANCE_ERRORS = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
-"""The partitions may be another's by now, who will read again what was not committed."""
+"""Another member may own the partitions already. It reads the uncommitted records again."""
 
-Told = Callable[[list[TopicPartition]], None]
+PartitionsCallback = Callable[[list[TopicPartition]], None]
 
 
-def ignore(_: list[TopicPartition]) -> None:
+def ignore_partitions(_: list[TopicPartition]) -> None:
     pass
 
 
 class GroupConsumer:
-    """`start` is where to begin in a partition the group has no offset for, `reset` where to go on when its offset is
-    gone. `on_assigned` and `on_revoked` are told what was added and what is about to be given up; `on_lost` what
-    another member may read already."""
+    """`start` is the position in a partition without a committed offset (default: End). `reset` is the position if the
+    committed offset is out of range (default: Beginning). `commit_s` is the commit interval; None disables automatic
+    commits.
+
+    `on_assigned` is called with the added partitions, `on_revoked` with partitions before they are given up, and
+    `on_lost` with partitions that another member may own already.
+    """
 
     def __init__(
         self,
@@ -85,17 +96,17 @@ class GroupConsumer:
         *,
         start: Start | None = None,
         reset: Start | None = None,
-        assignors: Sequence[str] = ASSIGNORS,
+        assignors: Sequence[str] = DEFAULT_ASSIGNORS,
         commit_s: float | None = COMMIT_S,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
         heartbeat_s: float = HEARTBEAT_S,
-        on_assigned: Told = ignore,
-        on_revoked: Told = ignore,
-        on_lost: Told = ignore,
+        on_assigned: PartitionsCallback = ignore_partitions,
+        on_revoked: PartitionsCallback = ignore_partitions,
+        on_lost: PartitionsCallback = ignore_partitions,
     ) -> None:
         self.cluster = cluster
-        self.member = Member(
+        self.member = GroupMembership(
             group_id,
             topics,
             assignors=assignors,
@@ -107,24 +118,26 @@ class GroupConsumer:
         self.commit_s = commit_s
         self.heartbeat_s = heartbeat_s
         self.on_assigned, self.on_revoked, self.on_lost = on_assigned, on_revoked, on_lost
-        # Over connections of its own: a fetch that waits for records would hold up what is asked behind it, and with
-        # that a rebalance for which others wait.
-        self.reading = cluster.afresh(timeout_s=cluster.timeout_s)
-        self.reader = Consumer(self.reading, {}, reset=Beginning() if reset is None else reset)
+        # Fetches use separate connections: a fetch that waits for records would delay the requests after it, and so
+        # the rebalance of the whole group.
+        self.fetch_cluster = cluster.with_new_connections(timeout_s=cluster.timeout_s)
+        self.consumer = Consumer(
+            self.fetch_cluster, {}, reset=Beginning() if reset is None else reset
+        )
         self.to_commit: dict[TopicPartition, int] = {}
-        self.given: list[TopicPartition] | None = None
-        """Assigned, and not yet taken up."""
-        self.counts: dict[str, int] = {}
-        """What this member, as the leader, has shared out."""
-        self.first_counts: dict[str, int] = {}
-        """How many partitions its topics had when it began."""
+        self.new_assignment: list[TopicPartition] | None = None
+        """An assignment that is not applied yet."""
+        self.assigned_counts: dict[str, int] = {}
+        """Partition counts of the last assignment that this member made as leader."""
+        self.initial_counts: dict[str, int] = {}
+        """Partition counts of the topics when this member first saw them."""
         self.link = CoordinatorLink(cluster, group_id)
         self.is_joining = False
         self.next_heartbeat = Deadline(0)
         self.next_commit = Deadline(commit_s or 0)
-        self.next_count = Deadline(NEW_PARTITIONS_S)
-        self.trouble: Deadline | None = None
-        self.next_try = Deadline(0)
+        self.next_partition_check = Deadline(PARTITION_CHECK_S)
+        self.retry_deadline: Deadline | None = None
+        self.next_attempt = Deadline(0)
         self.backoff = cluster.new_backoff()
         self.is_closed = False
 
@@ -136,202 +149,208 @@ class GroupConsumer:
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        return sorted(self.reader.positions)
+        return sorted(self.consumer.positions)
 
     @property
     def is_settled(self) -> bool:
-        """It is in the group and reads what it was given."""
-        return self.member.standing is Standing.IN and self.given is None
+        """Whether the member has joined the group and applied its assignment."""
+        return self.member.state is MemberState.STABLE and self.new_assignment is None
 
     @property
     def at_end(self) -> bool:
-        """Everything there is in this member's partitions has been handed out."""
-        return self.is_settled and self.reader.at_end
+        """Whether `poll` has returned all records of this member's partitions."""
+        return self.is_settled and self.consumer.at_end
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> list[ConsumedRecord]:
-        """What has arrived; empty if nothing came in time. ApiError when trouble lasts."""
+        """Return new records; empty after the timeout. Raises ApiError if retries fail for the cluster's timeout."""
         deadline = Deadline(timeout_s)
         while True:
-            self.attend_or_note_trouble()
-            if self.reader.positions:
-                found = self.reader.poll(min(deadline.left_s(), self.undisturbed_s()))
+            self.poll_coordinator_with_retries()
+            if self.consumer.positions:
+                found = self.consumer.poll(min(deadline.left_s(), self.fetch_wait_s()))
                 if found or deadline.passed:
                     return found
             elif deadline.passed:
                 return []
             else:
-                self.wait_for_the_coordinator(min(deadline.left_s(), self.heartbeat_s))
+                self.wait_for_coordinator(min(deadline.left_s(), self.heartbeat_s))
 
-    def undisturbed_s(self) -> float:
-        """How long it may wait for records. While the coordinator is asked, not for long: it may call for a rebalance,
-        and then all the others wait for this member."""
-        if self.link.asked is not None:
-            return HEARD_S
-        due = self.next_heartbeat if self.next_try.passed else self.next_try
-        return max(due.left_s(), PAUSE_S_MIN)
+    def fetch_wait_s(self) -> float:
+        """Maximum time to wait for records.
+
+        It is short while a coordinator request is in flight: the response may announce a rebalance, for which the other
+        members wait.
+        """
+        if self.link.in_flight is not None:
+            return COORDINATOR_POLL_S
+        due = self.next_heartbeat if self.next_attempt.passed else self.next_attempt
+        return max(due.left_s(), BACKOFF_S_MIN)
 
     def processed(self, records: Iterable[ConsumedRecord] | None = None) -> None:
-        """These records are done; None: all that `poll` has handed out."""
+        """Mark records as processed, so that their offsets may be committed. None means all records from `poll`."""
         if records is None:
-            self.to_commit |= self.reader.positions
+            self.to_commit |= self.consumer.positions
             return
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
             self.to_commit[partition] = record.offset + 1
 
-    def wait_for_the_coordinator(self, seconds: float) -> None:
-        if self.link.asked is not None:
+    def wait_for_coordinator(self, seconds: float) -> None:
+        if self.link.in_flight is not None:
             self.link.wait(seconds)
         else:
-            pause(min(seconds, max(self.next_try.left_s(), PAUSE_S_MIN)))
+            pause(min(seconds, max(self.next_attempt.left_s(), BACKOFF_S_MIN)))
 
     # ---- membership -----------------------------------------------------------------------------------------------
 
-    def attend_or_note_trouble(self) -> None:
-        if not self.next_try.passed:
+    def poll_coordinator_with_retries(self) -> None:
+        if not self.next_attempt.passed:
             return
         try:
-            self.attend()
+            self.poll_coordinator()
         except ApiError as error:
-            self.trouble = self.trouble or Deadline(self.cluster.timeout_s)
-            if not error.code.retriable or self.trouble.passed:
+            self.retry_deadline = self.retry_deadline or Deadline(self.cluster.timeout_s)
+            if not error.code.retriable or self.retry_deadline.passed:
                 raise
-            self.hang_up()
-            self.next_try = Deadline(self.backoff.next_s())
+            self.disconnect()
+            self.next_attempt = Deadline(self.backoff.next_s())
         else:
-            self.trouble = None
+            self.retry_deadline = None
             self.backoff.reset()
 
-    def hang_up(self) -> None:
-        """The coordinator is gone, or is another one by now. A member that was on its way in begins anew."""
-        self.link.hang_up()
+    def disconnect(self) -> None:
+        """Close the connection to the coordinator. A member without an assignment must join again."""
+        self.link.disconnect()
         self.is_joining = False
-        if self.member.standing is Standing.JOINED:
+        if self.member.state is MemberState.JOINED:
             self.member.rejoin()
 
-    def attend(self) -> None:
-        """Hear what the coordinator answered, and ask it what is due."""
-        if self.link.asked is not None:
-            answer = self.link.answer()
+    def poll_coordinator(self) -> None:
+        """Handle a response of the coordinator, and send the next request if it is due."""
+        if self.link.in_flight is not None:
+            answer = self.link.poll_response()
             if answer is None:
                 return
-            self.hear(answer)
-        if self.given is not None:
-            self.take_up(self.given)
-        match self.member.standing:
-            case Standing.OUT:
-                self.prepare_to_join()
-                owned = self.reader.positions if self.is_cooperative else ()
-                self.ask(self.member.join(owned), JoinGroupResponse)
-            case Standing.JOINED:
+            self.handle_response(answer)
+        if self.new_assignment is not None:
+            self.apply_assignment(self.new_assignment)
+        match self.member.state:
+            case MemberState.UNJOINED:
+                self.revoke_before_join()
+                owned = self.consumer.positions if self.is_cooperative else ()
+                self.send_to_coordinator(self.member.join(owned), JoinGroupResponse)
+            case MemberState.JOINED:
                 if self.member.is_leader:
-                    self.counts = self.partition_counts(self.member.topics_of_all)
-                self.ask(self.member.sync(self.counts), SyncGroupResponse)
-            case Standing.IN:
-                self.stay()
+                    self.assigned_counts = self.partition_counts(self.member.group_topics)
+                self.send_to_coordinator(self.member.sync(self.assigned_counts), SyncGroupResponse)
+            case MemberState.STABLE:
+                self.maintain_membership()
 
-    def stay(self) -> None:
+    def maintain_membership(self) -> None:
         if self.commit_s is not None and self.next_commit.passed:
-            self.commit_what_is_processed()
-        if self.member.is_leader and self.next_count.passed:
-            self.next_count = Deadline(NEW_PARTITIONS_S)
-            if self.partition_counts(self.counts) != self.counts:
+            self.commit_processed()
+        if self.member.is_leader and self.next_partition_check.passed:
+            self.next_partition_check = Deadline(PARTITION_CHECK_S)
+            if self.partition_counts(self.assigned_counts) != self.assigned_counts:
                 self.member.rejoin()
         if self.next_heartbeat.passed:
             self.next_heartbeat = Deadline(self.heartbeat_s)
-            self.ask(self.member.heartbeat(), HeartbeatResponse)
+            self.send_to_coordinator(self.member.heartbeat(), HeartbeatResponse)
 
-    def ask(self, request: Message, response: type[Message]) -> None:
-        patience_s = self.cluster.timeout_s
+    def send_to_coordinator(self, request: Message, response: type[Message]) -> None:
+        response_timeout_s = self.cluster.timeout_s
         self.is_joining = isinstance(request, JoinGroupRequest)
         if self.is_joining:
-            # Answered when the slowest member has come, or its time is over.
-            patience_s += self.member.rebalance_timeout_ms / 1000
-        self.link.ask(request, response, patience_s=patience_s)
+            # The coordinator responds when all members have joined, or after the rebalance timeout.
+            response_timeout_s += self.member.rebalance_timeout_ms / 1000
+        self.link.send(request, response, response_timeout_s=response_timeout_s)
 
-    def hear(self, answer: Message) -> None:
+    def handle_response(self, answer: Message) -> None:
         self.is_joining = False
         match answer:
             case JoinGroupResponse():
                 self.member.on_join(answer)
             case SyncGroupResponse():
-                given = self.member.on_sync(answer)
-                if self.member.standing is Standing.IN:
-                    self.given = given
+                new_assignment = self.member.on_sync(answer)
+                if self.member.state is MemberState.STABLE:
+                    self.new_assignment = new_assignment
                     self.next_heartbeat = Deadline(self.heartbeat_s)
             case HeartbeatResponse():
                 self.member.on_heartbeat(answer)
             case _:
                 raise AssertionError(answer)
-        if self.member.is_forgotten:
-            self.lose_all()
+        if self.member.has_lost_partitions:
+            self.lose_partitions()
 
-    # ---- partitions come and go -----------------------------------------------------------------------------------
+    # ---- assignment -----------------------------------------------------------------------------------------------
 
-    def take_up(self, given: list[TopicPartition]) -> None:
-        """Everything that can fail comes first: then it is tried again as if it had never begun."""
-        before = self.reader.positions
-        added = [partition for partition in given if partition not in before]
-        revoked = [partition for partition in before if partition not in given]
-        committed = self.committed(added)
-        fresh = [partition for partition in added if partition not in committed]
-        begun = self.beginnings(fresh)
-        self.give_up(revoked)
-        kept = {partition: before[partition] for partition in before if partition in given}
-        self.reader.assign({**kept, **committed, **begun})
+    def apply_assignment(self, new_assignment: list[TopicPartition]) -> None:
+        """Revoke and add partitions. Requests that can fail come first, so that a retry starts from the same state."""
+        before = self.consumer.positions
+        added = [partition for partition in new_assignment if partition not in before]
+        revoked = [partition for partition in before if partition not in new_assignment]
+        committed = self.fetch_committed(added)
+        uncommitted = [partition for partition in added if partition not in committed]
+        started = self.start_offsets(uncommitted)
+        self.revoke(revoked)
+        kept = {partition: before[partition] for partition in before if partition in new_assignment}
+        self.consumer.assign({**kept, **committed, **started})
         if self.commit_s is not None:
-            self.to_commit |= begun
-        self.given = None
+            self.to_commit |= started
+        self.new_assignment = None
         self.on_assigned(added)
         if revoked:
-            # Others wait for these, and are given them in a rebalance that somebody has to begin.
+            # Only another rebalance can assign the revoked partitions to other members.
             self.member.rejoin()
 
-    def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        found = resolve(self.cluster, {each: self.start_in(each) for each in partitions})
+    def start_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        found = resolve_starts(
+            self.cluster, {each: self.start_position(each) for each in partitions}
+        )
         if not isinstance(self.start, FromOffset):
             return found
-        # One offset may suit one partition and not another: it is moved into each one's range.
+        # The offset may be out of range in some partitions.
         first = earliest_offsets(self.cluster, partitions)
         end = latest_offsets(self.cluster, partitions)
         return {each: min(max(at, first[each]), end[each]) for each, at in found.items()}
 
-    def start_in(self, partition: TopicPartition) -> Start:
-        """A partition that the topic did not have when this member began is new as a whole, and read as a whole."""
-        count = self.first_counts.get(partition.topic)
+    def start_position(self, partition: TopicPartition) -> Start:
+        """Return the start position of a partition without an offset. A partition added after this member started is
+        read from its beginning."""
+        count = self.initial_counts.get(partition.topic)
         if count is None:
             count = len(self.cluster.topic(partition.topic).partitions)
-            self.first_counts[partition.topic] = count
+            self.initial_counts[partition.topic] = count
         return self.start if partition.partition < count else Beginning()
 
-    def prepare_to_join(self) -> None:
+    def revoke_before_join(self) -> None:
         if not self.is_cooperative:
-            self.give_up(list(self.reader.positions))
+            self.revoke(list(self.consumer.positions))
 
-    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+    def revoke(self, partitions: Collection[TopicPartition]) -> None:
         if not partitions:
             return
         self.on_revoked(sorted(partitions))
-        self.commit_what_is_processed()
-        self.let_go(partitions)
+        self.commit_processed()
+        self.unassign(partitions)
 
-    def lose_all(self) -> None:
+    def lose_partitions(self) -> None:
         lost = self.assigned
-        self.given = None
-        self.let_go(lost)
+        self.new_assignment = None
+        self.unassign(lost)
         if lost:
             self.on_lost(lost)
 
-    def let_go(self, partitions: Collection[TopicPartition]) -> None:
-        rest = {each: at for each, at in self.reader.positions.items() if each not in partitions}
-        self.reader.assign(rest)
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
+        rest = {each: at for each, at in self.consumer.positions.items() if each not in partitions}
+        self.consumer.assign(rest)
         for partition in partitions:
             self.to_commit.pop(partition, None)
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Topics that do not exist have none."""
+        """Fetch the number of partitions of each topic; 0 if it does not exist."""
         names = sorted(topics)
         view = self.cluster.refresh(names)
         return {
@@ -340,69 +359,74 @@ class GroupConsumer:
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Of those that have an offset."""
+    def fetch_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the committed offsets of those partitions that have one."""
         if not partitions:
             return {}
-        request, at_most = fetch_request(self.member.group_id, partitions, require_stable=True)
-        response = self.link.exchange(request, OffsetFetchResponse, at_most=at_most)
-        found = committed_in(response, self.member.group_id)
+        request, max_version = offset_fetch_request(
+            self.member.group_id, partitions, require_stable=True
+        )
+        response = self.link.exchange(request, OffsetFetchResponse, max_version=max_version)
+        found = parse_committed_offsets(response, self.member.group_id)
         return {partition: offset.offset for partition, offset in found.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """These, or all that was declared processed, now. ApiError if the group did not take them."""
+        """Commit these offsets, or those of all processed records. Raises ApiError if the coordinator rejects one."""
         wanted = dict(self.to_commit if offsets is None else offsets)
         if not wanted:
             return
         if self.is_joining:
-            why = f"group {self.member.group_id} rebalances; commit when it is done"
+            why = f"group {self.member.group_id} is rebalancing; commit after the rebalance"
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, why)
         response = self.link.exchange(self.commit_request(wanted), OffsetCommitResponse)
-        for error in refused_in(response).values():
+        for error in parse_commit_errors(response).values():
             raise error
         for partition, offset in wanted.items():
             if self.to_commit.get(partition) == offset:
                 del self.to_commit[partition]
 
     def commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
-        return commit_request(
+        return offset_commit_request(
             self.member.group_id,
             offsets,
             generation=self.member.generation,
             member_id=self.member.member_id,
         )
 
-    def commit_what_is_processed(self) -> None:
-        """What is not taken now is taken the next time, or is read again by whoever has the partition then."""
+    def commit_processed(self) -> None:
+        """Commit the processed records. Retriable errors are ignored: a later commit covers these offsets, or the next
+        owner of the partition reads the records again."""
         self.next_commit = Deadline(self.commit_s or 0)
         if self.commit_s is None or not self.to_commit:
             return
         try:
             self.commit()
         except ApiError as error:
-            if error.code in MOVED_ON:
+            if error.code in REBALANCE_ERRORS:
                 return
             if not error.code.retriable:
                 raise
 
-    # ---- the end --------------------------------------------------------------------------------------------------
+    # ---- close ----------------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "the consumer was closed") -> None:
-        """Commit and leave, within moments. An interruption may have struck in the middle of an answer, so everything
-        goes over new connections."""
+        """Commit and leave the group. Idempotent.
+
+        Uses new connections, because an interrupt may have left a partly read response on the old ones.
+        """
         if self.is_closed:
             return
         self.is_closed = True
-        if self.reader.positions:
+        if self.consumer.positions:
             self.on_revoked(self.assigned)
-        self.link.hang_up()
-        self.reading.close()
+        self.link.disconnect()
+        self.fetch_cluster.close()
         if self.member.member_id:
-            with self.cluster.afresh(timeout_s=CLOSE_TIMEOUT_S) as cluster:
-                self.say_goodbye(cluster, reason)
+            with self.cluster.with_new_connections(timeout_s=CLOSE_TIMEOUT_S) as cluster:
+                self.commit_and_leave(cluster, reason)
 
-    def say_goodbye(self, cluster: Cluster, reason: str) -> None:
-        """As far as the group can be reached: it will miss this member in any case."""
+    def commit_and_leave(self, cluster: Cluster, reason: str) -> None:
+        """Commit and leave, ignoring errors. Without a LeaveGroup the session of the member times out."""
         if self.to_commit and self.commit_s is not None:
             with suppress(ApiError):
                 ask_coordinator(
@@ -410,7 +434,9 @@ class GroupConsumer:
                     self.member.group_id,
                     self.commit_request(self.to_commit),
                     OffsetCommitResponse,
-                    codes=lambda answer: [error.code for error in refused_in(answer).values()],
+                    codes=lambda answer: [
+                        error.code for error in parse_commit_errors(answer).values()
+                    ],
                 )
         with suppress(ApiError):
             ask_coordinator(

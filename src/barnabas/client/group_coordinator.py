@@ -1,7 +1,7 @@
-"""The broker that looks after a group: finding it, and asking it what only it can answer.
+"""The coordinator of a group: finding it, and sending requests to it.
 
-It is the leader of a partition of __consumer_offsets, so it moves as leaders do. Whoever is asked in its place says so,
-and then it is looked for again.
+The coordinator is the leader of a partition of __consumer_offsets, so it can move to another broker. A broker that is
+not the coordinator returns NOT_COORDINATOR, and the client looks up the coordinator again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from barnabas.client.blocking import BlockingConnection, Deadline, wait_any
+from barnabas.client.blocking import BlockingConnection, Deadline, wait_readable
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.errors import ApiError, ErrorCode
@@ -22,24 +22,25 @@ from barnabas.wire.messages.find_coordinator import (
 
 R = TypeVar("R", bound=Message)
 
-ONE_KEY = 3
-"""The last version of FindCoordinator that asks for a single group."""
-ELSEWHERE = frozenset(
+SINGLE_KEY_VERSION = 3
+"""The last version of FindCoordinator with a single group."""
+COORDINATOR_ERRORS = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Nothing was done: ask again, perhaps somebody else."""
+"""The request had no effect. Find the coordinator again and retry."""
 
 
 def find_coordinator(cluster: Cluster, group_id: str) -> tuple[str, int]:
-    """Where it listens. One try: COORDINATOR_NOT_AVAILABLE while there is none."""
-    found = cluster.ask_whoever_is_there(
+    """Return host and port of the coordinator, without retries. Raises ApiError COORDINATOR_NOT_AVAILABLE if there is
+    none."""
+    found = cluster.ask_first_reachable(
         FindCoordinatorRequest(key=group_id, key_type=CoordinatorType.GROUP),
         FindCoordinatorResponse,
-        at_most=ONE_KEY,
+        max_version=SINGLE_KEY_VERSION,
     )
     raise_if(found.error_code, found.error_message or f"group {group_id}")
     return found.host, found.port
@@ -52,40 +53,47 @@ def ask_coordinator(
     response: type[R],
     *,
     codes: Callable[[R], Iterable[int]],
-    at_most: int | None = None,
+    max_version: int | None = None,
 ) -> R:
-    """`codes` finds the error codes in an answer: if it is the wrong broker's, the right one is looked for."""
+    """Send a request to the coordinator, with retries.
+
+    `codes` extracts the error codes of a response. A code in COORDINATOR_ERRORS causes a retry.
+    """
 
     def attempt() -> R:
         host, port = find_coordinator(cluster, group_id)
         answer = cluster.connect(host, port).exchange(
-            request, response, timeout_s=cluster.timeout_s, at_most=at_most
+            request, response, timeout_s=cluster.timeout_s, max_version=max_version
         )
         for code in codes(answer):
-            if code in ELSEWHERE:
+            if code in COORDINATOR_ERRORS:
                 raise ApiError(ErrorCode(code), f"group {group_id}")
         return answer
 
     return cluster.retry(attempt, refresh=False)
 
 
-class Asked(NamedTuple):
+class InFlightRequest(NamedTuple):
+    """A request that has no response yet. `deadline` is for the response."""
+
     response: type[Message]
-    ticket: int
+    correlation_id: int
     deadline: Deadline
 
 
 class CoordinatorLink:
-    """A member's own connection to its coordinator, with one question under way at most. Its own, because a JoinGroup
-    may wait for minutes, and would hold up all that is asked behind it."""
+    """A member's connection to its coordinator, with at most one request of `send` in flight.
+
+    The connection is not shared, because a JoinGroup can take minutes and would delay all requests after it.
+    """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.cluster = cluster
         self.group_id = group_id
         self.connection: BlockingConnection | None = None
-        self.asked: Asked | None = None
+        self.in_flight: InFlightRequest | None = None
 
-    def connected(self) -> BlockingConnection:
+    def connect(self) -> BlockingConnection:
         if self.connection is None or not self.connection.is_open:
             host, port = find_coordinator(self.cluster, self.group_id)
             self.connection = BlockingConnection.open(
@@ -96,38 +104,41 @@ class CoordinatorLink:
             )
         return self.connection
 
-    def ask(self, request: Message, response: type[Message], *, patience_s: float) -> None:
-        """The answer is had from `answer`, later."""
-        timeout_s = self.cluster.timeout_s
-        ticket = self.connected().begin(request, response, timeout_s=timeout_s)
-        self.asked = Asked(response, ticket, Deadline(patience_s))
+    def send(self, request: Message, response: type[Message], *, response_timeout_s: float) -> None:
+        """Send a request. `poll_response` returns its response later."""
+        correlation_id = self.connect().send(request, response, timeout_s=self.cluster.timeout_s)
+        self.in_flight = InFlightRequest(response, correlation_id, Deadline(response_timeout_s))
 
-    def answer(self) -> Message | None:
-        """The one that is waited for, if it is there."""
-        asked, connection = self.asked, self.connection
-        if asked is None or connection is None:
+    def poll_response(self) -> Message | None:
+        """Return the response if it has arrived. Raises ApiError REQUEST_TIMED_OUT after the response timeout."""
+        in_flight, connection = self.in_flight, self.connection
+        if in_flight is None or connection is None:
             return None
-        if asked.ticket not in connection.early and not wait_any([connection], 0):
-            if asked.deadline.passed:
-                why = f"the coordinator at {connection.address} did not answer in time"
+        if in_flight.correlation_id not in connection.unclaimed and not wait_readable(
+            [connection], 0
+        ):
+            if in_flight.deadline.passed:
+                why = f"the coordinator at {connection.address} did not respond in time"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
             return None
-        self.asked = None
-        return connection.finish(asked.ticket, asked.response, timeout_s=self.cluster.timeout_s)
-
-    def wait(self, seconds: float) -> None:
-        """Until the answer begins to arrive, or the time is over."""
-        if self.connection is not None:
-            wait_any([self.connection], seconds)
-
-    def exchange(self, request: Message, response: type[R], *, at_most: int | None = None) -> R:
-        """Ask, and wait for the answer, whatever else is under way."""
-        return self.connected().exchange(
-            request, response, timeout_s=self.cluster.timeout_s, at_most=at_most
+        self.in_flight = None
+        return connection.receive(
+            in_flight.correlation_id, in_flight.response, timeout_s=self.cluster.timeout_s
         )
 
-    def hang_up(self) -> None:
+    def wait(self, seconds: float) -> None:
+        """Wait until a response begins to arrive, or the time is over."""
+        if self.connection is not None:
+            wait_readable([self.connection], seconds)
+
+    def exchange(self, request: Message, response: type[R], *, max_version: int | None = None) -> R:
+        """Send a request and wait for its response, even if another request is in flight."""
+        return self.connect().exchange(
+            request, response, timeout_s=self.cluster.timeout_s, max_version=max_version
+        )
+
+    def disconnect(self) -> None:
         if self.connection is not None:
             self.connection.close()
         self.connection = None
-        self.asked = None
+        self.in_flight = None

@@ -1,13 +1,13 @@
-"""One member's standing in its group, without the socket: what to ask the coordinator next, and what its answers mean.
+"""The state of one group member, without the socket: its next request, and the handling of responses.
 
-    OUT ── JoinGroup ──► JOINED ── SyncGroup ──► IN ── Heartbeat ──► IN
-     ▲                     │                     │
-     └─────────────────────┴─────────────────────┘   the group rebalances, or has forgotten this member
+    UNJOINED ── JoinGroup ──► JOINED ── SyncGroup ──► STABLE ── Heartbeat ──► STABLE
+       ▲                        │                        │
+       └────────────────────────┴────────────────────────┘   the group rebalances, or has removed this member
 
-JoinGroup is answered when all members have joined, or had the time to; the one that the answer names leader shares out
-the partitions and brings the result with its SyncGroup. Who is OUT after having been IN still reads what it had: when
-it gives that up is for the owner of this object to decide. `is_forgotten` says that it is too late for giving up, and
-for committing: the coordinator gives these partitions to others already.
+The coordinator answers JoinGroup when all members have joined, or after the rebalance timeout. It names one member the
+leader, which sends the assignment with its SyncGroup. A member that becomes UNJOINED still owns its partitions. The
+caller decides when to revoke them. If `has_lost_partitions` is set, it is too late to commit: the coordinator may have
+assigned the partitions to other members already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
 from barnabas.client.core import raise_if
-from barnabas.client.group_assignors import ASSIGNORS, Candidate, Counts, flat, grouped
+from barnabas.client.group_assignors import (
+    ASSIGNORS,
+    MemberSubscription,
+    PartitionCounts,
+    flatten,
+    group_by_topic,
+)
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import (
@@ -45,14 +51,17 @@ from barnabas.wire.messages.sync_group import (
 NO_GENERATION = -1
 
 
-class Standing(Enum):
-    OUT = auto()
+class MemberState(Enum):
+    UNJOINED = auto()
     JOINED = auto()
-    """A generation was made with this member in it; its assignment is yet to come."""
-    IN = auto()
+    """Member of the current generation, without an assignment yet."""
+    STABLE = auto()
 
 
-class Member:
+class GroupMembership:
+    """Builds the requests of one member and handles the responses. `on_…` methods raise ApiError for errors that
+    rejoining does not solve."""
+
     def __init__(
         self,
         group_id: str,
@@ -69,22 +78,22 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.member_id = ""
         self.generation = NO_GENERATION
-        self.standing = Standing.OUT
+        self.state = MemberState.UNJOINED
         self.is_leader = False
-        self.is_forgotten = False
+        self.has_lost_partitions = False
         self.assignor = ""
-        self.keeps_assignment = False
-        """The group goes on with the assignment it has: the leader is to make none."""
-        self.others: tuple[JoinGroupResponseMember, ...] = ()
+        self.skip_assignment = False
+        """The group keeps its assignment: the leader must not send one."""
+        self.members: tuple[JoinGroupResponseMember, ...] = ()
 
     # ---- join -----------------------------------------------------------------------------------------------------
 
     def join(self, owned: Iterable[TopicPartition], reason: str = "") -> JoinGroupRequest:
-        self.is_forgotten = False
+        self.has_lost_partitions = False
         subscription = encode_subscription(
             Subscription(
                 topics=self.topics,
-                owned_partitions=grouped(owned),
+                owned_partitions=group_by_topic(owned),
                 generation_id=self.generation,
             )
         )
@@ -104,38 +113,38 @@ class Member:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
             return
-        if self.fell_out(response.error_code):
+        if self.handle_error(response.error_code):
             return
         self.member_id = response.member_id
         self.generation = response.generation_id
         self.assignor = response.protocol_name or ""
         self.is_leader = response.leader == response.member_id
-        self.keeps_assignment = response.skip_assignment
-        self.others = response.members
-        self.standing = Standing.JOINED
+        self.skip_assignment = response.skip_assignment
+        self.members = response.members
+        self.state = MemberState.JOINED
 
     @property
-    def topics_of_all(self) -> set[str]:
-        """What the leader has to know the partitions of, before it can share them out."""
-        return {topic for each in self.candidates() for topic in each.subscription.topics}
+    def group_topics(self) -> set[str]:
+        """All topics that members subscribe to. The leader needs their partition counts."""
+        return {topic for each in self.subscriptions() for topic in each.subscription.topics}
 
-    def candidates(self) -> list[Candidate]:
+    def subscriptions(self) -> list[MemberSubscription]:
         found = []
-        for member_id, instance_id, metadata in self.others:
+        for member_id, instance_id, metadata in self.members:
             try:
-                said = decode_subscription(metadata)
+                subscription = decode_subscription(metadata)
             except RemoteWireError as error:
                 why = f"member {member_id} of group {self.group_id}: {error}"
                 raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why) from None
-            found.append(Candidate(member_id, said, instance_id))
+            found.append(MemberSubscription(member_id, subscription, instance_id))
         return found
 
     # ---- sync -----------------------------------------------------------------------------------------------------
 
-    def sync(self, counts: Counts) -> SyncGroupRequest:
-        """`counts` is of interest to the leader alone."""
-        decides = self.is_leader and not self.keeps_assignment
-        shares = ASSIGNORS[self.assignor](self.candidates(), counts) if decides else {}
+    def sync(self, counts: PartitionCounts) -> SyncGroupRequest:
+        """Build the SyncGroup request. Only the leader uses `counts`."""
+        must_assign = self.is_leader and not self.skip_assignment
+        assignments = ASSIGNORS[self.assignor](self.subscriptions(), counts) if must_assign else {}
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -144,25 +153,25 @@ class Member:
             protocol_name=self.assignor,
             assignments=tuple(
                 SyncGroupRequestAssignment(
-                    member, encode_assignment(Assignment(grouped(partitions)))
+                    member, encode_assignment(Assignment(group_by_topic(partitions)))
                 )
-                for member, partitions in shares.items()
+                for member, partitions in assignments.items()
             ),
         )
 
     def on_sync(self, response: SyncGroupResponse) -> list[TopicPartition]:
-        """What this member is to read; it counts if the member is IN then."""
-        if self.fell_out(response.error_code):
+        """Return this member's assignment. It is valid only if the member is STABLE afterwards."""
+        if self.handle_error(response.error_code):
             return []
         try:
-            given = decode_assignment(response.assignment)
+            assignment = decode_assignment(response.assignment)
         except RemoteWireError as error:
-            why = f"the leader of group {self.group_id} sent an assignment that cannot be read: {error}"
+            why = f"the leader of group {self.group_id} sent an invalid assignment: {error}"
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, why) from None
-        self.standing = Standing.IN
-        return flat(given.assigned_partitions)
+        self.state = MemberState.STABLE
+        return flatten(assignment.assigned_partitions)
 
-    # ---- stay, or leave -------------------------------------------------------------------------------------------
+    # ---- heartbeat and leave --------------------------------------------------------------------------------------
 
     def heartbeat(self) -> HeartbeatRequest:
         return HeartbeatRequest(
@@ -170,31 +179,32 @@ class Member:
         )
 
     def on_heartbeat(self, response: HeartbeatResponse) -> None:
-        self.fell_out(response.error_code)
+        self.handle_error(response.error_code)
 
     def rejoin(self) -> None:
-        """For a reason of this member's own."""
-        self.standing = Standing.OUT
+        """Make the next request a JoinGroup, to start a rebalance."""
+        self.state = MemberState.UNJOINED
 
     def leave(self, reason: str) -> LeaveGroupRequest:
         return LeaveGroupRequest(
             group_id=self.group_id, members=(MemberIdentity(self.member_id, None, reason),)
         )
 
-    def fell_out(self, code: int) -> bool:
-        """Whether the answer means "join again". Errors that joining again does not cure are raised."""
+    def handle_error(self, code: int) -> bool:
+        """Return whether the member must join again. Raises ApiError for errors that rejoining does not solve."""
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.standing = Standing.OUT
+            self.state = MemberState.UNJOINED
             return True
         if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
-            self.forget(keep_id=code == ErrorCode.ILLEGAL_GENERATION)
+            self.reset_generation(keep_id=code == ErrorCode.ILLEGAL_GENERATION)
             return True
         raise_if(code, f"group {self.group_id}")
         return False
 
-    def forget(self, *, keep_id: bool) -> None:
-        self.standing = Standing.OUT
-        self.is_forgotten = True
+    def reset_generation(self, *, keep_id: bool) -> None:
+        """Leave the generation and lose all partitions. The member id is kept if the coordinator still knows it."""
+        self.state = MemberState.UNJOINED
+        self.has_lost_partitions = True
         self.generation = NO_GENERATION
         if not keep_id:
             self.member_id = ""

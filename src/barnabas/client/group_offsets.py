@@ -1,4 +1,4 @@
-"""The offsets a group has committed: how they are asked for, set, and found in the answers."""
+"""Requests and responses for the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -21,21 +21,25 @@ from barnabas.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 
-ONE_GROUP = 7
-"""The last version of OffsetFetch that asks for a single group."""
+SINGLE_GROUP_VERSION = 7
+"""The last version of OffsetFetch with a single group."""
 
 
-class CommittedOffset(NamedTuple):
+class GroupOffset(NamedTuple):
+    """The committed offset of a group in one partition."""
+
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
 
 
-def fetch_request(
+def offset_fetch_request(
     group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> tuple[OffsetFetchRequest, int]:
-    """The request, of all partitions that have an offset if they are None, and the newest version to put it in. Who is
-    about to read from there on needs what is stable; who only looks does not wait for commits that are under way."""
+    """Return the request and its maximum version. `partitions=None` requests all partitions with an offset.
+
+    A consumer that starts at these offsets needs `require_stable`: the broker then waits for pending commits.
+    """
     topics: dict[str, list[int]] = {}
     for topic, number in partitions or ():
         topics.setdefault(topic, []).append(number)
@@ -46,12 +50,13 @@ def fetch_request(
         else tuple(OffsetFetchRequestTopic(name, tuple(each)) for name, each in topics.items()),
         require_stable=require_stable,
     )
-    return request, ONE_GROUP
+    return request, SINGLE_GROUP_VERSION
 
 
-def committed_in(
+def parse_committed_offsets(
     response: OffsetFetchResponse, group_id: str
-) -> dict[TopicPartition, CommittedOffset]:
+) -> dict[TopicPartition, GroupOffset]:
+    """Return the offsets of the partitions that have one. Raises ApiError for the first error in the response."""
     raise_if(response.error_code, f"offsets of group {group_id}")
     found = {}
     for topic in response.topics:
@@ -59,18 +64,18 @@ def committed_in(
             partition = TopicPartition(topic.name, number)
             raise_if(code, f"offset of group {group_id} in {partition}")
             if offset != NO_OFFSET:
-                found[partition] = CommittedOffset(offset, leader_epoch, metadata or "")
+                found[partition] = GroupOffset(offset, leader_epoch, metadata or "")
     return found
 
 
-def commit_request(
+def offset_commit_request(
     group_id: str,
     offsets: Mapping[TopicPartition, int],
     *,
     generation: int = -1,
     member_id: str = "",
 ) -> OffsetCommitRequest:
-    """Without a member it is somebody from outside who sets the offsets of a group nobody is in."""
+    """Build an OffsetCommit. Without a member id, the broker accepts it only if the group has no members."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         topics.setdefault(topic, []).append(OffsetCommitRequestPartition(number, offset))
@@ -82,7 +87,8 @@ def commit_request(
     )
 
 
-def refused_in(response: OffsetCommitResponse) -> dict[TopicPartition, ApiError]:
+def parse_commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ApiError]:
+    """Return the errors by partition; empty if all commits succeeded."""
     found = {}
     for topic in response.topics:
         for number, code in topic.partitions:

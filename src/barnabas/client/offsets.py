@@ -1,4 +1,4 @@
-"""Which offset stands where: the beginning and the end of partitions, and the first record of a moment."""
+"""Offset lookup with ListOffsets: log start, log end, and the first offset at or after a timestamp."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.wire.messages.list_offsets import (
 
 
 class FoundOffset(NamedTuple):
-    """`offset` is -1 where no record is as young as the asked time."""
+    """Result for one partition. `offset` is -1 if no record has the timestamp or a later one."""
 
     offset: int
     timestamp: int
@@ -31,22 +31,25 @@ class FoundOffset(NamedTuple):
 def earliest_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    return plain(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST_TIMESTAMP)))
+    return offset_values(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST_TIMESTAMP)))
 
 
 def latest_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """The high watermarks: where a record written next will become visible. With `committed` where the first open
-    transaction begins, if there is one."""
-    asked = dict.fromkeys(partitions, LATEST_TIMESTAMP)
-    return plain(list_offsets(cluster, asked, committed=committed))
+    """Return the high watermarks. With `committed`, return the last stable offsets: the start of the first open
+    transaction, if there is one."""
+    timestamps = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+    return offset_values(list_offsets(cluster, timestamps, committed=committed))
 
 
 def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, FoundOffset]:
-    """The first offset at or after each timestamp (or one of the special ones of ListOffsets)."""
+    """Return the first offset at or after each timestamp. Special timestamps of ListOffsets are allowed.
+
+    `committed` selects the isolation level read_committed.
+    """
 
     def ask(
         connection: BlockingConnection, led: list[TopicPartition]
@@ -76,5 +79,5 @@ def list_offsets(
     return cluster.ask_leaders(timestamps, ask)
 
 
-def plain(found: Mapping[TopicPartition, FoundOffset]) -> dict[TopicPartition, int]:
+def offset_values(found: Mapping[TopicPartition, FoundOffset]) -> dict[TopicPartition, int]:
     return {partition: offset.offset for partition, offset in found.items()}

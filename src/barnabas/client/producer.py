@@ -1,13 +1,13 @@
-"""A synchronous producer: records are gathered per partition and sent when enough have come together, or on `flush`.
+"""A synchronous producer. It buffers records per partition and sends them when the buffer is full, or on `flush`.
 
-One request per partition is under way at a time, so retries keep the order of records. With idempotence (the default
-for acks=all where the cluster offers it) a retry cannot write twice either: the broker knows the batch by its sequence.
+One batch per partition is in flight at a time, so retries keep the order of records. With idempotence, a retry cannot
+write a batch twice. Idempotence is the default for acks=all if the cluster supports it.
 
-Partitions that are added to a topic are noticed when its metadata is looked at anew, which is done now and then. A key
-may then go to another partition than before, as with every producer of Kafka's.
+The producer refreshes the metadata of its topics every METADATA_MAX_AGE_S seconds and then uses new partitions. A key
+may map to another partition from then on, as with Kafka's producer.
 
-After an error nothing is known of the batches that were under way, and what was gathered is dropped: the caller knows
-which records it sent since the last successful `flush`.
+After an error, the buffered records are dropped and the state of the batches in flight is unknown. The caller must
+resend the records it sent since the last successful `flush`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from barnabas.client.blocking import BlockingConnection, Deadline, now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import error_of, raise_if
-from barnabas.client.partitioner import Sticky, partition_of_key
+from barnabas.client.partitioner import StickyPartitioner, partition_of_key
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
@@ -39,7 +39,7 @@ from barnabas.wire.records import Record, build_batch
 
 ACKS_ALL = -1
 BATCH_BYTES = 512 << 10
-"""Well below message.max.bytes, and large enough that a round trip per batch does not matter."""
+"""Maximum size of a batch. Well below the default of message.max.bytes; larger batches are hardly faster."""
 BUFFER_BYTES = 8 << 20
 RECORD_OVERHEAD = 24
 METADATA_MAX_AGE_S = 300.0
@@ -48,24 +48,24 @@ SEQUENCE_MAX = 0x7FFF_FFFF
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Sent(NamedTuple):
-    """A batch that was acknowledged. `base_offset` is -1 where the broker did not tell it (acks=0)."""
+class SentBatch(NamedTuple):
+    """An acknowledged batch. `base_offset` is -1 if the broker did not return it (acks=0, or a duplicate batch)."""
 
     partition: TopicPartition
     base_offset: int
     count: int  # type: ignore[assignment]  # hides tuple.count
 
 
-class Unsent(NamedTuple):
-    """A batch that waits for what the producer adds to it."""
+class PendingBatch(NamedTuple):
+    """A batch to send. `build` encodes it when the producer knows its id, epoch and sequence."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count
     build: Callable[..., bytes]
-    """Takes `producer_id`, `producer_epoch` and `base_sequence`."""
+    """Called with `producer_id`, `producer_epoch` and `base_sequence`."""
 
 
-class Gathered(Struct):
-    """What waits for one partition: full batches, and the one being filled."""
+class RecordBuffer(Struct):
+    """The buffered records of one partition: full batches, and the one being filled."""
 
     batches: list[list[Record]] = field(default_factory=lambda: [[]])
     last_batch_bytes: int = 0
@@ -73,7 +73,7 @@ class Gathered(Struct):
     def add(
         self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, size: int
     ) -> bool:
-        """True if this began another batch."""
+        """Add a record. Returns whether it started a new batch."""
         batch = self.batches[-1]
         full = bool(batch) and self.last_batch_bytes + size > BATCH_BYTES
         if full:
@@ -86,6 +86,11 @@ class Gathered(Struct):
 
 
 class Producer:
+    """`acks` is -1 (all), 1 or 0. `idempotent=None` means: if acks is -1 and the cluster supports it.
+
+    A context manager; leaving it without an exception flushes.
+    """
+
     def __init__(
         self,
         cluster: Cluster,
@@ -104,14 +109,14 @@ class Producer:
         self.acks = acks
         self.compression = compression
         self.idempotent = idempotent
-        self.sticky = Sticky(random or Random())
-        self.gathered: dict[TopicPartition, Gathered] = {}
-        self.gathered_bytes = 0
-        self.sent: list[Sent] = []
+        self.sticky = StickyPartitioner(random or Random())
+        self.buffers: dict[TopicPartition, RecordBuffer] = {}
+        self.buffered_bytes = 0
+        self.sent: list[SentBatch] = []
         self.identity: tuple[int, int] | None = None
         self.sequences: dict[TopicPartition, int] = {}
         self.metadata_max_age_s = metadata_max_age_s
-        self.next_look = Deadline(metadata_max_age_s)
+        self.next_refresh = Deadline(metadata_max_age_s)
 
     def __enter__(self) -> Self:
         return self
@@ -130,72 +135,77 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> TopicPartition:
-        """Gather one record; where it will go. Sends everything gathered when the buffer is full."""
-        target = self.target(topic, key, partition)
+        """Buffer a record and return its partition. Sends all buffered records if the buffer is full.
+
+        `timestamp` is in milliseconds; None means now. Raises ApiError.
+        """
+        target = self.choose_partition(topic, key, partition)
         size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         for name, content in headers:
             size += len(name) + len(content or b"") + 4
-        gathered = self.gathered.get(target)
-        if gathered is None:
-            gathered = self.gathered[target] = Gathered()
+        buffer = self.buffers.get(target)
+        if buffer is None:
+            buffer = self.buffers[target] = RecordBuffer()
         at = now_ms() if timestamp is None else timestamp
-        began_another = gathered.add(at, key, value, headers, size)
-        if began_another and key is None and partition is None:
-            self.sticky.move_on(topic, available(self.cluster.topic(topic)))
-        self.gathered_bytes += size
-        if self.gathered_bytes >= BUFFER_BYTES:
-            self.send_gathered()
+        is_new_batch = buffer.add(at, key, value, headers, size)
+        if is_new_batch and key is None and partition is None:
+            self.sticky.switch(topic, available_partitions(self.cluster.topic(topic)))
+        self.buffered_bytes += size
+        if self.buffered_bytes >= BUFFER_BYTES:
+            self.send_buffers()
         return target
 
-    def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
+    def choose_partition(
+        self, topic: str, key: bytes | None, partition: int | None
+    ) -> TopicPartition:
         view = self.cluster.topic(topic)
         if partition is not None:
             wanted = TopicPartition(topic, partition)
             if all(found.partition != partition for found in view.partitions):
-                self.cluster.refresh([topic]).partition(wanted)  # it may have been added since
+                self.cluster.refresh([topic]).partition(wanted)  # raises if it still does not exist
             return wanted
         if key is not None:
             return TopicPartition(topic, partition_of_key(key, len(view.partitions)))
-        return TopicPartition(topic, self.sticky.choose(topic, lambda: available(view)))
+        return TopicPartition(topic, self.sticky.choose(topic, lambda: available_partitions(view)))
 
-    def flush(self) -> list[Sent]:
-        """Send what is gathered; all batches acknowledged since the last flush."""
-        self.send_gathered()
+    def flush(self) -> list[SentBatch]:
+        """Send all buffered records. Returns the batches acknowledged since the last flush."""
+        self.send_buffers()
         sent, self.sent = self.sent, []
         return sent
 
-    def send_gathered(self) -> None:
-        gathered, self.gathered, self.gathered_bytes = self.gathered, {}, 0
-        topics = sorted({partition.topic for partition in gathered})
-        if topics and self.next_look.passed:
-            self.look_again(topics)
+    def send_buffers(self) -> None:
+        buffers, self.buffers, self.buffered_bytes = self.buffers, {}, 0
+        topics = sorted({partition.topic for partition in buffers})
+        if topics and self.next_refresh.passed:
+            self.refresh_metadata(topics)
         for topic in topics:
-            self.sticky.move_on(topic, available(self.cluster.topic(topic)))
-        queues = {partition: list(waiting.batches) for partition, waiting in gathered.items()}
+            self.sticky.switch(topic, available_partitions(self.cluster.topic(topic)))
+        queues = {partition: list(buffer.batches) for partition, buffer in buffers.items()}
         while queues:
             self.send_round({partition: queue.pop(0) for partition, queue in queues.items()})
             queues = {partition: queue for partition, queue in queues.items() if queue}
 
-    def look_again(self, topics: list[str]) -> None:
-        """Who cannot be asked now is asked again when the records are sent, and then it is an error."""
-        self.next_look = Deadline(self.metadata_max_age_s)
+    def refresh_metadata(self, topics: list[str]) -> None:
+        """Refresh the metadata of the topics. Errors are ignored: sending the records would raise them again."""
+        self.next_refresh = Deadline(self.metadata_max_age_s)
         with suppress(ApiError):
             self.cluster.refresh(topics)
 
     def send_round(self, batches: dict[TopicPartition, list[Record]]) -> None:
-        """One batch for each partition."""
+        """Send one batch to each partition."""
         self.send_batches(
             {
-                partition: Unsent(
+                partition: PendingBatch(
                     len(records), partial(build_batch, records, compression=self.compression)
                 )
                 for partition, records in batches.items()
             }
         )
 
-    def send_batches(self, batches: Mapping[TopicPartition, Unsent]) -> None:
-        """One batch for each partition. They are built once: a retry sends the same bytes, with the same sequence."""
-        producer_id, epoch = self.identify()
+    def send_batches(self, batches: Mapping[TopicPartition, PendingBatch]) -> None:
+        """Send one batch to each partition, with retries. A retry sends the same bytes with the same sequence."""
+        producer_id, epoch = self.ensure_identity()
         data = {
             partition: batch.build(
                 producer_id=producer_id,
@@ -213,9 +223,9 @@ class Producer:
         offsets = self.cluster.ask_leaders(data, ask)
         for partition, batch in batches.items():
             if producer_id >= 0:
-                following = self.sequences.get(partition, 0) + batch.count
-                self.sequences[partition] = following % (SEQUENCE_MAX + 1)
-            self.sent.append(Sent(partition, offsets[partition], batch.count))
+                next_sequence = self.sequences.get(partition, 0) + batch.count
+                self.sequences[partition] = next_sequence % (SEQUENCE_MAX + 1)
+            self.sent.append(SentBatch(partition, offsets[partition], batch.count))
 
     def produce(
         self, connection: BlockingConnection, batches: dict[TopicPartition, bytes]
@@ -234,22 +244,22 @@ class Producer:
         )
         timeout_s = self.cluster.timeout_s
         if self.acks == 0:
-            connection.begin(request, None, timeout_s=timeout_s)
+            connection.send(request, None, timeout_s=timeout_s)
             yield from dict.fromkeys(batches, -1).items()
             return
         response = connection.exchange(request, ProduceResponse, timeout_s=timeout_s)
         for topic in response.responses:
             for result in topic.partition_responses:
                 partition = TopicPartition(topic.name, result.index)
-                # The broker has this batch already, from an attempt whose answer was lost.
+                # An earlier attempt wrote the batch, but its response was lost.
                 if result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                     yield partition, -1
                     continue
-                message = f"{partition}: {result.error_message or 'refused by the leader'}"
+                message = f"{partition}: {result.error_message or 'rejected by the leader'}"
                 yield partition, error_of(result.error_code, message) or result.base_offset
 
-    def identify(self) -> tuple[int, int]:
-        """Producer id and epoch, or -1, -1 without idempotence."""
+    def ensure_identity(self) -> tuple[int, int]:
+        """Return the producer id and epoch, or (-1, -1) without idempotence. Fetches them on the first call."""
         if self.identity is None:
             wanted = self.idempotent
             if wanted is None:
@@ -271,7 +281,7 @@ class Producer:
         return self.cluster.retry(attempt)
 
 
-def available(topic: TopicView) -> list[int]:
-    """Partitions that can be written to now; all of them if none can, for the retries to wait on."""
+def available_partitions(topic: TopicView) -> list[int]:
+    """Return the partitions with a leader, or all partitions if none has one."""
     led = [found.partition for found in topic.partitions if not found.is_offline]
     return led or [found.partition for found in topic.partitions]

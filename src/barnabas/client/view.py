@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, topics, leaders. Frozen; a newer view takes the place of an older one."""
+"""The client's view of a cluster: brokers, topics, partitions and leaders. Immutable; each refresh makes a new view."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TopicView(Struct, frozen=True, kw_only=True):
     id: UUID = ZERO_ID
     is_internal: bool = False
     partitions: tuple[PartitionView, ...] = ()
-    """In the order of their numbers."""
+    """Ordered by partition number."""
 
     @property
     def replication_factor(self) -> int:
@@ -55,16 +55,20 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     brokers: Mapping[BrokerId, BrokerView] = field(default_factory=dict)
     topics: Mapping[str, TopicView] = field(default_factory=dict)
     errors: Mapping[str, ApiError] = field(default_factory=dict)
-    """Topics the broker was asked for and could not describe."""
+    """Requested topics for which the broker returned an error."""
 
     def topic(self, name: str) -> TopicView:
+        """Raises ApiError if the topic is not in the view."""
         if name in self.topics:
             return self.topics[name]
         unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
         raise self.errors.get(name, unknown)
 
     def leader(self, partition: TopicPartition) -> BrokerId:
-        """ApiError, always retriable but for a partition the topic does not have, if there is none."""
+        """Return the leader of a partition.
+
+        Raises ApiError: LEADER_NOT_AVAILABLE without a leader, UNKNOWN_TOPIC_OR_PARTITION for an unknown partition.
+        """
         found = self.partition(partition)
         if found.is_offline or found.leader not in self.brokers:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
@@ -79,10 +83,10 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         why = f"{topic.name} has no partition {partition.partition}, only 0–{count - 1}"
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
 
-    def with_topics_of(self, newer: ClusterView) -> ClusterView:
-        """The newer view, keeping topics it was not asked about."""
-        asked = newer.topics.keys() | newer.errors.keys()
-        kept = {name: topic for name, topic in self.topics.items() if name not in asked}
+    def merge(self, newer: ClusterView) -> ClusterView:
+        """Return `newer` with the topics of this view that `newer` does not cover."""
+        covered = newer.topics.keys() | newer.errors.keys()
+        kept = {name: topic for name, topic in self.topics.items() if name not in covered}
         return ClusterView(
             cluster_id=newer.cluster_id,
             controller=newer.controller,
@@ -92,7 +96,8 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         )
 
 
-def view_of(response: MetadataResponse) -> ClusterView:
+def parse_metadata(response: MetadataResponse) -> ClusterView:
+    """Convert a Metadata response. Topics without a name are left out."""
     topics = [topic for topic in response.topics if topic.name is not None]
     return ClusterView(
         cluster_id=response.cluster_id,

@@ -18,9 +18,9 @@ from barnabas.errors import RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.spark.ranges import COLUMNS
 from barnabas.spark.record_layout import (
-    Body,
+    BatchBody,
     Int64s,
-    Layout,
+    RecordLayout,
     Octets,
     Spans,
     lay_out,
@@ -49,7 +49,7 @@ TYPES = {
 }
 assert tuple(TYPES) == COLUMNS
 
-PLAIN_BYTES_MAX = 32 << 20
+DECODE_BYTES_MAX = 32 << 20
 """Decompressed batches are gathered up to about this size before they become one RecordBatch."""
 
 ABORT_MARKER = b"\0\0\0\0"
@@ -78,32 +78,32 @@ def decode_batches(
     """
     view = memoryview(data)
     found: list[pa.RecordBatch] = []
-    gathered: list[Batch] = []
-    gathered_bytes = 0
+    pending: list[Batch] = []
+    pending_bytes = 0
     next_offset = start
-    hidden = Aborted(aborted)
+    aborted_filter = AbortedFilter(aborted)
     for at, header in batch_headers(view):
         if header.base_offset >= end:
             break
         next_offset = max(next_offset, header.next_offset)
-        if hidden.covers(header, view, at) or header.last_offset < start:
+        if aborted_filter.hides(header, view, at) or header.last_offset < start:
             continue
         try:
-            batch = open_batch(view, at, header, check_crcs=check_crcs)
+            batch = decompress_batch(view, at, header, check_crcs=check_crcs)
         except RemoteWireError as error:
-            raise damaged(topic, partition, header.base_offset, error) from None
+            raise corrupt_batch_error(topic, partition, header.base_offset, error) from None
         # A buffer of Arrow is addressed with 32 bits.
-        if gathered and gathered_bytes + batch.size > PLAIN_BYTES_MAX:
-            found += build(view, gathered, topic, partition, start, end, columns)
-            gathered, gathered_bytes = [], 0
-        gathered.append(batch)
-        gathered_bytes += batch.size
-    if gathered:
-        found += build(view, gathered, topic, partition, start, end, columns)
+        if pending and pending_bytes + batch.size > DECODE_BYTES_MAX:
+            found += build_record_batch(view, pending, topic, partition, start, end, columns)
+            pending, pending_bytes = [], 0
+        pending.append(batch)
+        pending_bytes += batch.size
+    if pending:
+        found += build_record_batch(view, pending, topic, partition, start, end, columns)
     return found, next_offset
 
 
-def damaged(topic: str, partition: int, offset: int, why: Exception) -> RemoteWireError:
+def corrupt_batch_error(topic: str, partition: int, offset: int, why: Exception) -> RemoteWireError:
     where = TopicPartition(topic, partition)
     return RemoteWireError(f"{where}: the batch at offset {offset} is damaged: {why}")
 
@@ -118,10 +118,10 @@ class Batch(NamedTuple):
     start: int
     end: int
     size: int
-    plain: bytes | None = None
+    decompressed: bytes | None = None
 
 
-def open_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bool) -> Batch:
+def decompress_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bool) -> Batch:
     if check_crcs and not crc_is_valid(view, at, header):
         raise RemoteWireError("its checksum does not match")
     start, end = at + HEADER_SIZE, at + header.size
@@ -130,11 +130,11 @@ def open_batch(view: memoryview, at: int, header: BatchHeader, *, check_crcs: bo
         return Batch(header, start, end, end - start)
     if codec > Compression.ZSTD:
         raise RemoteWireError(f"there is no codec {codec}")
-    plain = decompress(Compression(codec), view[start:end], limit=DECOMPRESSED_BYTES_MAX)
-    return Batch(header, start, end, len(plain), plain)
+    decompressed = decompress(Compression(codec), view[start:end], limit=DECOMPRESSED_BYTES_MAX)
+    return Batch(header, start, end, len(decompressed), decompressed)
 
 
-class Aborted:
+class AbortedFilter:
     """Which batches nobody who reads committed records may see. Transactions of one producer follow each other, so a
     producer's batches are hidden from where one of its aborted transactions begins up to the next marker of abort."""
 
@@ -142,7 +142,7 @@ class Aborted:
         self.waiting = sorted(transactions, key=lambda found: found.first_offset, reverse=True)
         self.producers: set[int] = set()
 
-    def covers(self, header: BatchHeader, view: memoryview, at: int) -> bool:
+    def hides(self, header: BatchHeader, view: memoryview, at: int) -> bool:
         """Also true for control batches, which nobody sees. To be asked in the order of the log."""
         while self.waiting and self.waiting[-1].first_offset <= header.last_offset:
             self.producers.add(self.waiting.pop().producer_id)
@@ -162,7 +162,7 @@ def is_abort(view: memoryview, at: int) -> bool:
 # ---- columns --------------------------------------------------------------------------------------------------
 
 
-def build(
+def build_record_batch(
     view: memoryview,
     batches: Sequence[Batch],
     topic: str,
@@ -172,58 +172,58 @@ def build(
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """One RecordBatch of all the batches, or none if no record of theirs is wanted."""
-    data, bodies = join(view, batches)
+    data, bodies = join_bodies(view, batches)
     octets = np.frombuffer(data, np.uint8)
     try:
         layout = lay_out(octets, data, bodies)
         counts = [body.count for body in bodies]
         offsets = layout.offset_deltas + per_record([b.header.base_offset for b in batches], counts)
-        timestamps = time_of(layout, batches, counts)
-        kinds = per_record([int(b.header.is_log_append_time) for b in batches], counts)
+        timestamps = timestamps_ms(layout, batches, counts)
+        timestamp_types = per_record([int(b.header.is_log_append_time) for b in batches], counts)
         if any(b.header.base_offset < start or b.header.last_offset >= end for b in batches):
             wanted = (offsets >= start) & (offsets < end)
             layout = layout.where(wanted)
-            offsets, timestamps, kinds = offsets[wanted], timestamps[wanted], kinds[wanted]
+            offsets, timestamps, timestamp_types = offsets[wanted], timestamps[wanted], timestamp_types[wanted]
         if not offsets.size:
             return
-        source = Source(data, octets, layout)
+        records = RecordView(data, octets, layout)
         arrays = [
-            column(name, source, topic, partition, offsets, timestamps, kinds) for name in columns
+            build_column(name, records, topic, partition, offsets, timestamps, timestamp_types) for name in columns
         ]
     except RemoteWireError as error:
         # Which of the batches it was is found by opening them one by one.
         for batch in batches if len(batches) > 1 else ():
-            list(build(view, [batch], topic, partition, start, end, columns))
-        raise damaged(topic, partition, batches[0].header.base_offset, error) from None
+            list(build_record_batch(view, [batch], topic, partition, start, end, columns))
+        raise corrupt_batch_error(topic, partition, batches[0].header.base_offset, error) from None
     yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def join(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview, list[Body]]:
+def join_bodies(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview, list[BatchBody]]:
     """One buffer in which all records stand: the fetched bytes themselves, unless something was compressed."""
-    if all(batch.plain is None for batch in batches):
-        return view, [body_of(batch, batch.start) for batch in batches]
+    if all(batch.decompressed is None for batch in batches):
+        return view, [batch_body(batch, batch.start) for batch in batches]
     parts: list[bytes | memoryview] = []
     bodies = []
     at = 0
     for batch in batches:
-        part = view[batch.start : batch.end] if batch.plain is None else batch.plain
+        part = view[batch.start : batch.end] if batch.decompressed is None else batch.decompressed
         parts.append(part)
-        bodies.append(body_of(batch, at))
+        bodies.append(batch_body(batch, at))
         at += len(part)
     # A single part is what it is; joining it would copy it.
     return memoryview(parts[0] if len(parts) == 1 else b"".join(parts)), bodies
 
 
-def body_of(batch: Batch, start: int) -> Body:
+def batch_body(batch: Batch, start: int) -> BatchBody:
     header = batch.header
-    return Body(start, start + batch.size, header.count, header.last_offset_delta)
+    return BatchBody(start, start + batch.size, header.count, header.last_offset_delta)
 
 
 def per_record(values: Sequence[int], counts: Sequence[int]) -> Int64s:
     return np.repeat(np.array(values, np.int64), counts)
 
 
-def time_of(layout: Layout, batches: Sequence[Batch], counts: Sequence[int]) -> Int64s:
+def timestamps_ms(layout: RecordLayout, batches: Sequence[Batch], counts: Sequence[int]) -> Int64s:
     """Milliseconds. The broker's time stands in the batch alone; the deltas of its records are then without meaning."""
     headers = [batch.header for batch in batches]
     timestamps = layout.timestamp_deltas + per_record([h.base_timestamp for h in headers], counts)
@@ -234,48 +234,48 @@ def time_of(layout: Layout, batches: Sequence[Batch], counts: Sequence[int]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RecordView:
     data: memoryview
     octets: Octets
-    layout: Layout
+    layout: RecordLayout
 
 
-def column(
+def build_column(
     name: str,
-    source: Source,
+    records: RecordView,
     topic: str,
     partition: int,
     offsets: Int64s,
     timestamps: Int64s,
-    kinds: Int64s,
+    timestamp_types: Int64s,
 ) -> pa.Array:
     count = len(offsets)
     match name:
         case "key":
-            return binary(source.octets, source.layout.keys)
+            return build_binary(records.octets, records.layout.keys)
         case "value":
-            return binary(source.octets, source.layout.values)
+            return build_binary(records.octets, records.layout.values)
         case "topic":
             return pa.repeat(pa.scalar(topic, pa.string()), count)
         case "partition":
-            return plain_array(TYPES[name], np.full(count, partition, np.int32))
+            return build_array(TYPES[name], np.full(count, partition, np.int32))
         case "offset":
-            return plain_array(TYPES[name], offsets)
+            return build_array(TYPES[name], offsets)
         case "timestamp":
-            return plain_array(TYPES[name], timestamps * 1000)
+            return build_array(TYPES[name], timestamps * 1000)
         case "timestampType":
-            return plain_array(TYPES[name], kinds.astype(np.int32))
+            return build_array(TYPES[name], timestamp_types.astype(np.int32))
         case "headers":
-            return headers_of(source)
+            return build_headers(records)
         case _:
             raise ValueError(f"there is no column {name!r}")
 
 
-def plain_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array:
+def build_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def binary(octets: Octets, spans: Spans) -> pa.Array:
+def build_binary(octets: Octets, spans: Spans) -> pa.Array:
     """The bytes of all spans, one behind the other."""
     count = len(spans.lengths)
     lengths = np.maximum(spans.lengths, 0)
@@ -288,13 +288,13 @@ def binary(octets: Octets, spans: Spans) -> pa.Array:
         windows = as_strided(octets, (octets.size - longest + 1, longest), (1, 1))
         content = pa.py_buffer(windows[spans.starts]) if longest else pa.py_buffer(b"")
     else:
-        offsets, content = gather(octets, spans.starts, lengths)
+        offsets, content = gather_spans(octets, spans.starts, lengths)
     return pa.Array.from_buffers(
         pa.binary(), count, [validity, pa.py_buffer(offsets.astype(np.int32)), content]
     )
 
 
-def gather(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64s, pa.Buffer]:
+def gather_spans(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64s, pa.Buffer]:
     """Spans and the gaps between them are the elements of an array that needs no copy; taking every second element
     copies the spans alone. The spans must rise, and those of records do."""
     count = len(starts)
@@ -310,15 +310,15 @@ def gather(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64s, pa.
     return offsets, taken.buffers()[2]
 
 
-def headers_of(source: Source) -> pa.Array:
+def build_headers(records: RecordView) -> pa.Array:
     """Null, not an empty list, for a record without headers: as Spark's own source does."""
-    counts = source.layout.header_counts
-    names, values = lay_out_headers(source.octets, source.data, source.layout)
+    counts = records.layout.header_counts
+    names, values = lay_out_headers(records.octets, records.data, records.layout)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     pairs = pa.StructArray.from_arrays(
-        [text(binary(source.octets, names)), binary(source.octets, values)],
+        [to_strings(build_binary(records.octets, names)), build_binary(records.octets, values)],
         fields=list(HEADER_TYPE),
     )
     return pa.Array.from_buffers(
@@ -326,7 +326,7 @@ def headers_of(source: Source) -> pa.Array:
     )
 
 
-def text(names: pa.Array) -> pa.Array:
+def to_strings(names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from barnabas.client.blocking import BlockingConnection, Deadline, pause
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import FETCH_BY_NAME
+from barnabas.client.consumer import FETCH_BY_NAME_VERSION
 from barnabas.client.core import raise_if
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
@@ -166,7 +166,7 @@ class RangeReader:
         ticket = connection.begin(
             request,
             FetchResponse,
-            at_most=None if by_id else FETCH_BY_NAME,
+            at_most=None if by_id else FETCH_BY_NAME_VERSION,
             timeout_s=self.settings.request_timeout_ms / 1000,
         )
         self.under_way = connection, ticket
@@ -305,7 +305,7 @@ class RangeReader:
 
 def takes_topic_ids(connection: BlockingConnection) -> bool:
     versions = connection.conversation.versions.get(FetchRequest.API_KEY, range(1))
-    return versions[-1] > FETCH_BY_NAME
+    return versions[-1] > FETCH_BY_NAME_VERSION
 
 
 def position_behind(view: memoryview, position: int, end: int) -> int:

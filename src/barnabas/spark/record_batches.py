@@ -1,11 +1,11 @@
-"""Arrow columns become record batches, all rows at once. Pure; the way back from arrow_records.py.
+"""Encoding of Arrow columns as record batches, all rows at once. Pure; the inverse of arrow_records.py.
 
     record   varint(size) │ 0 │ 0 │ varint(offset delta) varint(key size) │ key │ varint(value size) │ value │ headers
              └──────────────────────────── head ──────────────────────────┘      └────── middle ─────┘        └─ tail ─┘
 
-All records of a batch carry one timestamp, so their delta is 0. Heads and middles are computed as columns with numpy;
-Arrow joins the five columns row by row, and the buffer behind the joined column is the body of the batch. Only headers
-are written record by record, where there are any.
+All records of a batch have the same timestamp, so the timestamp delta is 0. numpy computes heads and middles as columns.
+Arrow joins the five columns row by row; the buffer of the joined column is the body of the batch. Only headers are
+encoded record by record.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from barnabas.wire.compression import Compression
 from barnabas.wire.records import seal_batch, varint
 
 VARINT_BYTES_MAX = 5
-"""Sizes and deltas within one batch are 32-bit numbers."""
+"""Sizes and deltas in a batch are 32-bit integers."""
 VECTOR_KEY_BYTES_MAX = 256
-"""Longer keys are rare, and hashed one at a time: word by word over all rows, one long key would set the pace."""
+"""Longer keys are hashed one by one: the vectorised hash needs one round per word of the longest key."""
 NO_HEADERS = b"\0"
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Columns(NamedTuple):
-    """The records for one partition, in order. `tails` is None where no record has headers."""
+    """The records for one partition, in order. `tails` holds the encoded headers; None if no record has any."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
     tails: pa.BinaryArray | None
 
 
-class Body(NamedTuple):
-    """Records one behind the other, as many as go into one batch."""
+class EncodedRecords(NamedTuple):
+    """The encoded records of one batch."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count
     data: memoryview
 
     def builder(self, timestamp: int, compression: Compression) -> Callable[..., bytes]:
+        """Return the `build` function of a PendingBatch (client/producer.py)."""
         return partial(
             seal_batch,
             self.data,
@@ -58,31 +59,34 @@ class Body(NamedTuple):
         )
 
 
-def bodies(columns: Columns, bytes_max: int) -> Iterator[Body]:
-    """No body is larger than `bytes_max`, unless a single record is."""
+def encode_records(columns: Columns, bytes_max: int) -> Iterator[EncodedRecords]:
+    """Encode records, split into batches of at most `bytes_max`. A larger record gets a batch of its own."""
     count = len(columns.values)
-    key_sizes, value_sizes = sizes(columns.keys, count), sizes(columns.values, count)
-    tail_sizes = np.ones(count, np.int64) if columns.tails is None else sizes(columns.tails, count)
-    # Of the deltas only the largest possible size is known before it is known where a batch begins.
-    most = 3 * VARINT_BYTES_MAX + 2 + VARINT_BYTES_MAX
-    bounds = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + most
-    edges = cut_at(np.cumsum(bounds), bytes_max)
-    deltas = np.arange(count) - np.repeat(edges[:-1], np.diff(edges))
+    key_sizes, value_sizes = binary_sizes(columns.keys, count), binary_sizes(columns.values, count)
+    tail_sizes = np.ones(count, np.int64) if columns.tails is None else binary_sizes(columns.tails, count)
+    # The size of an offset delta depends on where its batch begins, so the maximum is used.
+    overhead_max = 3 * VARINT_BYTES_MAX + 2 + VARINT_BYTES_MAX
+    sizes_max = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + overhead_max
+    splits = find_splits(np.cumsum(sizes_max), bytes_max)
+    deltas = np.arange(count) - np.repeat(splits[:-1], np.diff(splits))
     joined = join_records(columns, key_sizes, value_sizes, tail_sizes, deltas)
-    offsets = np.frombuffer(joined.buffers()[1], np.int64 if is_large(joined) else np.int32)
+    offsets = np.frombuffer(joined.buffers()[1], np.int64 if is_large_binary(joined) else np.int32)
     data = memoryview(joined.buffers()[2] or b"")
-    for begin, end in pairwise(edges.tolist()):
-        yield Body(end - begin, data[int(offsets[begin]) : int(offsets[end])])
+    for begin, end in pairwise(splits.tolist()):
+        yield EncodedRecords(end - begin, data[int(offsets[begin]) : int(offsets[end])])
 
 
-def cut_at(ends: Integers, size_max: int) -> Integers:
-    """Where to cut rows whose sizes add up to `ends`: 0, the beginning of each further piece, the number of rows."""
-    edges = [0]
-    while edges[-1] < len(ends):
-        begun = ends[edges[-1] - 1] if edges[-1] else 0
-        following = int(np.searchsorted(ends, begun + size_max, side="right"))
-        edges.append(max(following, edges[-1] + 1))
-    return np.array(edges, np.int64)
+def find_splits(ends: Integers, size_max: int) -> Integers:
+    """Split rows into pieces of at most `size_max`. `ends` holds the cumulative sizes of the rows.
+
+    Returns 0, the first row of each further piece, and the number of rows.
+    """
+    splits = [0]
+    while splits[-1] < len(ends):
+        done = ends[splits[-1] - 1] if splits[-1] else 0
+        following = int(np.searchsorted(ends, done + size_max, side="right"))
+        splits.append(max(following, splits[-1] + 1))
+    return np.array(splits, np.int64)
 
 
 def join_records(
@@ -102,11 +106,11 @@ def join_records(
         + tail_sizes
     )
     heads = Varints([record_sizes], then=after_size)
-    parts = [heads.column(), middles.column(), large(columns.values)]
+    parts = [heads.column(), middles.column(), to_large_binary(columns.values)]
     if columns.keys is not None:
-        parts.insert(1, large(columns.keys))
+        parts.insert(1, to_large_binary(columns.keys))
     parts.append(
-        large(columns.tails) if columns.tails is not None else pa.scalar(NO_HEADERS, LARGE)
+        to_large_binary(columns.tails) if columns.tails is not None else pa.scalar(NO_HEADERS, LARGE)
     )
     return pc.binary_join_element_wise(
         *parts, pa.scalar(b"", LARGE), null_handling="replace", null_replacement=b""
@@ -116,16 +120,19 @@ def join_records(
 LARGE = pa.large_binary()
 
 
-def large(column: pa.Array) -> pa.Array:
+def to_large_binary(column: pa.Array) -> pa.Array:
     return column.cast(LARGE)
 
 
-def is_large(column: pa.Array) -> bool:
+def is_large_binary(column: pa.Array) -> bool:
     return bool(pa.types.is_large_binary(column.type))
 
 
 class Varints:
-    """Zigzag varints of several columns, side by side: row i holds those of row i of each column, without gaps."""
+    """Zigzag varints of several columns. Row i is the concatenation of the varints in row i of each column.
+
+    Each row begins with `zeros` zero bytes and ends with the row of `then`.
+    """
 
     def __init__(
         self, columns: Sequence[Integers], *, zeros: int = 0, then: Varints | None = None
@@ -137,7 +144,7 @@ class Varints:
         for column in columns:
             raw = (column.astype(np.int64) << 1) ^ (column.astype(np.int64) >> 63)
             rest = raw[:, None] >> (7 * places)
-            # A byte is written if it or any behind it has bits; the first is always.
+            # The first byte is always written; another one only if it or a later one is not zero.
             used = (rest > 0) | (places == 0)
             more = np.zeros_like(used)
             more[:, :-1] = used[:, 1:]
@@ -159,8 +166,8 @@ class Varints:
         )
 
 
-def sizes(column: pa.Array | None, count: int) -> Integers:
-    """-1 for null, as a record has it."""
+def binary_sizes(column: pa.Array | None, count: int) -> Integers:
+    """Return the length of each value; -1 for null, as in the record format."""
     if column is None:
         return np.full(count, -1, np.int64)
     found = pc.fill_null(pc.binary_length(column), -1)
@@ -168,7 +175,7 @@ def sizes(column: pa.Array | None, count: int) -> Integers:
 
 
 def header_tails(column: pa.Array) -> pa.Array | None:
-    """The end of each record, from list<struct<key, value>>; None if there is not one header."""
+    """Encode headers, a list<struct<key, value>> per record. Returns None if there are none at all."""
     counts = pc.fill_null(pc.list_value_length(column), 0)
     if not pc.any(pc.greater(counts, 0)).as_py():
         return None
@@ -181,28 +188,28 @@ def header_tail(headers: Sequence[dict[str, Any] | None] | None) -> bytes:
     parts = [varint(len(headers))]
     for header in headers:
         if header is None or header["key"] is None:
-            raise ValueError("a header without a key; leave such headers out")
+            raise ValueError("a header has no key; remove it or give it one")
         name, value = header["key"].encode(), header["value"]
         parts += (varint(len(name)), name)
         parts += (b"\1",) if value is None else (varint(len(value)), value)
     return b"".join(parts)
 
 
-# ---- placement --------------------------------------------------------------------------------------------------
+# ---- partitioning -----------------------------------------------------------------------------------------------
 
 
 def partitions_of_keys(keys: pa.Array, partition_count: int) -> Integers:
-    """Where Kafka's default partitioner puts each key; -1 for null."""
-    hashes = murmur2_of(keys)
+    """Return the partition of each key, by Kafka's default partitioner; -1 for null."""
+    hashes = murmur2_hashes(keys)
     placed = (hashes & 0x7FFF_FFFF) % partition_count
     if keys.null_count:
         placed = np.where(np.asarray(keys.is_null()), -1, placed)
     return placed
 
 
-def murmur2_of(keys: pa.Array) -> Integers:
-    """murmur2 of every key, four bytes of all keys at a time. Of a null it is not to be used."""
-    keys = large(keys)
+def murmur2_hashes(keys: pa.Array) -> Integers:
+    """Return murmur2 of every key, computed one 4-byte word of all keys at a time. Undefined for null."""
+    keys = to_large_binary(keys)
     offsets = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, lengths = offsets[:-1], np.diff(offsets)

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 
 from barnabas.client.blocking import Deadline, now_ms, pause
 from barnabas.client.cluster import Cluster
-from barnabas.client.producer import Producer, Sent, Unsent, available
+from barnabas.client.producer import PendingBatch, Producer, SentBatch, available_partitions
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
@@ -37,7 +37,7 @@ from barnabas.retry import Backoff
 from barnabas.spark.client_settings import number
 from barnabas.spark.lookup import connect, explained, no_topic
 from barnabas.spark.options import WriteOptions
-from barnabas.spark.record_batches import Body, Columns, bodies, header_tails, partitions_of_keys
+from barnabas.spark.record_batches import EncodedRecords, Columns, encode_records, header_tails, partitions_of_keys
 
 log = logging.getLogger("barnabas.spark")
 
@@ -148,8 +148,8 @@ class Sink:
         table = pa.Table.from_batches(self.gathered).combine_chunks()
         self.gathered, self.gathered_bytes = [], 0
         timestamp = now_ms()
-        queues: dict[TopicPartition, Iterator[Body]] = {
-            partition: bodies(columns, self.batch_bytes)
+        queues: dict[TopicPartition, Iterator[EncodedRecords]] = {
+            partition: encode_records(columns, self.batch_bytes)
             for partition, columns in self.by_partition(table)
         }
         while queues:
@@ -160,7 +160,7 @@ class Sink:
                     del queues[partition]
                     continue
                 build = body.builder(timestamp, self.options.compression)
-                batches[partition] = Unsent(body.count, build)
+                batches[partition] = PendingBatch(body.count, build)
             if batches:
                 self.sending = {partition: batch.count for partition, batch in batches.items()}
                 self.producer.send_batches(batches)
@@ -207,7 +207,7 @@ class Sink:
             placed = np.where(is_null, placed, given)
         free = np.nonzero(placed < 0)[0]
         if len(free):
-            placed[free] = self.spread(len(free), available(view), rows.nbytes)
+            placed[free] = self.spread(len(free), available_partitions(view), rows.nbytes)
         return placed
 
     def spread(self, count: int, partitions: list[int], size_bytes: int) -> Placement:
@@ -231,7 +231,7 @@ class Sink:
             pause(backoff.next_s())
 
 
-def written_ranges(batches: Iterable[Sent]) -> tuple[WrittenRange, ...]:
+def written_ranges(batches: Iterable[SentBatch]) -> tuple[WrittenRange, ...]:
     """Batches that follow each other in the log are one range: a task may send thousands."""
     done: list[WrittenRange] = []
     last: dict[TopicPartition, WrittenRange] = {}

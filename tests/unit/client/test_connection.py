@@ -73,5 +73,5 @@ async def test_interruption_is_ignored_once_an_answer_arrives(connection: Broker
 
 
 async def test_timeout_says_how_long_it_waited(connection: BrokerConnection) -> None:
-    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+    with pytest.raises(TimeoutError, match=r"no response within 0\.01 s"):
         await connection.exchange(ApiVersionsRequest(), ApiVersionsResponse, timeout_s=0.01)

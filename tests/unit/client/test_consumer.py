@@ -11,8 +11,8 @@ from barnabas.client.consumer import (
     FromOffset,
     FromTime,
     Start,
-    read,
-    resolve,
+    decode_records,
+    resolve_starts,
 )
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import TopicPartition
@@ -66,24 +66,24 @@ def fetch(request: FetchRequest) -> FetchResponse:
 
 
 def test_records_before_the_position_are_left_out_and_a_cut_batch_is_read_later() -> None:
-    found, position = read(ORDERS, 12, memoryview(LOG[:-1]))
+    found, position = decode_records(ORDERS, 12, memoryview(LOG[:-1]))
     assert [record.offset for record in found] == [12, 13, 14]
     assert position == 15
-    found, position = read(ORDERS, 15, memoryview(LOG))
+    found, position = decode_records(ORDERS, 15, memoryview(LOG))
     assert [record.value for record in found] == [b"15", b"16", b"17", b"18", b"19"]
     assert position == 20
 
 
 def test_a_control_batch_moves_the_position_and_yields_nothing() -> None:
     marker = build_batch([Record(7, 0, b"\0\0\0\1", b"")], base_offset=7, is_control=True)
-    assert read(ORDERS, 7, memoryview(marker)) == ([], 8)
+    assert decode_records(ORDERS, 7, memoryview(marker)) == ([], 8)
 
 
 def test_a_damaged_batch_is_not_read() -> None:
     damaged = bytearray(LOG)
     damaged[70] ^= 1
     with pytest.raises(RemoteWireError, match="damaged"):
-        read(ORDERS, 10, memoryview(damaged))
+        decode_records(ORDERS, 10, memoryview(damaged))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_every_start_becomes_an_offset(start: Start, offset: int) -> None:
         ScriptedBroker({ListOffsetsRequest: list_offsets}) as broker,
         Cluster(broker.address, timeout_s=30) as cluster,
     ):
-        assert resolve(cluster, {ORDERS: start}) == {ORDERS: offset}
+        assert resolve_starts(cluster, {ORDERS: start}) == {ORDERS: offset}
 
 
 def consume(broker: ScriptedBroker, start: Start, reset: Start | None = None) -> list[int]:

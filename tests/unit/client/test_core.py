@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.client.core import HELLO, Conversation, common_version, error_of, frame_size
+from barnabas.client.core import (
+    API_VERSIONS_REQUEST,
+    ClientProtocol,
+    error_of,
+    frame_size,
+    negotiate_version,
+)
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.wire.codec import encode
 from barnabas.wire.headers import decode_request_header
@@ -17,9 +23,9 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 ALL_TOPICS = MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
-def speaking(versions: dict[int, tuple[int, int]]) -> Conversation:
-    conversation = Conversation("me")
-    conversation.learn(
+def speaking(versions: dict[int, tuple[int, int]]) -> ClientProtocol:
+    protocol = ClientProtocol("me")
+    protocol.set_versions(
         ApiVersionsResponse(
             api_keys=tuple(
                 ApiVersion(api_key=key, min_version=low, max_version=high)
@@ -27,7 +33,7 @@ def speaking(versions: dict[int, tuple[int, int]]) -> Conversation:
             )
         )
     )
-    return conversation
+    return protocol
 
 
 def test_a_request_goes_out_framed_with_its_header() -> None:
@@ -39,61 +45,61 @@ def test_a_request_goes_out_framed_with_its_header() -> None:
 
 
 def test_the_first_question_is_asked_in_a_version_old_brokers_know() -> None:
-    sent = Conversation("me").request(HELLO, ApiVersionsResponse)
+    sent = ClientProtocol("me").request(API_VERSIONS_REQUEST, ApiVersionsResponse)
     header, _ = decode_request_header(memoryview(sent.data)[4:])
     assert (header.api_key, header.api_version) == (18, 3)
 
 
 def test_a_refused_version_of_the_first_question_is_answered_in_version_zero() -> None:
-    conversation = Conversation("me")
-    sent = conversation.request(HELLO, ApiVersionsResponse)
+    protocol = ClientProtocol("me")
+    sent = protocol.request(API_VERSIONS_REQUEST, ApiVersionsResponse)
     refusal = ApiVersionsResponse(
         error_code=35, api_keys=(ApiVersion(api_key=18, min_version=0, max_version=2),)
     )
     frame = struct.pack(">i", sent.correlation_id) + encode(refusal, 0)
-    found, message = conversation.response(memoryview(frame))
+    found, message = protocol.response(memoryview(frame))
     assert found == sent.correlation_id
     assert message == refusal
 
 
 def test_answers_are_matched_by_correlation_id_in_any_order() -> None:
-    conversation = speaking({3: (0, 8)})
-    first = conversation.request(ALL_TOPICS, MetadataResponse).correlation_id
-    second = conversation.request(ALL_TOPICS, MetadataResponse).correlation_id
+    protocol = speaking({3: (0, 8)})
+    first = protocol.request(ALL_TOPICS, MetadataResponse).correlation_id
+    second = protocol.request(ALL_TOPICS, MetadataResponse).correlation_id
     for correlation_id in (second, first):
         answer = MetadataResponse(controller_id=correlation_id)
         frame = struct.pack(">i", correlation_id) + encode(answer, 8)
-        assert conversation.response(memoryview(frame)) == (correlation_id, answer)
+        assert protocol.response(memoryview(frame)) == (correlation_id, answer)
 
 
 def test_an_answer_nobody_asked_for_is_refused() -> None:
-    conversation = speaking({3: (0, 8)})
-    with pytest.raises(RemoteWireError, match="never asked"):
-        conversation.response(memoryview(struct.pack(">i", 99)))
+    protocol = speaking({3: (0, 8)})
+    with pytest.raises(RemoteWireError, match="was not sent"):
+        protocol.response(memoryview(struct.pack(">i", 99)))
     with pytest.raises(RemoteWireError):
-        conversation.response(memoryview(b"\0"))
+        protocol.response(memoryview(b"\0"))
 
 
 @given(st.binary(max_size=60), st.integers(0, 12))
 def test_whatever_bytes_come_they_are_read_or_refused(data: bytes, version: int) -> None:
-    conversation = speaking({3: (0, version)})
-    sent = conversation.request(MetadataRequest(topics=()), MetadataResponse)
+    protocol = speaking({3: (0, version)})
+    sent = protocol.request(MetadataRequest(topics=()), MetadataResponse)
     with contextlib.suppress(RemoteWireError):
-        found, _ = conversation.response(memoryview(struct.pack(">i", sent.correlation_id) + data))
+        found, _ = protocol.response(memoryview(struct.pack(">i", sent.correlation_id) + data))
         assert found == sent.correlation_id
 
 
 def test_the_highest_common_version_is_spoken() -> None:
-    assert common_version(MetadataRequest, {3: range(6)}) == 5
-    assert common_version(MetadataRequest, {3: range(4, 40)}) == MetadataRequest.VERSIONS[-1]
-    assert common_version(MetadataRequest, {3: range(40)}, at_most=7) == 7
-    assert common_version(ApiVersionsRequest, {}) == 3
+    assert negotiate_version(MetadataRequest, {3: range(6)}) == 5
+    assert negotiate_version(MetadataRequest, {3: range(4, 40)}) == MetadataRequest.VERSIONS[-1]
+    assert negotiate_version(MetadataRequest, {3: range(40)}, at_most=7) == 7
+    assert negotiate_version(ApiVersionsRequest, {}) == 3
 
 
 @pytest.mark.parametrize("versions", [{}, {3: range(30, 40)}])
 def test_without_a_common_version_the_error_names_the_api(versions: dict[int, range]) -> None:
     with pytest.raises(ApiError, match="Metadata") as caught:
-        common_version(MetadataRequest, versions)
+        negotiate_version(MetadataRequest, versions)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -113,6 +119,6 @@ def test_a_code_newer_than_our_table_is_still_an_error() -> None:
 
 
 def test_correlation_ids_stay_positive() -> None:
-    conversation = speaking({3: (0, 8)})
-    conversation.last_correlation_id = 0x7FFF_FFFF
-    assert conversation.request(ALL_TOPICS, MetadataResponse).correlation_id == 1
+    protocol = speaking({3: (0, 8)})
+    protocol.last_correlation_id = 0x7FFF_FFFF
+    assert protocol.request(ALL_TOPICS, MetadataResponse).correlation_id == 1

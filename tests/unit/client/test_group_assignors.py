@@ -6,32 +6,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.group_assignors import (
-    Candidate,
-    Shares,
+    Assignments,
+    MemberSubscription,
     assign_cooperative_sticky,
     assign_range,
-    flat,
-    grouped,
+    flatten,
+    group_by_topic,
 )
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import Subscription
 
 
 def candidates(
-    topics: Mapping[str, str], owned: Shares | None = None, generation: int = 1
-) -> list[Candidate]:
+    topics: Mapping[str, str], owned: Assignments | None = None, generation: int = 1
+) -> list[MemberSubscription]:
     return [
-        Candidate(
+        MemberSubscription(
             member,
             Subscription(
-                tuple(names.split()), None, grouped((owned or {}).get(member, ())), generation
+                tuple(names.split()),
+                None,
+                group_by_topic((owned or {}).get(member, ())),
+                generation,
             ),
         )
         for member, names in topics.items()
     ]
 
 
-def numbers(shares: Shares) -> dict[str, list[int]]:
+def numbers(shares: Assignments) -> dict[str, list[int]]:
     return {member: [partition.partition for partition in each] for member, each in shares.items()}
 
 
@@ -56,7 +59,7 @@ def test_range_goes_topic_by_topic_and_asks_who_reads_it() -> None:
 
 
 def test_range_sets_members_with_a_name_of_their_own_first() -> None:
-    named = Candidate("z-9", Subscription(("orders",)), instance_id="worker-1")
+    named = MemberSubscription("z-9", Subscription(("orders",)), instance_id="worker-1")
     (other,) = candidates({"a": "orders"})
     assert numbers(assign_range([other, named], {"orders": 2})) == {"a": [1], "z-9": [0]}
 
@@ -129,4 +132,4 @@ def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
 
 def test_grouping_and_flattening_are_inverse() -> None:
     some = [TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("a", 1)]
-    assert flat(grouped(some)) == sorted(some)
+    assert flatten(group_by_topic(some)) == sorted(some)

@@ -341,7 +341,7 @@ def test_new_partitions_are_noticed_by_the_leader_and_read_from_their_beginning(
     ):
         polled_until(consumer, lambda _: consumer.at_end)
         broker.topics = {"orders": 3}
-        consumer.next_count = Deadline(0)
+        consumer.next_partition_check = Deadline(0)
         found = polled_until(consumer, lambda records: len(records) == 20)
         assert {record.partition for record in found} == {1, 2}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.group_member import NO_GENERATION, Member, Standing
+from barnabas.client.group_member import NO_GENERATION, GroupMembership, MemberState
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import (
@@ -22,8 +22,8 @@ ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MINE = encode_assignment(Assignment((TopicPartitions("orders", (0, 1)),)))
 
 
-def new_member() -> Member:
-    return Member(
+def new_member() -> GroupMembership:
+    return GroupMembership(
         "billing",
         ["orders"],
         assignors=("range", "cooperative-sticky"),
@@ -37,7 +37,7 @@ def said(*member_ids: str) -> tuple[JoinGroupResponseMember, ...]:
     return tuple(JoinGroupResponseMember(member, None, data) for member in member_ids)
 
 
-def joined(member: Member, *, leader: str = "m-1", generation: int = 4) -> Member:
+def joined(member: GroupMembership, *, leader: str = "m-1", generation: int = 4) -> GroupMembership:
     member.on_join(
         JoinGroupResponse(
             generation_id=generation,
@@ -50,7 +50,7 @@ def joined(member: Member, *, leader: str = "m-1", generation: int = 4) -> Membe
     return member
 
 
-def settled() -> Member:
+def settled() -> GroupMembership:
     member = joined(new_member())
     member.on_sync(SyncGroupResponse(assignment=MINE))
     return member
@@ -61,9 +61,9 @@ def test_a_member_is_given_an_id_and_joins_again_with_it() -> None:
     assert member.join([]).member_id == ""
     code = ErrorCode.MEMBER_ID_REQUIRED
     member.on_join(JoinGroupResponse(error_code=code, member_id="m-1"))
-    assert member.standing is Standing.OUT
+    assert member.state is MemberState.UNJOINED
     assert member.join([]).member_id == "m-1"
-    assert not member.is_forgotten
+    assert not member.has_lost_partitions
 
 
 def test_every_assignor_is_offered_with_what_the_member_reads_and_owns() -> None:
@@ -77,8 +77,8 @@ def test_every_assignor_is_offered_with_what_the_member_reads_and_owns() -> None
 
 def test_the_leader_shares_out_what_everyone_reads() -> None:
     member = joined(new_member())
-    assert member.standing is Standing.JOINED
-    assert member.topics_of_all == {"orders"}
+    assert member.state is MemberState.JOINED
+    assert member.group_topics == {"orders"}
     request = member.sync({"orders": 3})
     assert (request.generation_id, request.protocol_name) == (4, "range")
     shares = {each.member_id: decode_assignment(each.assignment) for each in request.assignments}
@@ -92,15 +92,15 @@ def test_a_follower_brings_nothing_and_is_told_its_share() -> None:
     member = joined(new_member(), leader="m-2")
     assert member.sync({}).assignments == ()
     assert member.on_sync(SyncGroupResponse(assignment=MINE)) == [ORDERS_0, ORDERS_1]
-    assert member.standing is Standing.IN
+    assert member.state is MemberState.STABLE
 
 
 def test_a_rebalance_is_joined_with_the_same_id_and_generation() -> None:
     member = settled()
     member.on_heartbeat(HeartbeatResponse())
-    assert member.standing is Standing.IN
+    assert member.state is MemberState.STABLE
     member.on_heartbeat(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-    assert (member.standing, member.is_forgotten) == (Standing.OUT, False)
+    assert (member.state, member.has_lost_partitions) == (MemberState.UNJOINED, False)
     assert member.join([]).member_id == "m-1"
     assert member.generation == 4
 
@@ -112,17 +112,17 @@ def test_a_rebalance_is_joined_with_the_same_id_and_generation() -> None:
 def test_a_forgotten_member_knows_that_it_owns_nothing(code: ErrorCode, member_id: str) -> None:
     member = settled()
     member.on_heartbeat(HeartbeatResponse(error_code=code))
-    assert (member.standing, member.is_forgotten) == (Standing.OUT, True)
+    assert (member.state, member.has_lost_partitions) == (MemberState.UNJOINED, True)
     assert (member.member_id, member.generation) == (member_id, NO_GENERATION)
     member.join([])
-    assert not member.is_forgotten
+    assert not member.has_lost_partitions
 
 
 def test_a_sync_that_came_too_late_is_joined_again() -> None:
     member = joined(new_member())
     code = ErrorCode.REBALANCE_IN_PROGRESS
     assert member.on_sync(SyncGroupResponse(error_code=code)) == []
-    assert member.standing is Standing.OUT
+    assert member.state is MemberState.UNJOINED
 
 
 def test_what_joining_again_does_not_cure_is_raised() -> None:
@@ -134,6 +134,6 @@ def test_what_joining_again_does_not_cure_is_raised() -> None:
 
 def test_a_member_that_says_nonsense_is_named() -> None:
     member = joined(new_member())
-    member.others = (JoinGroupResponseMember("m-9", None, b"\x00"),)
+    member.members = (JoinGroupResponseMember("m-9", None, b"\x00"),)
     with pytest.raises(ApiError, match="member m-9 of group billing"):
         member.sync({"orders": 1})

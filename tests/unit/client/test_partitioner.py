@@ -7,7 +7,7 @@ import kafka.partitioner.default as kafka_python
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.client.partitioner import Sticky, murmur2, partition_of_key
+from barnabas.client.partitioner import StickyPartitioner, murmur2, partition_of_key
 
 
 def test_the_hash_of_known_keys_is_that_of_javas_client() -> None:
@@ -30,14 +30,14 @@ def test_a_key_always_goes_to_the_same_partition(key: bytes, count: int) -> None
 
 
 def test_records_without_a_key_stick_until_told_to_move_on() -> None:
-    sticky = Sticky(Random(1))
+    sticky = StickyPartitioner(Random(1))
     first = sticky.choose("t", lambda: [0, 1, 2])
     assert {sticky.choose("t", lambda: [0, 1, 2]) for _ in range(20)} == {first}
-    sticky.move_on("t", [0, 1, 2])
+    sticky.switch("t", [0, 1, 2])
     assert sticky.choose("t", lambda: [0, 1, 2]) != first
 
 
 def test_a_single_partition_is_all_there_is_to_move_to() -> None:
-    sticky = Sticky(Random(1))
-    sticky.move_on("t", [0])
+    sticky = StickyPartitioner(Random(1))
+    sticky.switch("t", [0])
     assert sticky.choose("t", lambda: [0]) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.partitioner import partition_of_key
-from barnabas.client.producer import BATCH_BYTES, Producer, Sent
+from barnabas.client.producer import BATCH_BYTES, Producer, SentBatch
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.compression import Compression
@@ -67,7 +67,7 @@ def test_records_arrive_in_order_and_their_offsets_are_told() -> None:
             producer.send(
                 "orders", b"%d" % number, key=b"k", headers=[("h", None)], timestamp=number
             )
-        assert producer.flush() == [Sent(TopicPartition("orders", 0), 0, 5)]
+        assert producer.flush() == [SentBatch(TopicPartition("orders", 0), 0, 5)]
         assert producer.flush() == []
     assert [record.value for record in log.written[0]] == [b"0", b"1", b"2", b"3", b"4"]
     assert log.written[0][3] == Record(3, 3, b"k", b"3", (("h", None),))
@@ -132,7 +132,7 @@ def test_a_retry_sends_the_same_batch_again_with_the_same_sequence() -> None:
     with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"once")
-        assert producer.flush() == [Sent(TopicPartition("orders", 0), 0, 1)]
+        assert producer.flush() == [SentBatch(TopicPartition("orders", 0), 0, 1)]
     assert len(log.batches) == 4
     assert len(set(log.batches)) == 1
 
@@ -142,7 +142,7 @@ def test_a_batch_the_broker_has_already_counts_as_written() -> None:
     with log.scripted() as broker, Cluster(broker.address, timeout_s=30) as cluster:
         producer = Producer(cluster)
         producer.send("orders", b"once")
-        assert producer.flush() == [Sent(TopicPartition("orders", 0), -1, 1)]
+        assert producer.flush() == [SentBatch(TopicPartition("orders", 0), -1, 1)]
 
 
 def test_what_cannot_succeed_is_raised_at_once() -> None:
@@ -162,7 +162,7 @@ def test_without_acks_nothing_is_waited_for_and_no_sequence_is_used() -> None:
         broker.answers[ProduceRequest] = log.produce
         producer = Producer(cluster, acks=0)
         producer.send("orders", b"gone")
-        assert producer.flush() == [Sent(TopicPartition("orders", 0), -1, 1)]
+        assert producer.flush() == [SentBatch(TopicPartition("orders", 0), -1, 1)]
         assert not broker.asked(InitProducerIdRequest)
 
 

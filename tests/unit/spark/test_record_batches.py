@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from barnabas.client.partitioner import murmur2, partition_of_key
 from barnabas.spark.record_batches import (
     Columns,
-    bodies,
+    encode_records,
     header_tails,
-    murmur2_of,
+    murmur2_hashes,
     partitions_of_keys,
 )
 from barnabas.wire.compression import Compression
@@ -45,7 +45,7 @@ def batches_of(found: list[Row], bytes_max: int, compression: Compression) -> li
     )
     return [
         body.builder(1700, compression)(producer_id=7, producer_epoch=1, base_sequence=3)
-        for body in bodies(columns, bytes_max)
+        for body in encode_records(columns, bytes_max)
     ]
 
 
@@ -69,7 +69,7 @@ def test_what_is_built_for_all_rows_at_once_is_read_row_by_row(
 
 def test_a_column_cut_out_of_another_is_written_from_its_own_rows() -> None:
     values = pa.array([b"zero", b"one", None, b"three"])[1:]
-    (body,) = bodies(Columns(values[::1], values, None), 1000)
+    (body,) = encode_records(Columns(values[::1], values, None), 1000)
     batch = body.builder(0, Compression.NONE)()
     assert list(records(memoryview(batch))) == [
         Record(0, 0, b"one", b"one"),
@@ -79,7 +79,7 @@ def test_a_column_cut_out_of_another_is_written_from_its_own_rows() -> None:
 
 
 def test_records_without_keys_have_none() -> None:
-    (body,) = bodies(Columns(None, pa.array([b"x", b"y" * 10_000]), None), 100_000)
+    (body,) = encode_records(Columns(None, pa.array([b"x", b"y" * 10_000]), None), 100_000)
     opened = list(records(memoryview(body.builder(0, Compression.NONE)())))
     assert [(record.key, record.value) for record in opened] == [
         (None, b"x"),
@@ -98,7 +98,7 @@ def test_a_header_needs_a_name() -> None:
     )
 )
 def test_all_keys_at_once_hash_as_each_alone(keys: list[bytes]) -> None:
-    assert murmur2_of(pa.array(keys, pa.binary())).tolist() == [murmur2(key) for key in keys]
+    assert murmur2_hashes(pa.array(keys, pa.binary())).tolist() == [murmur2(key) for key in keys]
 
 
 @given(

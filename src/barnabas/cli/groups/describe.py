@@ -17,7 +17,7 @@ from barnabas.cli.options import bootstrap_option, output_option, timeout_option
 from barnabas.cli.terminal.output import Output, plural, runs, show_or_watch, table
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView, MemberView
-from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.group_offsets import GroupOffset
 from barnabas.client.offsets import latest_offsets
 from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
@@ -65,7 +65,7 @@ def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Topi
 
 def group_document(
     view: GroupView,
-    committed: Mapping[TopicPartition, CommittedOffset],
+    committed: Mapping[TopicPartition, GroupOffset],
     ends: Mapping[TopicPartition, int],
 ) -> dict[str, Any]:
     readers = {partition: member for member in view.members for partition in member.partitions}
@@ -100,7 +100,7 @@ def group_document(
 
 def offset_document(
     partition: TopicPartition,
-    committed: CommittedOffset | None,
+    committed: GroupOffset | None,
     end: int | None,
     readers: Mapping[TopicPartition, MemberView],
 ) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from barnabas.cli.terminal.output import Output, plural, show, table
 from barnabas.cli.topics.lookup import find_topic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Beginning, End, FromOffset, FromTime, Start, resolve
+from barnabas.client.consumer import Beginning, End, FromOffset, FromTime, Start, resolve_starts
 from barnabas.client.group_admin import GroupAdmin
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ConfigError
@@ -209,7 +209,7 @@ def plan(
     if isinstance(target, ShiftBy):
         wanted = shifted(group, partitions, committed, target.count)
     else:
-        wanted = resolve(cluster, dict.fromkeys(partitions, target))
+        wanted = resolve_starts(cluster, dict.fromkeys(partitions, target))
     first, end = earliest_offsets(cluster, partitions), latest_offsets(cluster, partitions)
     return [
         Move(

@@ -134,8 +134,8 @@ def consume(
             return
         starts = within_range(cluster, dict.fromkeys(assigned, start))
         # If retention overtakes the consumer, it continues with the oldest record that is left.
-        whole = () if partitions or stop_at_end else (topic,)
-        consumer = Consumer(cluster, starts, reset=Beginning(), whole=whole)
+        watched_topics = () if partitions or stop_at_end else (topic,)
+        consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
         if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
             note(f"waiting for new records of {topic}; -O beginning reads what is there already")
         for batch in batches(consumer, stop_at_end, count, wanted):

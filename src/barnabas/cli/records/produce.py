@@ -26,7 +26,7 @@ from barnabas.cli.terminal.formats import unescape
 from barnabas.cli.terminal.output import Output, note, plural, redraw, show
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.cluster import Cluster
-from barnabas.client.producer import Producer, Sent
+from barnabas.client.producer import Producer, SentBatch
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 from barnabas.printable import NAME_MAX, printable
@@ -212,7 +212,7 @@ class Tally:
     def would_send(self, target: TopicPartition) -> None:
         self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
 
-    def sent(self, batches: list[Sent]) -> None:
+    def sent(self, batches: list[SentBatch]) -> None:
         for batch in batches:
             number = batch.partition.partition
             self.counts[number] = self.counts.get(number, 0) + batch.count

@@ -4,7 +4,7 @@ from barnabas.cli.groups.describe import describe_text, group_document, short_na
 from barnabas.cli.groups.list import list_text
 from barnabas.cli.terminal.output import runs
 from barnabas.client.group_admin import GroupView, MemberView
-from barnabas.client.group_offsets import CommittedOffset
+from barnabas.client.group_offsets import GroupOffset
 from barnabas.model import TopicPartition
 
 
@@ -25,9 +25,9 @@ def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
     document = group_document(
         group(members=(ONE, TWO)),
         {
-            p0: CommittedOffset(7),
-            p1: CommittedOffset(30),
-            TopicPartition("gone", 0): CommittedOffset(1),
+            p0: GroupOffset(7),
+            p1: GroupOffset(30),
+            TopicPartition("gone", 0): GroupOffset(1),
         },
         {p0: 10, p1: 10, p2: 4, p3: 0},
     )
@@ -45,7 +45,7 @@ def test_lag_is_what_lies_between_the_offset_and_the_end() -> None:
 def test_the_text_shows_lag_and_who_reads_what() -> None:
     document = group_document(
         group(members=(ONE, TWO)),
-        {each: CommittedOffset(5) for each in partitions(0, 1, 2)},
+        {each: GroupOffset(5) for each in partitions(0, 1, 2)},
         dict.fromkeys(partitions(0, 1, 2, 3), 10),
     )
     assert describe_text({"groups": [document]}).splitlines() == [
@@ -65,7 +65,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
 
 def test_an_empty_group_shows_its_offsets_alone() -> None:
     view = GroupView("billing", "Empty", "consumer", "", "h:9092", ())
-    document = group_document(view, {partitions(0)[0]: CommittedOffset(5)}, {})
+    document = group_document(view, {partitions(0)[0]: GroupOffset(5)}, {})
     lines = describe_text({"groups": [document]}).splitlines()
     assert lines[0] == "group billing: Empty, 0 members"
     assert lines[-1].split() == ["orders", "0", "5", "-", "-"]

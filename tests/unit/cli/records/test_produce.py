@@ -15,7 +15,7 @@ from barnabas.cli.records.produce import (
     splitter,
     tally_text,
 )
-from barnabas.client.producer import Sent
+from barnabas.client.producer import SentBatch
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 
@@ -75,7 +75,7 @@ def test_an_empty_key_delimiter_is_refused() -> None:
 def test_the_tally_tells_offsets_per_partition() -> None:
     tally = Tally("orders", dry_run=False)
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    tally.sent([Sent(zero, 10, 5), Sent(one, -1, 2), Sent(zero, 15, 1)])
+    tally.sent([SentBatch(zero, 10, 5), SentBatch(one, -1, 2), SentBatch(zero, 15, 1)])
     assert tally.document() == {
         "topic": "orders",
         "dry_run": False,
@@ -93,7 +93,7 @@ def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
 ) -> None:
     tally = Tally("orders", dry_run=False)
     tally.read = 1_200
-    tally.sent([Sent(TopicPartition("orders", 0), 10, 1_000)])
+    tally.sent([SentBatch(TopicPartition("orders", 0), 10, 1_000)])
     tally.failed()
     told = capsys.readouterr()
     assert told.err == "1,000 records acknowledged by orders; 200 failed or unconfirmed\n"
