@@ -18,9 +18,9 @@ def trained_spark() -> str:
     that follows; where that is not possible, starts are slow and nothing else."""
     from barnabas.java.find import find_java
     from barnabas.spark.cache import cache_directory
-    from barnabas.spark.class_archive import ON_TOP, class_archive
+    from barnabas.spark.class_archive import GC_OPTION, class_archive
     from barnabas.spark.installation import spark_home
-    from barnabas.spark.launcher import QUICK
+    from barnabas.spark.launcher import FAST_COMPILER
 
     archive = class_archive(find_java("Spark"), spark_home(), cache_directory())
     if not archive.exists:
@@ -30,4 +30,4 @@ def trained_spark() -> str:
             check=False,
             timeout=TRAINING_SECONDS,
         )
-    return f"{ON_TOP} {QUICK} {archive.options}"
+    return f"{GC_OPTION} {FAST_COMPILER} {archive.options}"

@@ -24,28 +24,28 @@ class ProgressLine:
     def __init__(self, to: TextIO) -> None:
         self.to = to
         self.lock = threading.RLock()
-        self.shown = False
+        self.is_shown = False
         self.pauses = 0
-        self.within_a_line = False
-        """Other output does not end with a newline yet. The line would overwrite it."""
+        self.is_within_line = False
+        """Other output has not ended with a newline yet. The progress line would overwrite it."""
 
     def show(self, text: str) -> None:
         with self.lock:
-            if self.pauses or self.within_a_line:
+            if self.pauses or self.is_within_line:
                 return
             if text:
-                self.to.write(ERASE + cut(printable(text), shutil.get_terminal_size().columns))
+                self.to.write(ERASE + truncate(printable(text), shutil.get_terminal_size().columns))
                 self.to.flush()
-                self.shown = True
+                self.is_shown = True
             else:
                 self.erase()
 
     def erase(self) -> None:
         with self.lock:
-            if self.shown:
+            if self.is_shown:
                 self.to.write(ERASE)
                 self.to.flush()
-                self.shown = False
+                self.is_shown = False
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -70,7 +70,7 @@ class ErasingStream:
     def write(self, text: str) -> int:
         with self.line.paused():
             if text:
-                self.line.within_a_line = not text.endswith("\n")
+                self.line.is_within_line = not text.endswith("\n")
             return self.stream.write(text)
 
     def flush(self) -> None:
@@ -114,5 +114,5 @@ def shared_line(to: TextIO = sys.stderr) -> ProgressLine | None:
     return lines[0]
 
 
-def cut(line: str, columns: int) -> str:
+def truncate(line: str, columns: int) -> str:
     return line if len(line) < columns else line[: max(0, columns - 2)] + "…"

@@ -1,7 +1,7 @@
-"""The name Spark looks for: an installed package `pyspark_<name>` with a DefaultSource makes format("<name>") work.
+"""Entry point for Spark: `format("<name>")` uses the DefaultSource of an installed package `pyspark_<name>`.
 
-Spark imports it in whatever Python runs its workers, which need not be the one the program runs in. Where that Python
-lacks what the source is made of, the name is taken all the same, so that its user is told what is wrong.
+Spark imports it with the Python of the workers, which may differ from that of the program. If that Python lacks a
+dependency, a placeholder source raises an error that explains it.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def main() -> None:
         settings=dict(setting.split("=", 1) for setting in settings),
     )
     cluster.start()
-    life = cluster.brokers[1].life
+    life = cluster.brokers[1].instance
     assert life is not None
     loop_thread = life.thread
     assert loop_thread.thread.ident is not None

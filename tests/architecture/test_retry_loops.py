@@ -81,12 +81,12 @@ EXCEPTIONS = {
     ): "each turn takes one request to flush",
     (
         "spark/fetching.py",
-        "RangeReader.batches",
+        "RangeFetcher.batches",
         "except ApiError",
-    ): "wait() backs off from the second failure on",
+    ): "back_off() pauses from the second failure on",
     (
         "spark/fetching.py",
-        "RangeReader.batches",
+        "RangeFetcher.batches",
         "except DataLoss",
     ): "continues after the lost records",
     (

@@ -138,7 +138,7 @@ def test_a_new_partition_gets_the_settings_that_its_topic_has_in_force(
     assert result.error_code == ErrorCode.NONE
     wait_until_known([broker.address for broker in cluster.brokers.values()], topic)
     assert value(cluster, 1, topic, "max.message.bytes") == ("100", ConfigSource.TOPIC_CONFIG)
-    life = cluster.brokers[1].life
+    life = cluster.brokers[1].instance
     assert life is not None
     assert life.broker.logs is not None
     sizes = {

@@ -170,7 +170,7 @@ class Joined:
 
 
 def store_of(cluster: LocalCluster, broker: int = 1) -> GroupStore:
-    life = cluster.cluster.brokers[broker].life
+    life = cluster.cluster.brokers[broker].instance
     assert life is not None
     assert life.broker.groups is not None
     return life.broker.groups.store

@@ -240,8 +240,8 @@ def test_a_leader_that_lost_the_registry_and_does_not_know_it_acknowledges_nothi
 def lose_registry(cluster: LocalCluster, broker: ClusterBroker) -> None:
     """It goes on, and hears nothing more from there; nor do the others hear of it."""
     registry, keeper = cluster.cluster.open_registry()
-    assert broker.life is not None
-    for session in list(broker.life.door.sessions):
+    assert broker.instance is not None
+    for session in list(broker.instance.registry.sessions):
         keeper.call(partial(registry.abandon, session))
 
 

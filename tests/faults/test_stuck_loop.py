@@ -215,13 +215,13 @@ def local() -> Iterator[LocalCluster]:
 
 
 def watchdog_of(broker: ClusterBroker) -> LoopWatchdog:
-    assert broker.life is not None
-    return broker.life.watchdog
+    assert broker.instance is not None
+    return broker.instance.watchdog
 
 
 def run_on_loop(broker: ClusterBroker, work: Callable[[], object]) -> None:
-    assert broker.life is not None
-    broker.life.thread.loop.call_soon_threadsafe(work)
+    assert broker.instance is not None
+    broker.instance.thread.loop.call_soon_threadsafe(work)
 
 
 def test_stuck_broker_of_a_local_cluster_is_logged_and_counted(

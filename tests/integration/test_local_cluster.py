@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_told_and_leaves_nothing_behind() -> None:
 
 def test_a_number_of_brokers_that_is_none_is_told_before_anything_is_made() -> None:
     for wrong in ("3", 3.0, True, None):
-        with pytest.raises(TypeError, match="a whole number as in brokers=3, not "):
+        with pytest.raises(TypeError, match="the number of brokers, as in brokers=3, not "):
             LocalCluster(brokers=wrong)  # type: ignore[arg-type]
 
 

@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from barnabas.cluster.pytest_plugin import TOPIC_NAME_MAX, topic_name
+from barnabas.cluster.pytest_plugin import TOPIC_NAME_MAX, unique_topic_name
 from support.process import ENVIRONMENT
 
 pytest_plugins = ["pytester"]
@@ -124,6 +124,6 @@ def test_the_fixtures_explain_themselves(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize("test", ["test_sum[1-a b]", "test_" + "long" * 100, "test_ünïcode[漢字]"])
 def test_a_topic_is_named_after_its_test_as_far_as_kafka_allows(test: str) -> None:
-    name = topic_name(test, "5f3a9c01")
+    name = unique_topic_name(test, "5f3a9c01")
     assert re.fullmatch(r"test_[A-Za-z0-9._-]*-5f3a9c01", name)
     assert len(name) <= TOPIC_NAME_MAX

@@ -10,7 +10,7 @@ import pytest
 from barnabas.errors import ConfigError
 from barnabas.spark.lookup import connect
 from barnabas.spark.options import parse_write
-from barnabas.spark.writer import Sink, timeouts
+from barnabas.spark.writer import Sink, delivery_settings
 from support.broker import BrokerProcess
 from tests.faults.raw_client import RawClient
 
@@ -24,7 +24,7 @@ def test_a_task_that_begins_while_the_broker_is_away_waits_for_it(tmp_path: Path
         options = parse_write({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": TOPIC})
         broker.kill()
         with (
-            connect(options.bootstrap_servers, timeouts(options.client)) as cluster,
+            connect(options.bootstrap_servers, delivery_settings(options.client)) as cluster,
             ThreadPoolExecutor(1) as pool,
         ):
             found = pool.submit(Sink(cluster, options).topic, TOPIC)
@@ -44,7 +44,7 @@ def test_but_not_for_longer_than_it_may_take_to_deliver(tmp_path: Path) -> None:
             "kafka.delivery.timeout.ms": "1000",
         }
     )
-    with connect(options.bootstrap_servers, timeouts(options.client)) as cluster:
+    with connect(options.bootstrap_servers, delivery_settings(options.client)) as cluster:
         sink = Sink(cluster, options)
         with pytest.raises(ConfigError, match="no broker reached"):
             sink.topic(TOPIC)

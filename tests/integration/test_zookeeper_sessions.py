@@ -244,8 +244,8 @@ def test_the_guard_of_a_node_ends_after_its_node(one_node: ZooKeeperServers) -> 
     assert guards
     node.kill()
     assert one_node.running[1].child.wait(DEADLINE_S) == -signal.SIGKILL
-    assert one_node.ended() == {1: -signal.SIGKILL}
-    assert one_node.ended() == {}
+    assert one_node.collect_ended() == {1: -signal.SIGKILL}
+    assert one_node.collect_ended() == {}
     _, alive = psutil.wait_procs(guards, timeout=10)
     assert not alive
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
-from barnabas.cluster.in_process import ClusterBroker, InProcessCluster, Life
+from barnabas.cluster.in_process import BrokerInstance, ClusterBroker, InProcessCluster
 from barnabas.config import BrokerConfig
 from barnabas.model import BrokerId
 from barnabas.world.ports import Registry
@@ -215,22 +215,22 @@ class TrappedBroker(ClusterBroker):
 
     def begin(self) -> Future[None]:
         with self.lock:
-            assert self.life is None
+            assert self.instance is None
             self.trap.set(None, lambda: False)
             registry, _ = self.cluster.open_registry()
-            life = self.life = TrappedLife(registry, self.config, self.trap, self.trace_path)
+            life = self.instance = TrappedLife(registry, self.config, self.trap, self.trace_path)
             return life.thread.submit(self.bring_up(life))
 
     def die_here(self) -> None:
         """On the broker's own thread, at the point where it is: nothing it does from here on reaches anybody. What is
         left of it is cleared away from outside."""
-        life = self.life
+        life = self.instance
         assert life is not None
         registry, keeper = self.cluster.open_registry()
-        life.door.is_shut = True
-        for session in life.door.sessions:
+        life.registry.is_closed = True
+        for session in life.registry.sessions:
             keeper.call(partial(registry.abandon, session))
-        life.fall_silent()
+        life.disconnect()
         self.dying = self.executioner.submit(self.kill, expire=False)
 
     def wait_for_death(self) -> None:
@@ -242,7 +242,7 @@ class TrappedBroker(ClusterBroker):
             dying.result(DEADLINE_S)
 
 
-class TrappedLife(Life):
+class TrappedLife(BrokerInstance):
     def __init__(
         self, registry: EmbeddedRegistry, config: BrokerConfig, trap: Trap, trace: Path
     ) -> None:
@@ -250,7 +250,7 @@ class TrappedLife(Life):
         self.trace = Trace(trace)
         trapped = replace(
             self.world,
-            registry=TrappedRegistry(self.door, trap),
+            registry=TrappedRegistry(self.registry, trap),
             network=TrappedNetwork(self.network, trap, self.trace),
         )
         self.broker = Broker(config, trapped)

@@ -37,7 +37,7 @@ def test_wrong_json(topics: Topics) -> None:
 
 
 def test_two_options_that_cannot_both_be_meant(topics: Topics) -> None:
-    with refused("subscribePattern: cannot stand beside subscribe; keep one of"):
+    with refused("subscribePattern: cannot be combined with subscribe; keep one of"):
         topics.reader(subscribe="x", subscribePattern="y").load()
 
 
@@ -63,7 +63,7 @@ def test_a_partition_the_topic_does_not_have(topics: Topics) -> None:
 def test_offsets_out_of_range(topics: Topics) -> None:
     topic = topics.create()
     topics.write(topic, ["a"])
-    where = f"offset 9 of {topic}-0 is out of range, it has 0 to 1; ask for one of these"
+    where = f"offset 9 of {topic}-0 is out of range; the log has 0 to 1; use an offset in range"
     for option in ("startingOffsets", "endingOffsets"):
         with refused(f"{option}: {where}"):
             topics.reader(subscribe=topic, **{option: json.dumps({topic: {"0": 9}})}).load().count()
@@ -71,7 +71,7 @@ def test_offsets_out_of_range(topics: Topics) -> None:
 
 def test_offsets_that_forget_a_partition(topics: Topics) -> None:
     topic = topics.create(partitions=2)
-    with refused(f"startingOffsets: says nothing of {topic}-1; name every partition that is read"):
+    with refused(f"startingOffsets: does not name {topic}-1; name every partition that is read"):
         offsets = json.dumps({topic: {"0": 0}})
         topics.reader(subscribe=topic, startingOffsets=offsets).load().count()
 
@@ -100,7 +100,7 @@ def test_a_stream_is_refused_before_its_first_batch(topics: Topics, checkpoint: 
         )
         assert query.awaitTermination(120)
 
-    with refused("endingOffsets: a stream has no end; leave it out"):
+    with refused("endingOffsets: a stream has no end; remove it"):
         start(subscribe="x", endingOffsets="latest")
     with refused("subscribe: there is no topic qqqq; create it"):
         start(subscribe="qqqq")
@@ -110,7 +110,7 @@ def test_a_schema_no_topic_has(topics: Topics) -> None:
     topic = topics.create()
     with refused("schema: a topic has no column worth; it has key, value"):
         topics.reader(subscribe=topic).schema("worth binary").load().count()
-    with refused("schema: column value is binary, not string; read it as it is"):
+    with refused("schema: column value is binary, not string; read it with this type"):
         topics.reader(subscribe=topic).schema("value string").load().count()
 
 
@@ -124,7 +124,7 @@ def test_a_schema_no_topic_has(topics: Topics) -> None:
             "column key: must be binary or string, not int; cast it",
         ),
         (("v", "0"), "value string, partition string", "column partition: must be int, not string"),
-        (("k",), "key string", "column value: is missing; name the column to write"),
+        (("k",), "key string", "column value: is missing; add it, for example with"),
     ],
 )
 def test_columns_of_the_wrong_type(

@@ -79,7 +79,9 @@ def test_a_topic_can_be_a_view_and_a_table_is_refused(topics: Topics) -> None:
     topics.spark.sql(f"create temporary view orders using barnabas {options}")
     assert topics.spark.sql("select count(*) n from orders").first().n == 2
     topics.spark.sql("drop view orders")
-    with pytest.raises(Exception, match="create table: Spark does not hand a table's options to"):
+    with pytest.raises(
+        Exception, match="create table: Spark does not pass the options of a table to"
+    ):
         topics.spark.sql(f"create table kept using barnabas {options}")
 
 

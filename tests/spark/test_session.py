@@ -20,7 +20,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import latest_offsets
 from barnabas.client.producer import Producer
 from barnabas.model import TopicPartition
-from barnabas.spark.launcher import QUICK
+from barnabas.spark.launcher import FAST_COMPILER
 from support.waiting import eventually
 
 TIMEOUT_S = 200
@@ -53,7 +53,7 @@ spark.stop()
 def test_tables_outlive_a_session_that_has_a_catalog(tmp_path: Path, trained_spark: str) -> None:
     for what in ("make", "look"):
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "catalog"), what, QUICK],
+            [sys.executable, "-c", SCRIPT, str(tmp_path / "catalog"), what, FAST_COMPILER],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -305,6 +305,4 @@ def test_a_python_that_cannot_run_the_workers_is_named_with_what_to_do(
     assert said_of(bare).endswith(f"{lacks}{fix}\n")
     assert said_of(bare, trained_spark, begun=True) == f"the workers of local[1] {lacks}{fix}\n"
     nowhere = said_of(f"{tmp_path}/nowhere")
-    assert (
-        f"cannot use the Python {tmp_path}/nowhere: there is none; give python= or set" in nowhere
-    )
+    assert f"cannot use the Python {tmp_path}/nowhere: it does not exist; set python= or" in nowhere

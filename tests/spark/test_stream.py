@@ -106,7 +106,7 @@ def test_a_topic_created_anew_is_an_error_that_says_so(topics: Topics, checkpoin
             topics.recreate(topic)
             topics.write(topic, numbered(5, "new"))
         failure = stream.failure()
-    assert f"{topic}-0 are gone: the topic was deleted and created anew" in failure
+    assert f"{topic}-0 are gone: the topic was deleted and created again" in failure
     assert "set failOnDataLoss to false" in failure
 
 

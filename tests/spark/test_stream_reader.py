@@ -20,7 +20,7 @@ from barnabas.spark.options import parse_read, parse_write
 from barnabas.spark.ranges import DataLoss, OffsetRange
 from barnabas.spark.schema import source_schema
 from barnabas.spark.source import StreamReader
-from barnabas.spark.writer import StreamWriter, Written, WrittenRange
+from barnabas.spark.writer import StreamWriter, TaskCommit, WrittenRange
 from tests.spark.topics import Topics, numbered
 
 ALL = ReadAllAvailable()
@@ -157,8 +157,8 @@ def test_a_new_partition_that_lost_its_beginning_is_data_loss(
     with caplog.at_level(logging.WARNING, logger="barnabas.spark"):
         assert lenient.next_batch(start) == numbered(5)[3:]
     assert [record.message for record in caplog.records] == [
-        f"barnabas: offsets 0 to 2 of {new}-0 are gone: they were deleted before this query saw the"
-        " new partition; going on with what there is, because failOnDataLoss is false"
+        f"barnabas: offsets 0 to 2 of {new}-0 are gone: they were deleted before this query found the"
+        " new partition; continuing with the remaining records, because failOnDataLoss is false"
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_topic_created_anew_while_the_query_was_down_is_data_loss(
         again = query(subscribe=topic, topicIdsLocation=ids)
         with pytest.raises(
             DataLoss,
-            match=f"offsets of {topic}-0 are gone: the topic was deleted and created anew; set failOn",
+            match=f"offsets of {topic}-0 are gone: the topic was deleted and created again; set failO",
         ):
             again.next_batch(end)
     # A batch that was planned and not read to its end is gone too.
@@ -240,7 +240,9 @@ def test_ids_that_cannot_be_kept_are_an_error(
         query(subscribe=topic, topicIdsLocation=tmp_path / "file").begin()
     for content in ("", "[]", '{"id": 3}', '{"id": "x"}', '{"id": "", "before": 1}'):
         (tmp_path / f"{topic}.json").write_text(content)
-        with pytest.raises(ConfigError, match=r"topicIdsLocation: .* is damaged; delete it to tak"):
+        with pytest.raises(
+            ConfigError, match=r"topicIdsLocation: .* is corrupt; delete it to cont"
+        ):
             query(subscribe=topic, topicIdsLocation=tmp_path).next_batch({topic: {"0": 0}})
 
 
@@ -262,7 +264,7 @@ def test_a_topic_deleted_between_plan_and_read_is_data_loss(
 # ---- the sink ---------------------------------------------------------------------------------------------------
 
 
-def written(topics: Topics, rows: dict[str, list[object]], **options: object) -> Written:
+def written(topics: Topics, rows: dict[str, list[object]], **options: object) -> TaskCommit:
     texts = {name: str(value) for name, value in topics.with_servers(options).items()}
     batch = pa.RecordBatch.from_pydict(rows)
     return StreamWriter(parse_write(texts), list(rows)).write(iter([batch, batch.slice(0, 0)]))

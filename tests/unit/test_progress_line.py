@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import io
 
-from barnabas.progress_line import ERASE, ErasingStream, ProgressLine, cut
+from barnabas.progress_line import ERASE, ErasingStream, ProgressLine, truncate
 
 
 def test_a_line_never_wraps() -> None:
-    assert cut("abcdef", 5) == "abc…"
-    assert cut("abc", 5) == "abc"
+    assert truncate("abcdef", 5) == "abc…"
+    assert truncate("abc", 5) == "abc"
 
 
 class Terminal(io.StringIO):

@@ -61,7 +61,7 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
 
 def check_nodes(servers: ZooKeeperServers) -> None:
     """Report each node that has ended, once. Raises when none is left."""
-    for node in servers.ended():
+    for node in servers.collect_ended():
         note(f"node {node} has ended; see {servers.log_path(node)}")
     if not servers.running:
         raise RegistryError("", "no node of the ZooKeeper is left")

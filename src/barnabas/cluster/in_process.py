@@ -20,8 +20,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from barnabas.broker.broker import Broker
-from barnabas.cluster.real_world import close_doors, real_world
-from barnabas.cluster.settings import FIRST_BROKER_ID, bracketed, check_shared, local_settings
+from barnabas.cluster.real_world import close_world, real_world
+from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_shared, local_settings
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.errors import RegistryError
@@ -35,8 +35,8 @@ from barnabas.world.network import SocketNetwork
 from barnabas.world.registry.embedded import EmbeddedRegistry, EmbeddedSession
 from barnabas.world.watchdog import LoopWatchdog
 
-READY_SECONDS = 30.0
-ALONE_SECONDS = 2.0
+READY_TIMEOUT_S = 30.0
+ALONE_TIMEOUT_S = 2.0
 
 
 class InProcessCluster:
@@ -69,7 +69,7 @@ class InProcessCluster:
             config, warnings = load_broker_config(
                 {
                     "broker.id": str(broker_id),
-                    "listeners": f"PLAINTEXT://{bracketed(host)}:{port + number if port else 0}",
+                    "listeners": f"PLAINTEXT://{bracket_ipv6(host)}:{port + number if port else 0}",
                     "log.dirs": str(data / f"broker-{broker_id}"),
                     **local_settings(brokers),
                     **(settings or {}),
@@ -79,7 +79,7 @@ class InProcessCluster:
             self.brokers[broker_id] = ClusterBroker(self, config)
         self.holds_ports = "listeners" not in (settings or {})
         self.registry: EmbeddedRegistry | None = None
-        self.keeper: LoopThread | None = None
+        self.registry_thread: LoopThread | None = None
 
     @property
     def is_running(self) -> bool:
@@ -106,10 +106,10 @@ class InProcessCluster:
     def start(self) -> None:
         """Start all brokers. Returns when every broker's metadata shows all brokers and a controller."""
         assert not self.is_running
-        self.keeper = LoopThread("barnabas-registry")
+        self.registry_thread = LoopThread("barnabas-registry")
         self.registry = EmbeddedRegistry(self.registry_path, SystemClock())
         try:
-            self.keeper.run(self.registry.open())
+            self.registry_thread.run(self.registry.open())
             if self.holds_ports:
                 for broker in self.brokers.values():
                     broker.hold_port()
@@ -135,19 +135,19 @@ class InProcessCluster:
         for broker in self.brokers.values():
             broker.release_port()
         registry, self.registry = self.registry, None
-        keeper, self.keeper = self.keeper, None
-        if keeper is not None and registry is not None:
+        registry_thread, self.registry_thread = self.registry_thread, None
+        if registry_thread is not None and registry is not None:
             try:
-                keeper.run(registry.close())
+                registry_thread.run(registry.close())
             finally:
-                keeper.end()
+                registry_thread.end()
 
     # ---- used by ClusterBroker
 
     def start_brokers(self, brokers: Iterable[ClusterBroker]) -> None:
         wanted = list(brokers)
         try:
-            for future in [broker.begin() for broker in wanted]:
+            for future in [broker.begin_start() for broker in wanted]:
                 future.result()
             self.wait_until_ready()
         except BaseException:
@@ -156,31 +156,36 @@ class InProcessCluster:
             raise
 
     def wait_until_ready(self) -> None:
-        lives = {
-            broker.id: broker.life
+        instances = {
+            broker.id: broker.instance
             for broker in self.brokers.values()
-            if broker.life is not None and not broker.is_paused
+            if broker.instance is not None and not broker.is_paused
         }
         waiting = [
-            (broker, life.thread.submit(life.sees(lives.keys(), READY_SECONDS)))
-            for broker, life in lives.items()
+            (
+                broker,
+                instance.thread.submit(
+                    instance.wait_for_brokers(instances.keys(), READY_TIMEOUT_S)
+                ),
+            )
+            for broker, instance in instances.items()
         ]
         for broker, future in waiting:
             if not future.result():
                 raise RegistryError(
-                    "", f"broker {broker} did not hear of all brokers within {READY_SECONDS:g} s"
+                    "", f"broker {broker} did not learn of all brokers within {READY_TIMEOUT_S:g} s"
                 )
 
     def wait_until_alone(self, broker: ClusterBroker) -> None:
         """Wait until `broker` sees no other broker: then it does not try to hand over its leaders."""
-        life = broker.life
-        if life is not None:
-            life.thread.run(life.is_alone(ALONE_SECONDS))
+        instance = broker.instance
+        if instance is not None:
+            instance.thread.run(instance.wait_until_alone(ALONE_TIMEOUT_S))
 
     def open_registry(self) -> tuple[EmbeddedRegistry, LoopThread]:
-        if self.registry is None or self.keeper is None:
+        if self.registry is None or self.registry_thread is None:
             raise RuntimeError("the cluster is not running: use it in a `with`, or call start()")
-        return self.registry, self.keeper
+        return self.registry, self.registry_thread
 
 
 class ClusterBroker:
@@ -195,27 +200,27 @@ class ClusterBroker:
         self.config = config
         self.id = BrokerId(config.broker_id)
         self.lock = threading.RLock()
-        self.life: Life | None = None
+        self.instance: BrokerInstance | None = None
         self.held: HeldPort | None = None
         self.endpoint = config.listeners[0]
 
     def __repr__(self) -> str:
-        state = "down" if self.life is None else "paused" if self.is_paused else "running"
+        state = "down" if self.instance is None else "paused" if self.is_paused else "running"
         return f"<broker {self.id} at {self.address}: {state}>"
 
     @property
     def is_running(self) -> bool:
-        """True for a paused broker, too."""
-        return self.life is not None
+        """Also true for a paused broker."""
+        return self.instance is not None
 
     @property
     def is_paused(self) -> bool:
-        life = self.life
-        return life is not None and life.thread.is_halted
+        instance = self.instance
+        return instance is not None and instance.thread.is_halted
 
     @property
     def address(self) -> str:
-        return f"{bracketed(self.endpoint.host)}:{self.endpoint.port}"
+        return f"{bracket_ipv6(self.endpoint.host)}:{self.endpoint.port}"
 
     def start(self) -> None:
         """Start the broker. Returns when it is ready and every running broker has it in its metadata."""
@@ -226,15 +231,15 @@ class ClusterBroker:
     def stop(self) -> None:
         """Shut down cleanly: hand over leaders, flush all logs, close the session."""
         with self.lock:
-            life = self.life
-            if life is None:
+            instance = self.instance
+            if instance is None:
                 return
             self.resume()
             try:
-                life.thread.run(life.broker.stop())
+                instance.thread.run(instance.broker.stop())
             finally:
-                self.life = None
-                life.end()
+                self.instance = None
+                instance.end()
 
     def kill(self, *, expire: bool = True) -> None:
         """Crash the broker, as `kill -9` does. Its sockets close and unsent data is lost. Nothing is flushed,
@@ -244,22 +249,22 @@ class ClusterBroker:
         session times out (zookeeper.session.timeout.ms), as after a real crash.
         """
         with self.lock:
-            life, self.life = self.life, None
-            if life is None:
+            instance, self.instance = self.instance, None
+            if instance is None:
                 return
-            registry, keeper = self.cluster.open_registry()
-            life.door.is_shut = True
-            sessions = list(life.door.sessions)
-            keeper.call(lambda: for_each(registry.abandon, sessions))
-            life.thread.go_on(first=life.fall_silent)
-            life.thread.call(life.fall_silent)
+            registry, registry_thread = self.cluster.open_registry()
+            instance.registry.is_closed = True
+            sessions = list(instance.registry.sessions)
+            registry_thread.call(lambda: for_each(registry.abandon, sessions))
+            instance.thread.go_on(first=instance.disconnect)
+            instance.thread.call(instance.disconnect)
             if expire:
                 for_each(registry.time_out, sessions)
-            life.thread.cancel_all()
+            instance.thread.cancel_all()
             try:
-                life.thread.run(life.broker.stop(clean=False))
+                instance.thread.run(instance.broker.stop(clean=False))
             finally:
-                life.end()
+                instance.end()
 
     def pause(self) -> None:
         """Halt the broker, as SIGSTOP does: it reads no socket and runs no task and no timer. Its registry session
@@ -269,42 +274,42 @@ class ClusterBroker:
         One thing differs from a stopped process: an fsync that has begun completes.
         """
         with self.lock:
-            if self.life is None:
+            if self.instance is None:
                 return
-            registry, keeper = self.cluster.open_registry()
-            sessions = self.life.door.sessions
-            self.life.watchdog.suspend()
-            self.life.thread.halt()
-            keeper.call(lambda: for_each(registry.count_down, sessions))
+            registry, registry_thread = self.cluster.open_registry()
+            sessions = self.instance.registry.sessions
+            self.instance.watchdog.suspend()
+            self.instance.thread.halt()
+            registry_thread.call(lambda: for_each(registry.count_down, sessions))
 
     def resume(self) -> None:
         """Continue a paused broker, as SIGCONT does."""
         with self.lock:
-            if self.life is None or not self.life.thread.is_halted:
+            if self.instance is None or not self.instance.thread.is_halted:
                 return
-            registry, keeper = self.cluster.open_registry()
-            sessions = self.life.door.sessions
-            keeper.call(lambda: for_each(registry.revive, sessions))
-            self.life.thread.go_on()
-            self.life.watchdog.resume()
+            registry, registry_thread = self.cluster.open_registry()
+            sessions = self.instance.registry.sessions
+            registry_thread.call(lambda: for_each(registry.revive, sessions))
+            self.instance.thread.go_on()
+            self.instance.watchdog.resume()
 
     # ---- used by InProcessCluster
 
-    def begin(self) -> Future[None]:
+    def begin_start(self) -> Future[None]:
         with self.lock:
-            assert self.life is None
+            assert self.instance is None
             registry, _ = self.cluster.open_registry()
-            life = self.life = Life(
+            instance = self.instance = BrokerInstance(
                 registry,
                 self.config,
                 brokers=len(self.cluster.brokers),
                 ends_process=self.cluster.ends_process,
             )
-            return life.thread.submit(self.bring_up(life))
+            return instance.thread.submit(self.start_instance(instance))
 
-    async def bring_up(self, life: Life) -> None:
-        await life.broker.start()
-        self.endpoint = life.broker.endpoints[0]
+    async def start_instance(self, instance: BrokerInstance) -> None:
+        await instance.broker.start()
+        self.endpoint = instance.broker.endpoints[0]
 
     def hold_port(self) -> None:
         (wanted,) = self.config.listeners
@@ -318,14 +323,14 @@ class ClusterBroker:
             held.release()
 
 
-class Life:
-    """One run of a broker, from start to end, with its thread and its World."""
+class BrokerInstance:
+    """One run of a broker, from start to stop, with its thread and its World."""
 
     def __init__(
         self, registry: EmbeddedRegistry, config: BrokerConfig, *, brokers: int, ends_process: bool
     ) -> None:
-        self.door = BrokerSessions(registry)
-        self.world = real_world(self.door, config, brokers=brokers, ends_process=ends_process)
+        self.registry = BrokerSessions(registry)
+        self.world = real_world(self.registry, config, brokers=brokers, ends_process=ends_process)
         assert isinstance(self.world.network, SocketNetwork)
         self.network = self.world.network
         assert isinstance(self.world.watchdog, LoopWatchdog)
@@ -333,7 +338,7 @@ class Life:
         self.broker = Broker(config, self.world)
         self.thread = LoopThread(f"barnabas-broker-{config.broker_id}")
 
-    async def sees(self, brokers: Iterable[BrokerId], timeout_s: float) -> bool:
+    async def wait_for_brokers(self, brokers: Iterable[BrokerId], timeout_s: float) -> bool:
         metadata = self.metadata()
         wanted = set(brokers)
         return await metadata.wait_until(
@@ -343,7 +348,7 @@ class Life:
             timeout_s,
         )
 
-    async def is_alone(self, timeout_s: float) -> bool:
+    async def wait_until_alone(self, timeout_s: float) -> bool:
         metadata = self.metadata()
         return await metadata.wait_until(lambda: len(metadata.brokers) <= 1, timeout_s)
 
@@ -351,15 +356,15 @@ class Life:
         assert self.broker.router is not None
         return self.broker.router.context.metadata
 
-    def fall_silent(self) -> None:
-        """Drop all connections and close the history: tasks that still run have no visible effect."""
+    def disconnect(self) -> None:
+        """Drop all connections and close the history, so that tasks that still run have no visible effect."""
         self.network.drop()
         if self.broker.publisher is not None:
             self.broker.publisher.close()
 
     def end(self) -> None:
         self.thread.end()
-        close_doors(self.world)
+        close_world(self.world)
 
 
 class BrokerSessions:
@@ -368,10 +373,10 @@ class BrokerSessions:
     def __init__(self, registry: EmbeddedRegistry) -> None:
         self.registry = registry
         self.sessions: list[EmbeddedSession] = []
-        self.is_shut = False
+        self.is_closed = False
 
     async def connect(self, session_timeout_ms: int) -> EmbeddedSession:
-        if self.is_shut:
+        if self.is_closed:
             raise RegistryError("", "this broker was killed")
         session = await self.registry.connect(session_timeout_ms)
         self.sessions.append(session)

@@ -24,7 +24,7 @@ DEFAULTS = {"barnabas.history.topic.enable": "false"}
 
 
 class LocalCluster:
-    """A context manager; `start()` and `stop()` work without `with`, too. Thread-safe."""
+    """A cluster in this process. Use it in a `with`, or call `start()` and `stop()`. Thread-safe."""
 
     def __init__(
         self,

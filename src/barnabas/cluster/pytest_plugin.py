@@ -38,18 +38,18 @@ def barnabas_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
     """A cluster of one broker (or --barnabas-brokers), shared by all tests of the run and removed at its end."""
     from barnabas.cluster.local import LocalCluster
 
-    with LocalCluster(brokers=brokers_wanted(pytestconfig)) as cluster:
+    with LocalCluster(brokers=broker_count(pytestconfig)) as cluster:
         yield cluster
 
 
-def brokers_wanted(config: pytest.Config) -> int:
+def broker_count(config: pytest.Config) -> int:
     option: int | None = config.getoption("--barnabas-brokers")
     if option is not None:
         return option
-    written = config.getini("barnabas_brokers")
-    if not written.isdigit():
-        raise pytest.UsageError(f"barnabas_brokers = {written}: not a number of brokers")
-    return int(written)
+    text = config.getini("barnabas_brokers")
+    if not text.isdigit():
+        raise pytest.UsageError(f"barnabas_brokers = {text}: not a number of brokers")
+    return int(text)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def barnabas_topic(barnabas_cluster: LocalCluster, request: pytest.FixtureReques
     from barnabas.client.cluster import Cluster
     from barnabas.errors import ErrorCode
 
-    name = topic_name(request.node.name, uuid4().hex[:8])
+    name = unique_topic_name(request.node.name, uuid4().hex[:8])
     with Cluster(barnabas_cluster.bootstrap_servers) as client:
         for outcome in Admin(client).create_topics([NewTopic(name=name, partitions=1)]):
             if outcome.error is not None:
@@ -71,10 +71,10 @@ def barnabas_topic(barnabas_cluster: LocalCluster, request: pytest.FixtureReques
                 raise outcome.error
 
 
-def topic_name(test: str, mark: str) -> str:
-    """A valid topic name made of the test's name, so that log lines show which test uses the topic.
+def unique_topic_name(test: str, suffix: str) -> str:
+    """Return a valid topic name from the name of a test, so that log lines show which test uses the topic.
 
     test_sum[1-a b] becomes test_sum-1-a-b-5f3a9c01.
     """
-    legal = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")
-    return f"{legal[: TOPIC_NAME_MAX - len(mark) - 1]}-{mark}"
+    valid = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")
+    return f"{valid[: TOPIC_NAME_MAX - len(suffix) - 1]}-{suffix}"

@@ -15,12 +15,15 @@ from barnabas.world.watchdog import LoopWatchdog
 def real_world(
     registry: Registry, config: BrokerConfig, *, brokers: int = 1, ends_process: bool = False
 ) -> World:
-    """The kernel chooses and adapts the sizes of socket buffers unless the settings give them. The brokers of one
-    process share its file descriptors. With `ends_process`, a stuck event loop ends this process."""
-    written = config.properties
+    """Build the World of a broker.
+
+    The kernel chooses the sizes of socket buffers unless the settings give them. `brokers` is the number of brokers in
+    this process, which share its file descriptors. With `ends_process`, a stuck event loop ends this process.
+    """
+    properties = config.properties
     network = SocketNetwork(
-        config.socket_send_buffer_bytes if "socket.send.buffer.bytes" in written else -1,
-        config.socket_receive_buffer_bytes if "socket.receive.buffer.bytes" in written else -1,
+        config.socket_send_buffer_bytes if "socket.send.buffer.bytes" in properties else -1,
+        config.socket_receive_buffer_bytes if "socket.receive.buffer.bytes" in properties else -1,
     )
     network.streams_max = max(network.streams_max // brokers, 1)
     disk = RealDisk()
@@ -39,8 +42,8 @@ def real_world(
     )
 
 
-def close_doors(world: World) -> None:
-    """End the threads of the World of a broker that has stopped."""
+def close_world(world: World) -> None:
+    """End the threads of the World after its broker has stopped."""
     if isinstance(world.disk, RealDisk):
         world.disk.close()
     if isinstance(world.network, SocketNetwork):

@@ -15,18 +15,16 @@ PER_BROKER = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log
 def check_shared(brokers: int, settings: Mapping[str, str]) -> None:
     """Reject an invalid number of brokers, and settings that brokers cannot share, with ConfigError."""
     if type(brokers) is not int:  # notebooks and fixtures have no type checker
-        raise TypeError(
-            f"brokers is how many to run, a whole number as in brokers=3, not {brokers!r}"
-        )
+        raise TypeError(f"brokers must be the number of brokers, as in brokers=3, not {brokers!r}")
     if brokers < 1:
-        raise ConfigError("brokers", f"{brokers} is too few: a cluster has at least one")
+        raise ConfigError("brokers", f"must be at least 1, not {brokers}")
     for name in PER_BROKER:
         if brokers > 1 and name in settings:
-            raise ConfigError(name, "cannot be the same for several brokers; leave it out")
+            raise ConfigError(name, "cannot be the same for several brokers; remove it")
 
 
-def bracketed(host: str) -> str:
-    """The host of a `host:port` address; an IPv6 address gets brackets."""
+def bracket_ipv6(host: str) -> str:
+    """Return the host as it appears in `host:port`: an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host
 
 

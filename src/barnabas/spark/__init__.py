@@ -1,6 +1,6 @@
-"""Topics as Spark sources and sinks, and the session everything of ours runs in.
+"""Topics as Spark sources and sinks, and `session()`, which starts Spark.
 
-Importing this package imports no Spark: `barnabas.spark.session` is fetched when it is asked for.
+Importing this package does not import Spark: `barnabas.spark.session` is loaded on first access.
 """
 
 from __future__ import annotations

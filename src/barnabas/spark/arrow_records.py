@@ -1,7 +1,7 @@
-"""Raw record batches to Arrow, as a Fetch returned them. Pure; only the columns that are asked for are built.
+"""Decoding of the record batches of a Fetch response to Arrow. Pure; only the requested columns are built.
 
-Batches are many and small, and numpy pays per call, so all batches of a fetch are taken together: their records become
-one RecordBatch. Keys and values are copied once, by one call for all records. `record_layout.py` finds where they are.
+Each numpy call has a fixed cost, so all batches of a response are decoded together into one RecordBatch. Keys and
+values are copied once, in one call for all records. `record_layout.py` finds their positions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from barnabas.spark.ranges import COLUMNS
 from barnabas.spark.record_layout import (
     BatchBody,
     Int64s,
-    RecordLayout,
     Octets,
+    RecordLayout,
     Spans,
     lay_out,
     lay_out_headers,
@@ -50,10 +50,10 @@ TYPES = {
 assert tuple(TYPES) == COLUMNS
 
 DECODE_BYTES_MAX = 32 << 20
-"""Decompressed batches are gathered up to about this size before they become one RecordBatch."""
+"""Batches are decoded together up to about this uncompressed size."""
 
 ABORT_MARKER = b"\0\0\0\0"
-"""Key of a control record: version 0, type 0. A commit has type 1."""
+"""Key of an abort marker: version 0, type 0. A commit marker has type 1."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
@@ -71,10 +71,11 @@ def decode_batches(
     check_crcs: bool = True,
     aborted: Sequence[AbortedTransaction] = (),
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The records with start <= offset < end of the whole batches in `data`, and the offset behind the last of them
-    (`start`, if there is none). A batch that is cut at the end is left for the next fetch.
+    """Decode the records with start <= offset < end of the complete batches in `data`.
 
-    `aborted` is what a broker tells those who read committed records only. RemoteWireError for damaged batches.
+    Returns them and the offset after the last batch; `start` if there is none. A partial batch at the end is ignored.
+    `aborted` is the list of aborted transactions in a read_committed response. Raises RemoteWireError for a corrupt
+    batch.
     """
     view = memoryview(data)
     found: list[pa.RecordBatch] = []
@@ -92,7 +93,7 @@ def decode_batches(
             batch = decompress_batch(view, at, header, check_crcs=check_crcs)
         except RemoteWireError as error:
             raise corrupt_batch_error(topic, partition, header.base_offset, error) from None
-        # A buffer of Arrow is addressed with 32 bits.
+        # Arrow's binary type has 32-bit offsets.
         if pending and pending_bytes + batch.size > DECODE_BYTES_MAX:
             found += build_record_batch(view, pending, topic, partition, start, end, columns)
             pending, pending_bytes = [], 0
@@ -105,14 +106,17 @@ def decode_batches(
 
 def corrupt_batch_error(topic: str, partition: int, offset: int, why: Exception) -> RemoteWireError:
     where = TopicPartition(topic, partition)
-    return RemoteWireError(f"{where}: the batch at offset {offset} is damaged: {why}")
+    return RemoteWireError(f"{where}: the batch at offset {offset} is corrupt: {why}")
 
 
 # ---- batches --------------------------------------------------------------------------------------------------
 
 
 class Batch(NamedTuple):
-    """Its records stand between `start` and `end` of the fetched bytes, or in `plain` if they were compressed."""
+    """A batch of the response. Its records are the bytes `start` to `end`, or `decompressed` if they were compressed.
+
+    `size` is the uncompressed size of the records.
+    """
 
     header: BatchHeader
     start: int
@@ -129,21 +133,24 @@ def decompress_batch(view: memoryview, at: int, header: BatchHeader, *, check_cr
     if codec == Compression.NONE:
         return Batch(header, start, end, end - start)
     if codec > Compression.ZSTD:
-        raise RemoteWireError(f"there is no codec {codec}")
+        raise RemoteWireError(f"unknown compression codec {codec}")
     decompressed = decompress(Compression(codec), view[start:end], limit=DECOMPRESSED_BYTES_MAX)
     return Batch(header, start, end, len(decompressed), decompressed)
 
 
 class AbortedFilter:
-    """Which batches nobody who reads committed records may see. Transactions of one producer follow each other, so a
-    producer's batches are hidden from where one of its aborted transactions begins up to the next marker of abort."""
+    """Hides the batches of aborted transactions from read_committed consumers.
+
+    A producer has one transaction at a time. Its batches are hidden from the first offset of an aborted transaction to
+    the next abort marker.
+    """
 
     def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
         self.waiting = sorted(transactions, key=lambda found: found.first_offset, reverse=True)
         self.producers: set[int] = set()
 
     def hides(self, header: BatchHeader, view: memoryview, at: int) -> bool:
-        """Also true for control batches, which nobody sees. To be asked in the order of the log."""
+        """Whether to skip the batch. True for control batches too. Call it for all batches, in log order."""
         while self.waiting and self.waiting[-1].first_offset <= header.last_offset:
             self.producers.add(self.waiting.pop().producer_id)
         if header.is_control:
@@ -154,7 +161,7 @@ class AbortedFilter:
 
 
 def is_abort(view: memoryview, at: int) -> bool:
-    # One record: length, attributes, two deltas and the key's length take a byte each, the key four.
+    # Before the key of the record: length, attributes, two deltas and the length of the key, one byte each.
     key_at = at + HEADER_SIZE + 5
     return bytes(view[key_at : key_at + 4]) == ABORT_MARKER
 
@@ -171,7 +178,7 @@ def build_record_batch(
     end: int,
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """One RecordBatch of all the batches, or none if no record of theirs is wanted."""
+    """Yield one RecordBatch with the records of all batches, or nothing if no record is in the range."""
     data, bodies = join_bodies(view, batches)
     octets = np.frombuffer(data, np.uint8)
     try:
@@ -183,15 +190,20 @@ def build_record_batch(
         if any(b.header.base_offset < start or b.header.last_offset >= end for b in batches):
             wanted = (offsets >= start) & (offsets < end)
             layout = layout.where(wanted)
-            offsets, timestamps, timestamp_types = offsets[wanted], timestamps[wanted], timestamp_types[wanted]
+            offsets, timestamps, timestamp_types = (
+                offsets[wanted],
+                timestamps[wanted],
+                timestamp_types[wanted],
+            )
         if not offsets.size:
             return
         records = RecordView(data, octets, layout)
         arrays = [
-            build_column(name, records, topic, partition, offsets, timestamps, timestamp_types) for name in columns
+            build_column(name, records, topic, partition, offsets, timestamps, timestamp_types)
+            for name in columns
         ]
     except RemoteWireError as error:
-        # Which of the batches it was is found by opening them one by one.
+        # Decode the batches one by one to report the offset of the corrupt one.
         for batch in batches if len(batches) > 1 else ():
             list(build_record_batch(view, [batch], topic, partition, start, end, columns))
         raise corrupt_batch_error(topic, partition, batches[0].header.base_offset, error) from None
@@ -199,7 +211,7 @@ def build_record_batch(
 
 
 def join_bodies(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview, list[BatchBody]]:
-    """One buffer in which all records stand: the fetched bytes themselves, unless something was compressed."""
+    """Return one buffer with the records of all batches: the response itself, unless a batch was compressed."""
     if all(batch.decompressed is None for batch in batches):
         return view, [batch_body(batch, batch.start) for batch in batches]
     parts: list[bytes | memoryview] = []
@@ -210,7 +222,7 @@ def join_bodies(view: memoryview, batches: Sequence[Batch]) -> tuple[memoryview,
         parts.append(part)
         bodies.append(batch_body(batch, at))
         at += len(part)
-    # A single part is what it is; joining it would copy it.
+    # Joining a single part would copy it.
     return memoryview(parts[0] if len(parts) == 1 else b"".join(parts)), bodies
 
 
@@ -224,7 +236,8 @@ def per_record(values: Sequence[int], counts: Sequence[int]) -> Int64s:
 
 
 def timestamps_ms(layout: RecordLayout, batches: Sequence[Batch], counts: Sequence[int]) -> Int64s:
-    """Milliseconds. The broker's time stands in the batch alone; the deltas of its records are then without meaning."""
+    """Return the timestamps. With LogAppendTime all records have the batch's max_timestamp; their deltas are
+    ignored."""
     headers = [batch.header for batch in batches]
     timestamps = layout.timestamp_deltas + per_record([h.base_timestamp for h in headers], counts)
     if not any(header.is_log_append_time for header in headers):
@@ -235,6 +248,8 @@ def timestamps_ms(layout: RecordLayout, batches: Sequence[Batch], counts: Sequen
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
+    """The bytes of all records, for Python and for numpy, with their layout."""
+
     data: memoryview
     octets: Octets
     layout: RecordLayout
@@ -268,7 +283,7 @@ def build_column(
         case "headers":
             return build_headers(records)
         case _:
-            raise ValueError(f"there is no column {name!r}")
+            raise ValueError(f"unknown column {name!r}")
 
 
 def build_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array:
@@ -276,14 +291,14 @@ def build_array(kind: pa.DataType, values: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def build_binary(octets: Octets, spans: Spans) -> pa.Array:
-    """The bytes of all spans, one behind the other."""
+    """Copy the bytes of all spans into one array."""
     count = len(spans.lengths)
     lengths = np.maximum(spans.lengths, 0)
     is_null = spans.lengths < 0
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
     longest = int(lengths.max()) if count else 0
     if longest == 0 or longest == lengths.min():
-        # Equal lengths: rows of a window that slides over the bytes, gathered by their starts.
+        # Equal lengths: select rows of a sliding window.
         offsets = np.arange(count + 1, dtype=np.int64) * longest
         windows = as_strided(octets, (octets.size - longest + 1, longest), (1, 1))
         content = pa.py_buffer(windows[spans.starts]) if longest else pa.py_buffer(b"")
@@ -295,8 +310,11 @@ def build_binary(octets: Octets, spans: Spans) -> pa.Array:
 
 
 def gather_spans(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64s, pa.Buffer]:
-    """Spans and the gaps between them are the elements of an array that needs no copy; taking every second element
-    copies the spans alone. The spans must rise, and those of records do."""
+    """Copy spans of different lengths. Returns their offsets in the copy, and the copy.
+
+    Spans and the gaps between them form a binary array without a copy. Taking every second element copies the spans.
+    The spans must be in ascending order.
+    """
     count = len(starts)
     borders = np.empty(2 * count, np.int32)
     borders[0::2] = starts
@@ -311,7 +329,7 @@ def gather_spans(octets: Octets, starts: Int64s, lengths: Int64s) -> tuple[Int64
 
 
 def build_headers(records: RecordView) -> pa.Array:
-    """Null, not an empty list, for a record without headers: as Spark's own source does."""
+    """Build the column of headers. It is null for a record without headers, as in Spark's Kafka source."""
     counts = records.layout.header_counts
     names, values = lay_out_headers(records.octets, records.data, records.layout)
     offsets = np.zeros(len(counts) + 1, np.int32)
@@ -330,5 +348,5 @@ def to_strings(names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
-        # Kafka's own clients replace what is no UTF-8, so nobody is stopped by a name that others can read.
+        # Replace invalid UTF-8, as Kafka's clients do.
         return pa.array([name.as_py().decode(errors="replace") for name in names], pa.string())

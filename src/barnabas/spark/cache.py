@@ -1,8 +1,7 @@
-"""Where things that are made once are kept: beneath $XDG_CACHE_HOME/barnabas, or ~/.cache/barnabas.
+"""The cache directory: $XDG_CACHE_HOME/barnabas, or ~/.cache/barnabas.
 
-Everything here can be thrown away at any time and is made again. A file appears under its name when it is whole and on
-the disk, or not at all: it is written beside its place and renamed, so neither a crash nor a second process that makes
-the same file leaves a broken one.
+Every file can be deleted at any time; it is created again when needed. Files are written atomically: to a temporary
+file in the same directory, synced, and renamed. Neither a crash nor a concurrent process leaves a partial file.
 """
 
 from __future__ import annotations
@@ -16,19 +15,23 @@ from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    given = environment.get("XDG_CACHE_HOME", "")
-    # The specification of these directories has a relative path ignored.
-    root = Path(given) if given and Path(given).is_absolute() else Path.home() / ".cache"
+    configured = environment.get("XDG_CACHE_HOME", "")
+    # The XDG specification requires that a relative path is ignored.
+    root = (
+        Path(configured)
+        if configured and Path(configured).is_absolute()
+        else Path.home() / ".cache"
+    )
     return root / "barnabas"
 
 
 def digest(*parts: object) -> str:
-    """Sixteen characters that change when any part does."""
+    """Return a digest of 16 hexadecimal characters."""
     return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:16]
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> Path:
-    """Put the content in place, unless it is there already."""
+    """Write a file atomically, unless it exists."""
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,11 +47,12 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> Path:
     return path
 
 
-def move_into_place(made: Path, path: Path, *, mode: int = 0o644) -> None:
-    descriptor = os.open(made, os.O_RDONLY)
+def move_into_place(written: Path, path: Path, *, mode: int = 0o644) -> None:
+    """Sync a temporary file and rename it to `path`."""
+    descriptor = os.open(written, os.O_RDONLY)
     try:
         os.fchmod(descriptor, mode)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    made.replace(path)
+    written.replace(path)

@@ -1,8 +1,7 @@
-"""A catalog that outlives its session: Spark's tables in one directory, kept by Hive's metastore in Derby.
+"""A persistent catalog: Spark tables in one directory, managed by Hive's metastore in Derby.
 
-It is had by asking (`session(catalog="…")`), not by default, for two reasons. The metastore costs seconds at its first
-use. And Derby lets one process in at a time, which would make a second shell on the same machine fail for the sake of
-tables nobody made; so the directory is locked here, and a second session is told who is in the way.
+It is optional (`session(catalog="…")`), because the metastore takes seconds at its first use, and because Derby allows
+only one process. The directory is locked here, so that the error of a second session names the process that holds it.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import IO
 
 from barnabas.errors import ConfigError
 
-HELD: dict[Path, IO[str]] = {}
-"""Locks of this process. They last as long as it does, because so does the Java that has Derby open."""
+CATALOG_LOCKS: dict[Path, IO[str]] = {}
+"""Locks of this process. They are held until it ends, because its Java keeps Derby open."""
 
 
 def catalog_settings(directory: Path) -> dict[str, str]:
@@ -30,13 +29,14 @@ def catalog_settings(directory: Path) -> dict[str, str]:
 
 
 def catalog_java_options(directory: Path) -> str:
-    """Derby keeps a log, in the working directory unless told otherwise."""
+    """Return the Java option for Derby's log file, which is in the working directory by default."""
     return f"-Dderby.stream.error.file={directory.absolute() / 'derby.log'}"
 
 
-def hold_catalog(directory: Path) -> None:
+def lock_catalog(directory: Path) -> None:
+    """Lock the directory. Raises ConfigError if another process holds the lock."""
     directory = directory.absolute()
-    if directory in HELD:
+    if directory in CATALOG_LOCKS:
         return
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -55,4 +55,4 @@ def hold_catalog(directory: Path) -> None:
     lock.truncate(0)
     lock.write(f"process {os.getpid()}")
     lock.flush()
-    HELD[directory] = lock
+    CATALOG_LOCKS[directory] = lock

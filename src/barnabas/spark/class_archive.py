@@ -1,9 +1,9 @@
-"""Java's class-data archive: the classes of a Spark start, read and verified once and mapped into memory ever after.
+"""Java's class-data archive of the classes that Spark loads at its start.
 
-It shortens a start by more than half. It belongs to one Java and one set of Spark's jars, so both are in its name. It
-is an aid and never a condition: Java ignores an archive that does not fit, and without one Spark starts as always.
+It more than halves the start time. The file name contains a digest of the Java and the Spark jars it belongs to. The
+archive is optional: Java ignores one that does not match.
 
-`python -m barnabas.spark.training` makes it, in half a minute; a session that found none has that done in the
+`python -m barnabas.spark.training` builds it in half a minute. A session without an archive starts that command in the
 background when its process ends.
 """
 
@@ -22,11 +22,11 @@ from barnabas.java.find import Java
 from barnabas.spark.cache import digest, move_into_place
 from barnabas.spark.java_home import SCRIPT
 
-ON_TOP = "-XX:+UseSerialGC"
-"""Must be the same when an archive is made and when it is used. Of the collectors it starts quickest and needs the
-least memory; with a heap of a laptop's size it is not the slowest either."""
-SILENT = "-Xlog:disable"
-"""An archive that does not fit is no news to anybody."""
+GC_OPTION = "-XX:+UseSerialGC"
+"""Must be the same when an archive is built and when it is used. This collector starts fastest and needs the least
+memory."""
+NO_LOG = "-Xlog:disable"
+"""Suppresses the message about an archive that does not match."""
 BASE_TIMEOUT_S = 120
 
 
@@ -34,7 +34,7 @@ BASE_TIMEOUT_S = 120
 class ClassArchive:
     path: Path
     base: Path | None
-    """The archive of Java's own classes to lay it upon; None where Java has one itself."""
+    """The archive of Java's own classes, which `path` extends. None if Java brings one."""
 
     @property
     def exists(self) -> bool:
@@ -46,10 +46,10 @@ class ClassArchive:
 
     @property
     def options(self) -> str:
-        """For Java; empty where there is no archive yet, or no way to say where it lies."""
+        """Options for Java. Empty if there is no archive, or if its path has a space or a quote."""
         if not self.exists or any(sign in self.files for sign in ' "'):
             return ""
-        return f"-XX:SharedArchiveFile={self.files} {SILENT}"
+        return f"-XX:SharedArchiveFile={self.files} {NO_LOG}"
 
 
 def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
@@ -58,7 +58,7 @@ def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
         for path in sorted((spark_home / "jars").glob("*.jar"))
         for status in [path.stat()]
     ]
-    key = digest(java.home, java.version, java.release, spark_home, jars, ON_TOP, SCRIPT)
+    key = digest(java.home, java.version, java.release, spark_home, jars, GC_OPTION, SCRIPT)
     path = cache / "class-data" / f"java{java.major}-{key}.jsa"
     return ClassArchive(
         path=path, base=None if java.has_shared_classes else path.with_suffix(".base.jsa")
@@ -66,11 +66,12 @@ def class_archive(java: Java, spark_home: Path, cache: Path) -> ClassArchive:
 
 
 @contextmanager
-def making(archive: ClassArchive, java: Java) -> Iterator[str | None]:
-    """Yields Java's options for the start that fills the archive; put in place when the block ends well.
+def archive_build(archive: ClassArchive, java: Java) -> Iterator[str | None]:
+    """Yield the options for a Java that writes the archive at its exit. The archive is moved into place after the
+    block, if the block raises no exception.
 
-    None if another process is at it or has done it. The lock is the kernel's and ends with the process that holds it;
-    what a killed one left behind is swept away by the next.
+    Yields None if another process builds the archive or has built it. The lock ends with its process. The partial file
+    of a killed process is removed by the next build.
     """
     directory = archive.path.parent
     directory.mkdir(parents=True, exist_ok=True)
@@ -87,16 +88,16 @@ def making(archive: ClassArchive, java: Java) -> Iterator[str | None]:
         partial.unlink(missing_ok=True)
         try:
             if archive.base is not None:
-                make_base(archive.base, java)
-            below = [] if archive.base is None else [f"-XX:SharedArchiveFile={archive.base}"]
-            yield " ".join([*below, f"-XX:ArchiveClassesAtExit={partial}", SILENT])
+                build_base(archive.base, java)
+            base_options = [] if archive.base is None else [f"-XX:SharedArchiveFile={archive.base}"]
+            yield " ".join([*base_options, f"-XX:ArchiveClassesAtExit={partial}", NO_LOG])
             if partial.exists():
                 move_into_place(partial, archive.path)
         finally:
             partial.unlink(missing_ok=True)
 
 
-def make_base(path: Path, java: Java) -> None:
+def build_base(path: Path, java: Java) -> None:
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     subprocess.run(
@@ -108,14 +109,14 @@ def make_base(path: Path, java: Java) -> None:
     move_into_place(partial, path)
 
 
-def make_when_idle() -> None:
-    """Have the archive made by a process of its own, of the lowest priority, when this one ends."""
+def build_at_exit() -> None:
+    """Build the archive in a background process with the lowest priority when this process ends."""
     atexit.unregister(start_training)
     atexit.register(start_training)
 
 
 def start_training() -> None:
-    # Nothing depends on it: where it cannot be started, the next start is as slow as this one was.
+    # The archive is optional, so errors are ignored.
     with suppress(OSError, RuntimeError):
         subprocess.Popen(
             ["nice", "-n", "19", sys.executable, "-m", "barnabas.spark.training"],

@@ -1,8 +1,7 @@
-"""Kafka's own client settings, as `kafka.<name>` among Spark's options. Pure.
+"""Kafka client settings, given as `kafka.<name>` in the Spark options. Pure.
 
-Three kinds: those our client acts on, those it knows to be Kafka's but does nothing with, and those it must refuse,
-because leaving them without effect would change what is read or written. A name that is in neither list is a slip of
-the pen, and nobody is helped by a query that runs without the setting they meant.
+There are three kinds: supported settings, settings that are ignored with a warning, and settings that are rejected,
+because ignoring them would change what is read or written. Unknown names are rejected as typing errors.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from barnabas.wire.compression import Compression
 
 PREFIX = "kafka."
 BOOTSTRAP = "bootstrap.servers"
-COMMITTED = "read_committed"
-UNCOMMITTED = "read_uncommitted"
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
 
-READ_WITH = frozenset({
+CONSUMER_SETTINGS = frozenset({
     BOOTSTRAP, "client.id", "request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms",
     "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes", "check.crcs", "metadata.max.age.ms",
     "socket.connection.setup.timeout.ms", "isolation.level",
 })  # fmt: skip
 
-WRITTEN_WITH = frozenset({
+PRODUCER_SETTINGS = frozenset({
     BOOTSTRAP, "client.id", "request.timeout.ms", "delivery.timeout.ms", "acks", "compression.type",
     "enable.idempotence", "max.request.size", "buffer.memory", "batch.size", "socket.connection.setup.timeout.ms",
 })  # fmt: skip
 
-WITHOUT_EFFECT = frozenset({
+IGNORED_SETTINGS = frozenset({
     "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter",
     "bootstrap.controllers", "client.dns.lookup", "client.rack", "compression.gzip.level", "compression.lz4.level",
     "compression.zstd.level", "connections.max.idle.ms", "enable.metrics.push", "exclude.internal.topics",
@@ -42,42 +41,42 @@ WITHOUT_EFFECT = frozenset({
     "security.protocol", "security.providers", "send.buffer.bytes", "session.timeout.ms",
     "socket.connection.setup.timeout.max.ms", "transaction.timeout.ms",
 })  # fmt: skip
-"""Of consumer, producer and admin client; `ssl.` and `sasl.` settings are Kafka's too and have no effect either."""
+"""Settings of Kafka's consumer, producer and admin client. Names with `ssl.` and `sasl.` are ignored too."""
 
-KNOWN = READ_WITH | WRITTEN_WITH | WITHOUT_EFFECT
+KNOWN_SETTINGS = CONSUMER_SETTINGS | PRODUCER_SETTINGS | IGNORED_SETTINGS
 
-DECODED_HERE = (
-    "keys and values arrive as bytes; convert them with Spark, as in value.cast('string')"
+NO_DESERIALIZERS = (
+    "keys and values are read as bytes; convert them with Spark, as in value.cast('string')"
 )
-ENCODED_HERE = "keys and values are written as they are; convert them with Spark beforehand"
-REFUSED = {
+NO_SERIALIZERS = "keys and values are written unchanged; convert them with Spark before writing"
+UNSUPPORTED_SETTINGS = {
     "auto.offset.reset": "Spark keeps the offsets; use startingOffsets",
     "enable.auto.commit": "Spark keeps the offsets, in the checkpoint; leave it out",
     "interceptor.classes": "Java classes cannot run here; leave it out",
-    "key.deserializer": DECODED_HERE,
-    "value.deserializer": DECODED_HERE,
-    "key.serializer": ENCODED_HERE,
-    "value.serializer": ENCODED_HERE,
+    "key.deserializer": NO_DESERIALIZERS,
+    "value.deserializer": NO_DESERIALIZERS,
+    "key.serializer": NO_SERIALIZERS,
+    "value.serializer": NO_SERIALIZERS,
     "transactional.id": "this sink does not write transactions; leave it out, it writes at least once",
 }
 
 
-def client_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of the options that are for the client, by Kafka's names; ConfigError for one that cannot be honoured."""
+def parse_client_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the client settings among the options, without prefix. Raises ConfigError for an unsupported one."""
     settings = {
         option.removeprefix(PREFIX): value.strip()
         for option, value in options.items()
         if option.startswith(PREFIX)
     }
-    for name, why in REFUSED.items():
+    for name, why in UNSUPPORTED_SETTINGS.items():
         if name in settings:
             raise ConfigError(PREFIX + name, f"is not supported: {why}")
     if settings.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
         why = f"{settings['security.protocol']} is not supported yet; use a PLAINTEXT listener"
         raise ConfigError("kafka.security.protocol", why)
-    isolation = settings.get("isolation.level", UNCOMMITTED).lower()
-    if isolation not in (COMMITTED, UNCOMMITTED):
-        why = f"must be {COMMITTED} or {UNCOMMITTED}, not {isolation!r}"
+    isolation = settings.get("isolation.level", READ_UNCOMMITTED).lower()
+    if isolation not in (READ_COMMITTED, READ_UNCOMMITTED):
+        why = f"must be {READ_COMMITTED} or {READ_UNCOMMITTED}, not {isolation!r}"
         raise ConfigError("kafka.isolation.level", why)
     if not settings.get(BOOTSTRAP):
         raise ConfigError(PREFIX + BOOTSTRAP, "is missing; set it to host:port of a broker")
@@ -85,29 +84,33 @@ def client_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_known(name: str) -> bool:
-    return name in KNOWN or name in REFUSED or name.startswith(("ssl.", "sasl."))
+    return (
+        name in KNOWN_SETTINGS or name in UNSUPPORTED_SETTINGS or name.startswith(("ssl.", "sasl."))
+    )
 
 
-def without_effect(settings: Mapping[str, str], honoured: frozenset[str]) -> list[str]:
-    """Names to warn of. Groups are not among them: `options.py` says why those have no effect."""
-    silent = {"group.id", "security.protocol"}
-    return sorted(name for name in settings if name not in honoured and name not in silent)
+def ignored_settings(settings: Mapping[str, str], supported: frozenset[str]) -> list[str]:
+    """Return the ignored settings to warn of, without group.id: `options.py` has a warning of its own for it."""
+    reported_elsewhere = {"group.id", "security.protocol"}
+    return sorted(
+        name for name in settings if name not in supported and name not in reported_elsewhere
+    )
 
 
-def number(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+def parse_number(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     text = settings.get(name)
     if text is None:
         return default
     try:
         value = int(text)
     except ValueError:
-        raise ConfigError(PREFIX + name, f"must be a whole number, not {text!r}") from None
+        raise ConfigError(PREFIX + name, f"must be an integer, not {text!r}") from None
     if not least <= value <= 0x7FFF_FFFF:
-        raise ConfigError(PREFIX + name, f"must be at least {least}, it is {value}")
+        raise ConfigError(PREFIX + name, f"must be {least} or more, not {value}")
     return value
 
 
-def acks_of(settings: Mapping[str, str]) -> int:
+def parse_acks(settings: Mapping[str, str]) -> int:
     text = settings.get("acks", "all").lower()
     known = {"all": -1, "-1": -1, "1": 1, "0": 0}
     if text not in known:
@@ -115,7 +118,7 @@ def acks_of(settings: Mapping[str, str]) -> int:
     return known[text]
 
 
-def compression_of(settings: Mapping[str, str]) -> Compression:
+def parse_compression(settings: Mapping[str, str]) -> Compression:
     text = settings.get("compression.type", "none").lower()
     known = {compression.name.lower(): compression for compression in Compression}
     if text not in known:
@@ -123,8 +126,8 @@ def compression_of(settings: Mapping[str, str]) -> Compression:
     return known[text]
 
 
-def idempotence_of(settings: Mapping[str, str], acks: int) -> bool | None:
-    """None leaves it to the producer: on for acks=all, where the cluster offers it."""
+def parse_idempotence(settings: Mapping[str, str], acks: int) -> bool | None:
+    """Return None if not set: the producer then enables it for acks=all, if the cluster supports it."""
     text = settings.get("enable.idempotence")
     if text is None:
         return None

@@ -1,15 +1,14 @@
-"""A task reads one range of offsets: raw batches from the partition's leader, decoded to Arrow.
+"""Read task: fetches one offset range from the partition's leader and decodes it to Arrow.
 
-    position ──Fetch──► bytes ──► next position ──Fetch──► …        the next request is under way
-                          └─────► decode ──► Arrow                  while the bytes at hand are decoded
+    position ──Fetch──► bytes ──► next position ──Fetch──► …        the next request is in flight
+                          └─────► decode ──► Arrow                  while these bytes are decoded
 
-Laws. The position moves only behind batches that were decoded. Whatever may pass (a broker that restarts, a leader that
-moves) is tried again until nothing new was heard for `default.api.timeout.ms`. Whatever cannot pass (the log begins
-behind the position or ends before the range does, the topic is another one) is DataLoss: an error that names the
-offsets, or with fail_on_data_loss=False a warning that names them.
+The position advances only over decoded batches. Transient errors (a broker restarts, a leader moves) are retried until
+there is no progress for `default.api.timeout.ms`. Permanent ones are DataLoss: the log starts after the position or
+ends before the range, or the topic was recreated. With fail_on_data_loss=False, DataLoss is logged as a warning.
 
-Python workers outlive their tasks, so connections and what is known of leaders are kept for the next one: a task of a
-micro-batch then costs one round trip.
+Python workers outlive their tasks. They keep connections and metadata, so a task of a micro-batch usually costs one
+round trip.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from barnabas.wire.records import batch_headers
 
 logger = logging.getLogger("barnabas.spark")
 
-UNKNOWN_PATIENCE_S = 5.0
-"""A broker that just started may for a moment not know a topic, or not all of its log. One that was deleted stays
-unknown."""
-DAMAGE_PATIENCE = 3
-"""So often are the same bytes asked for before they are called damaged: on the way they may have been, once."""
+UNKNOWN_TOPIC_TIMEOUT_S = 5.0
+"""A broker that just started may not know a topic or its whole log yet. After this time, the topic counts as
+deleted."""
+CORRUPT_ATTEMPTS = 3
+"""Number of fetches of the same offset before the data counts as corrupt in the log, not only in transit."""
 
 TOPIC_UNKNOWN = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -55,8 +54,8 @@ TOPIC_UNKNOWN = frozenset({
 })  # fmt: skip
 
 
-class Damaged(ApiError):
-    """Bytes that stay wrong however often they are asked for; CORRUPT_MESSAGE itself may be tried again."""
+class CorruptData(ApiError):
+    """Data that is corrupt in every attempt. Not retried, unlike other errors with CORRUPT_MESSAGE."""
 
     def __init__(self, why: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, why)
@@ -65,81 +64,85 @@ class Damaged(ApiError):
 def read_range(
     wanted: OffsetRange, settings: FetchSettings
 ) -> Generator[pa.RecordBatch, None, None]:
-    """All records of the range, in order. DataLoss if some are gone; ApiError if the cluster cannot be read."""
+    """Yield all records of the range, in order. Raises DataLoss if some are lost, ApiError if fetching fails."""
     if wanted.start >= wanted.end:
         return
     with borrowed_cluster(settings) as cluster:
-        reader = RangeReader(cluster, wanted, settings)
+        reader = RangeFetcher(cluster, wanted, settings)
         try:
             yield from reader.batches()
         finally:
-            reader.abandon()
+            reader.cancel_fetch()
 
 
-class RangeReader:
+class RangeFetcher:
+    """Fetches one offset range. `position` is the next offset to read."""
+
     def __init__(self, cluster: Cluster, wanted: OffsetRange, settings: FetchSettings) -> None:
         self.cluster = cluster
         self.wanted = wanted
         self.settings = settings
         self.topic_id = wanted.topic_id
         self.position = wanted.start
-        self.under_way: tuple[BlockingConnection, int] | None = None
-        self.trouble: ApiError | None = None
-        self.has_looked = False
-        self.heard_nothing = Deadline(settings.deadline_ms / 1000)
+        self.in_flight: tuple[BlockingConnection, int] | None = None
+        self.last_error: ApiError | None = None
+        self.has_checked_topic = False
+        self.progress_deadline = Deadline(settings.deadline_ms / 1000)
         self.unknown: Deadline | None = None
         self.backoff = Backoff(
             settings.retry_backoff_ms / 1000,
             settings.retry_backoff_ms_max / 1000,
             random=cluster.random,
         )
-        self.damaged = 0
+        self.corrupt_count = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         while self.position < self.wanted.end:
             decoded: list[pa.RecordBatch] = []
             try:
-                if self.trouble is not None:
-                    self.look_again(self.trouble)
+                if self.last_error is not None:
+                    self.diagnose(self.last_error)
                 decoded = self.decode(self.receive())
-            except Damaged:
+            except CorruptData:
                 raise
             except ApiError as error:
-                self.wait(error)
+                self.back_off(error)
             except DataLoss as loss:
-                self.accept(loss)
+                self.handle_loss(loss)
             yield from decoded
             if decoded:
-                # However long the records were looked at, that was not the cluster's silence.
-                self.heard_nothing = Deadline(self.settings.deadline_ms / 1000)
+                # The time that the consumer of the generator took does not count.
+                self.progress_deadline = Deadline(self.settings.deadline_ms / 1000)
 
     # ---- one fetch ------------------------------------------------------------------------------------------------
 
     def receive(self) -> PartitionData:
-        """The answer to the request under way; it is sent now if there is none."""
-        if self.under_way is None:
-            self.ask(self.position)
-        assert self.under_way is not None
-        connection, ticket = self.under_way
+        """Return the response to the fetch in flight. Sends a fetch first if there is none."""
+        if self.in_flight is None:
+            self.send_fetch(self.position)
+        assert self.in_flight is not None
+        connection, correlation_id = self.in_flight
         timeout_s = self.settings.request_timeout_ms / 1000
-        response = connection.finish(ticket, FetchResponse, timeout_s=timeout_s)
-        self.under_way = None
+        response = connection.receive(correlation_id, FetchResponse, timeout_s=timeout_s)
+        self.in_flight = None
         raise_if(response.error_code, str(self.wanted))
         for topic in response.responses:
             for data in topic.partitions:
                 if data.partition_index == self.wanted.partition:
                     raise_if(data.error_code, f"{self.wanted} at {self.position}")
                     return data
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer about {self.wanted}")
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the response has no data for {self.wanted}"
+        )
 
-    def ask(self, position: int) -> None:
+    def send_fetch(self, position: int) -> None:
         partition = self.wanted.topic_partition
         if self.wanted.topic not in self.cluster.view.topics or self.topic_id is None:
             self.refresh()
         connection = self.cluster.connection(self.cluster.view.leader(partition))
-        by_id = self.topic_id != ZERO_ID and takes_topic_ids(connection)
-        if not by_id and not self.has_looked:
-            # By its name alone, nobody would notice that the topic is another one now.
+        by_id = self.topic_id != ZERO_ID and supports_topic_ids(connection)
+        if not by_id and not self.has_checked_topic:
+            # A fetch by name would not detect that the topic was recreated.
             self.refresh()
         request = FetchRequest(
             max_wait_ms=self.settings.fetch_wait_ms,
@@ -163,22 +166,22 @@ class RangeReader:
                 ),
             ),
         )
-        ticket = connection.begin(
+        correlation_id = connection.send(
             request,
             FetchResponse,
-            at_most=None if by_id else FETCH_BY_NAME_VERSION,
+            max_version=None if by_id else FETCH_BY_NAME_VERSION,
             timeout_s=self.settings.request_timeout_ms / 1000,
         )
-        self.under_way = connection, ticket
+        self.in_flight = connection, correlation_id
 
     def decode(self, data: PartitionData) -> list[pa.RecordBatch]:
         view = memoryview(data.records or b"")
         try:
-            self.check_beginning(view, data.log_start_offset)
-            following = position_behind(view, self.position, self.wanted.end)
-            if self.position < following < self.wanted.end:
-                self.ask_ahead(following)
-            decoded, behind = decode_batches(
+            self.check_first_batch(view, data.log_start_offset)
+            next_offset = next_position(view, self.position, self.wanted.end)
+            if self.position < next_offset < self.wanted.end:
+                self.prefetch(next_offset)
+            decoded, decoded_end = decode_batches(
                 view,
                 topic=self.wanted.topic,
                 partition=self.wanted.partition,
@@ -189,128 +192,132 @@ class RangeReader:
                 aborted=data.aborted_transactions or (),
             )
         except RemoteWireError as error:
-            self.suspect(error)
+            self.retry_corrupt(error)
             return []
-        assert behind in (self.position, following) or following >= self.wanted.end
-        if following > self.position:
-            self.moved_to(following)
+        assert decoded_end in (self.position, next_offset) or next_offset >= self.wanted.end
+        if next_offset > self.position:
+            self.advance(next_offset)
         else:
-            self.nothing_came(data)
+            self.handle_empty_response(data)
         return decoded
 
-    def check_beginning(self, view: memoryview, log_start: int) -> None:
-        """A gap before the first batch is what compaction leaves, unless the log begins behind the position by now."""
+    def check_first_batch(self, view: memoryview, log_start: int) -> None:
+        """Raise DataLoss if the log starts after the position. Otherwise a gap before the first batch is normal after
+        compaction."""
         _, first = next(batch_headers(view), (0, None))
         if first is not None and first.base_offset > self.position and log_start > self.position:
             raise self.loss(min(log_start, self.wanted.end), f"the log begins at {log_start}")
 
-    def ask_ahead(self, position: int) -> None:
+    def prefetch(self, position: int) -> None:
         try:
-            self.ask(position)
+            self.send_fetch(position)
         except ApiError:
-            # Whatever it is, the bytes at hand are good. It will show again when it is the next request's turn.
-            self.under_way = None
+            # The current response is still valid. The next fetch reports the error again.
+            self.in_flight = None
 
-    def moved_to(self, position: int) -> None:
+    def advance(self, position: int) -> None:
         self.position = position
-        self.trouble = None
+        self.last_error = None
         self.unknown = None
-        self.damaged = 0
+        self.corrupt_count = 0
         self.backoff.reset()
-        self.heard_nothing = Deadline(self.settings.deadline_ms / 1000)
+        self.progress_deadline = Deadline(self.settings.deadline_ms / 1000)
 
-    def suspect(self, error: RemoteWireError) -> None:
-        self.abandon()
-        self.damaged += 1
-        if self.damaged >= DAMAGE_PATIENCE:
-            raise Damaged(str(error)) from None
+    def retry_corrupt(self, error: RemoteWireError) -> None:
+        self.cancel_fetch()
+        self.corrupt_count += 1
+        if self.corrupt_count >= CORRUPT_ATTEMPTS:
+            raise CorruptData(str(error)) from None
 
-    def nothing_came(self, data: PartitionData) -> None:
+    def handle_empty_response(self, data: PartitionData) -> None:
         if data.records:
             size = len(data.records)
-            raise Damaged(f"{self.wanted} at {self.position}: no whole batch in {size} bytes")
-        # A throttling broker sends empty answers for a while. Below the end of a log there is always something to send,
-        # since its last record stays; a part that remains empty is not a gap, and not to be passed over in silence.
+            raise CorruptData(
+                f"{self.wanted} at {self.position}: no complete batch in {size} bytes"
+            )
+        # A broker that throttles sends empty responses for a while. Before the end of a log there is always data,
+        # because compaction keeps the last record. So data is lost if the responses stay empty.
         end = data.last_stable_offset if self.settings.reads_committed else data.high_watermark
-        if self.heard_nothing.passed:
-            raise self.loss(self.wanted.end, f"the broker sends nothing, its log ends at {end}")
+        if self.progress_deadline.passed:
+            raise self.loss(self.wanted.end, f"the broker returns no data; its log ends at {end}")
         pause(self.backoff.next_s())
 
-    def abandon(self) -> None:
-        """An answer that nobody will read must not be taken for the next one."""
-        if self.under_way is not None:
-            self.under_way[0].close()
-            self.under_way = None
+    def cancel_fetch(self) -> None:
+        """Close the connection of the fetch in flight, so that its response is not taken for a later one."""
+        if self.in_flight is not None:
+            self.in_flight[0].close()
+            self.in_flight = None
 
-    # ---- trouble --------------------------------------------------------------------------------------------------
+    # ---- errors ---------------------------------------------------------------------------------------------------
 
-    def wait(self, error: ApiError) -> None:
-        """Until it is worth to look again; raises the error if that is never."""
-        self.abandon()
-        first = self.trouble is None
-        self.trouble = error
+    def back_off(self, error: ApiError) -> None:
+        """Wait before the next attempt. Raises the error if it is not retriable or there was no progress for too
+        long."""
+        self.cancel_fetch()
+        is_first = self.last_error is None
+        self.last_error = error
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE and not error.code.retriable:
             raise error
-        if self.heard_nothing.left_s() <= self.backoff.delay_s:
-            waited = f"nothing new for {self.settings.deadline_ms} ms (default.api.timeout.ms)"
+        if self.progress_deadline.left_s() <= self.backoff.delay_s:
+            waited = f"no progress for {self.settings.deadline_ms} ms (default.api.timeout.ms)"
             raise ApiError(
                 error.code, f"{self.wanted} at {self.position}: {error.message}; {waited}"
             )
-        # A connection kept from an earlier task may have ended in between: that is seen only now, and costs no pause.
-        if not first:
+        # The first error may only be a kept connection that has closed since the last task: retry at once.
+        if not is_first:
             pause(self.backoff.next_s())
 
-    def look_again(self, trouble: ApiError) -> None:
-        """What has become of the topic, its leader and its log. ApiError if nobody can say."""
+    def diagnose(self, last_error: ApiError) -> None:
+        """Refresh metadata after an error, and check the log after OFFSET_OUT_OF_RANGE. Raises DataLoss or ApiError."""
         self.refresh()
-        if trouble.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        if last_error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             return
         partition = self.wanted.topic_partition
-        first = earliest_offsets(self.cluster, [partition])[partition]
+        start = earliest_offsets(self.cluster, [partition])[partition]
         end = latest_offsets(self.cluster, [partition])[partition]
-        if self.position < first:
-            raise self.loss(min(first, self.wanted.end), f"the log begins at {first}")
-        if self.position > end and self.is_unknown_for_long():
+        if self.position < start:
+            raise self.loss(min(start, self.wanted.end), f"the log begins at {start}")
+        if self.position > end and self.is_unknown_too_long():
             raise self.loss(self.wanted.end, f"the log ends at {end}")
 
     def refresh(self) -> None:
-        """Ask for the topic as it is now. A topic under another id is another topic."""
+        """Refresh the topic's metadata. Raises DataLoss if the topic was deleted or has another id."""
         view = self.cluster.refresh([self.wanted.topic])
         error = view.errors.get(self.wanted.topic)
-        if error is not None and error.code in TOPIC_UNKNOWN and self.is_unknown_for_long():
+        if error is not None and error.code in TOPIC_UNKNOWN and self.is_unknown_too_long():
             raise self.loss(self.wanted.end, "the topic was deleted")
         found = view.topic(self.wanted.topic)
         if self.topic_id is None:
             self.topic_id = found.id
         elif ZERO_ID not in (found.id, self.topic_id) and found.id != self.topic_id:
             raise self.loss(self.wanted.end, "the topic was deleted and created again")
-        self.has_looked = True
+        self.has_checked_topic = True
 
-    def is_unknown_for_long(self) -> bool:
+    def is_unknown_too_long(self) -> bool:
         self.unknown = self.unknown or Deadline(
-            min(UNKNOWN_PATIENCE_S, self.settings.deadline_ms / 1000 / 2)
+            min(UNKNOWN_TOPIC_TIMEOUT_S, self.settings.deadline_ms / 1000 / 2)
         )
         return self.unknown.passed
 
     def loss(self, end: int, why: str) -> DataLoss:
         return DataLoss(self.wanted.topic, self.wanted.partition, self.position, end, why)
 
-    def accept(self, loss: DataLoss) -> None:
-        self.abandon()
+    def handle_loss(self, loss: DataLoss) -> None:
+        self.cancel_fetch()
         if self.settings.fail_on_data_loss:
             raise loss
-        logger.warning("barnabas: %s; going on, because failOnDataLoss is false", loss)
-        self.moved_to(loss.end)
+        logger.warning("barnabas: %s; continuing, because failOnDataLoss is false", loss)
+        self.advance(loss.end)
 
 
-def takes_topic_ids(connection: BlockingConnection) -> bool:
-    versions = connection.conversation.versions.get(FetchRequest.API_KEY, range(1))
+def supports_topic_ids(connection: BlockingConnection) -> bool:
+    versions = connection.protocol.versions.get(FetchRequest.API_KEY, range(1))
     return versions[-1] > FETCH_BY_NAME_VERSION
 
 
-def position_behind(view: memoryview, position: int, end: int) -> int:
-    """Where to read on once all whole batches in the bytes are decoded. `end` if a batch stands there or behind it:
-    what lies between is a gap."""
+def next_position(view: memoryview, position: int, end: int) -> int:
+    """Return the position after all complete batches. Returns `end` if a batch begins at or after it: the offsets
+    before that batch are a gap."""
     for _, header in batch_headers(view):
         if header.base_offset >= end:
             return end
@@ -318,14 +325,15 @@ def position_behind(view: memoryview, position: int, end: int) -> int:
     return position
 
 
-# ---- connections that outlive a task --------------------------------------------------------------------------
+# ---- clients kept between tasks -------------------------------------------------------------------------------
 
 idle_clusters: dict[tuple[int, str, str], list[Cluster]] = {}
 
 
 @contextmanager
 def borrowed_cluster(settings: FetchSettings) -> Iterator[Cluster]:
-    """One nobody else uses meanwhile. By process, because a fork must not speak on its parent's connections."""
+    """Yield a client that no other task uses. Clients are kept per process: a fork must not use its parent's
+    sockets."""
     key = (os.getpid(), settings.bootstrap_servers, settings.client_id)
     idle = idle_clusters.setdefault(key, [])
     try:

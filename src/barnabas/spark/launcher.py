@@ -1,14 +1,18 @@
-"""The Spark session everything of ours runs in.
+"""Start of Spark sessions that can use `format("barnabas")`.
 
     spark = barnabas.spark.session()                              # this machine, all cores
     spark = barnabas.spark.session("spark://master:7077")         # any other master
     spark.read.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders")
 
-What it adds to `SparkSession.builder`: the Python of this process for the workers, a Java that is found, quiet logs, a
-quick start (class_archive.py), our package on the workers of a remote master (shipping.py), shuffles of this machine's
-size, no web pages, a line that shows progress (progress.py), and a catalog that lasts if a directory is given.
+Compared with `SparkSession.builder`, the session
 
-Whatever is set in `config` wins over what is set here.
+- runs the workers with the Python of this process, and finds Java (java/find.py),
+- starts fast (class_archive.py), logs little, and shows progress in the terminal (progress.py),
+- sends this package to the workers of a remote master (shipping.py),
+- has as many shuffle partitions as cores, and no web UI (local master only),
+- can have a persistent catalog (catalog.py).
+
+Settings in `config` override all defaults.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ from typing import TYPE_CHECKING
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.java.find import Java, find_java
 from barnabas.spark.cache import cache_directory, digest, write_whole
-from barnabas.spark.catalog import catalog_java_options, catalog_settings, hold_catalog
-from barnabas.spark.class_archive import ON_TOP, class_archive, make_when_idle
+from barnabas.spark.catalog import catalog_java_options, catalog_settings, lock_catalog
+from barnabas.spark.class_archive import GC_OPTION, build_at_exit, class_archive
 from barnabas.spark.installation import spark_home
 from barnabas.spark.java_home import launcher_home
 from barnabas.spark.progress import show_progress
-from barnabas.spark.shipping import missing_here, package_zip
+from barnabas.spark.shipping import missing_modules, package_zip
 from barnabas.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -39,22 +43,22 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 MASTERS = re.compile(r"local|local\[.+\]|local-cluster\[.+\]|yarn|(spark|k8s)://.+")
-GATEWAY = "PYSPARK_GATEWAY_PORT"
-PREPARED: set[str] = set()
-SERVERS = "spark.barnabas.bootstrap.servers"
+GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
+PREPARED_APPLICATIONS: set[str] = set()
+BOOTSTRAP_SERVERS = "spark.barnabas.bootstrap.servers"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-QUICK = "-XX:TieredStopAtLevel=1"
-SOURCES = "org.apache.spark.sql.execution.datasources"
+FAST_COMPILER = "-XX:TieredStopAtLevel=1"
+DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
-LOGGING = """rootLogger.level = error
+LOG4J_CONFIG = """rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = spark: %m%n
-# What fails a job reaches whoever started it as an exception; told here too, it would be told three times.
+# The caller gets the error of a failed job as an exception. These loggers would print it twice more.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 logger.scheduler.name = org.apache.spark.scheduler
@@ -71,7 +75,7 @@ logger.python.level = fatal
 
 
 class NoSpark(BarnabasError):
-    """Spark could not be started, or its workers cannot run our code."""
+    """Spark could not be started, or its workers cannot run this package."""
 
 
 def session(
@@ -86,27 +90,29 @@ def session(
     archive: bool = True,
     short: bool = False,
 ) -> SparkSession:
-    """Start Spark, or return the session that runs already.
+    """Start Spark, or return the running session.
 
-    `bootstrap_servers` is what tables.py takes for topics where nothing else is said. `catalog` is a directory for
-    tables that outlive the session. `python` is the Python of the workers: that of this process unless given, or
-    PYSPARK_PYTHON for a remote master. `archive=False` neither uses nor makes a class-data archive. `short` is for jobs
-    of seconds: Java compiles quickly rather than well, which shortens the time to the first row and costs long jobs.
+    `bootstrap_servers` is stored in the setting spark.barnabas.bootstrap.servers. `catalog` is a directory for tables
+    that outlive the session. `python` is the Python of the workers; by default that of this process, or PYSPARK_PYTHON
+    for a remote master. `archive=False` neither uses nor builds a class-data archive. `short` is for jobs of a few
+    seconds: Java uses only its fast compiler, which makes short jobs faster and long jobs slower.
+
+    Raises ConfigError, NoJava and NoSpark.
     """
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession() or session_of_other_thread()
     if running is not None:
-        spark = reuse(running, master, config)
-    elif GATEWAY in os.environ:
-        spark = submitted(master, app_name, config)
+        spark = reuse_session(running, master, config)
+    elif GATEWAY_PORT in os.environ:
+        spark = session_in_spark_submit(master, app_name, config)
     else:
         settings = {"spark.app.name": app_name}
         if bootstrap_servers is not None:
-            settings[SERVERS] = bootstrap_servers
-        java_options = [QUICK] if short and is_local(master or LOCAL) else []
+            settings[BOOTSTRAP_SERVERS] = bootstrap_servers
+        java_options = [FAST_COMPILER] if short and is_local(master or LOCAL) else []
         if catalog is not None:
-            hold_catalog(Path(catalog))
+            lock_catalog(Path(catalog))
             settings |= catalog_settings(Path(catalog))
             java_options.append(catalog_java_options(Path(catalog)))
         java = find_java("Spark")
@@ -114,7 +120,7 @@ def session(
             classes = class_archive(java, spark_home(), cache_directory())
             java_options.append(classes.options)
             if not classes.exists:
-                make_when_idle()
+                build_at_exit()
         spark = open_session(
             java=java,
             master=master or LOCAL,
@@ -122,15 +128,17 @@ def session(
             java_options=" ".join(filter(None, java_options)),
             python=python,
         )
-    # A session that was begun without us may run any Python, on this machine too.
-    same_python = running is None and GATEWAY not in os.environ and python is None
-    prepare(spark, progress=progress, only_ours=short, same_python=same_python)
+    # A session that another program part started may use any Python.
+    same_python = running is None and GATEWAY_PORT not in os.environ and python is None
+    prepare_session(spark, progress=progress, skip_source_lookup=short, same_python=same_python)
     return spark
 
 
 def session_of_other_thread() -> SparkSession | None:
-    """The session that runs, taken up by this thread too. A thread that has none can read topics, but where Spark looks
-    for a sink it looks in the session of the thread alone."""
+    """Return the running session of another thread, and make it the active session of this thread.
+
+    Spark looks up a sink only in the active session of the thread.
+    """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -139,36 +147,38 @@ def session_of_other_thread() -> SparkSession | None:
     except PySparkRuntimeError:
         return None
     if running.sparkContext._jsc is None:
-        return None  # only its context was stopped
-    # Of what PySpark offers, this makes the session that of the thread.
+        return None  # its context was stopped
+    # PySpark has no API to set the active session. This call does it.
     running.createDataFrame([], "none int")
     return running
 
 
-def prepare(
-    spark: SparkSession, *, progress: bool, only_ours: bool, same_python: bool = False
+def prepare_session(
+    spark: SparkSession, *, progress: bool, skip_source_lookup: bool, same_python: bool = False
 ) -> None:
-    """Our code where Spark needs it; once for every Spark."""
+    """Make the data source available in the session. Done once per Spark application."""
     context = spark.sparkContext
-    if context.applicationId in PREPARED:
+    if context.applicationId in PREPARED_APPLICATIONS:
         return
     try:
         runs_this_python = same_python or context.pythonExec == sys.executable
         if not (is_local(context.master) and runs_this_python):
-            ship(spark)
-        if only_ours:
-            look_for_no_other_sources(spark)
+            ship_package(spark)
+        if skip_source_lookup:
+            disable_source_lookup(spark)
         register_source(spark)
     except BaseException:
         spark.stop()
         raise
-    PREPARED.add(context.applicationId)
+    PREPARED_APPLICATIONS.add(context.applicationId)
     if progress:
         show_progress(spark)
 
 
-def submitted(master: str | None, app_name: str, config: Mapping[str, str] | None) -> SparkSession:
-    """Within spark-submit Java runs already, and the master was chosen where the program was submitted."""
+def session_in_spark_submit(
+    master: str | None, app_name: str, config: Mapping[str, str] | None
+) -> SparkSession:
+    """Start the session in a program run by spark-submit. Java runs already, and spark-submit chose the master."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
@@ -179,12 +189,12 @@ def submitted(master: str | None, app_name: str, config: Mapping[str, str] | Non
     return builder.getOrCreate()
 
 
-def reuse(
+def reuse_session(
     running: SparkSession, master: str | None, config: Mapping[str, str] | None
 ) -> SparkSession:
-    here = running.sparkContext.master
-    if master not in (None, here):
-        raise ConfigError("master", f"a session on {here} runs in this process; stop it first")
+    current = running.sparkContext.master
+    if master not in (None, current):
+        raise ConfigError("master", f"this process has a session on {current}; stop it first")
     for key, value in (config or {}).items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
@@ -201,7 +211,7 @@ def open_session(
     java_options: str = "",
     python: str | None = None,
 ) -> SparkSession:
-    """Spark itself: Java started with the settings of `default_settings` and whatever overrides them."""
+    """Start Java and Spark with `default_settings`, overridden by `settings`. Raises NoSpark."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -215,7 +225,7 @@ def open_session(
         merged[JAVA_OPTIONS] = f"{ours} {settings[JAVA_OPTIONS]}"
     for key, value in merged.items():
         builder = builder.config(key, value)
-    quiet_errors()
+    silence_query_logger()
     with environment(
         JAVA_HOME=str(launcher_home(java, cache)),
         PYSPARK_PYTHON=worker_python(python, os.environ, cache, local=is_local(master)),
@@ -227,20 +237,20 @@ def open_session(
             if error.getCondition() != "JAVA_GATEWAY_EXITED":
                 raise
             raise NoSpark(
-                f"Java {java.version} in {java.home} ({java.found}) ended before Spark had started; "
-                "what it said stands above"
+                f"Java {java.version} in {java.home} ({java.origin}) ended before Spark had started; "
+                "its output is above"
             ) from None
         except Py4JJavaError as error:
-            # A context whose master never answers is stopped by Spark itself, after a minute.
+            # Spark stops the context if the master does not respond within a minute.
             if "stopped SparkContext" not in str(error):
                 raise
             raise NoSpark(
-                f"{master} did not take the session: is a Spark master there, and can it reach this machine?"
+                f"{master} did not accept the session; check that a Spark master runs there and can reach this machine"
             ) from None
 
 
 def check_master(master: str) -> None:
-    """Java would say it after seconds, with a page of its stack."""
+    """Raise ConfigError for an invalid master. Spark would fail after seconds, with a long stack trace."""
     if not MASTERS.fullmatch(master):
         raise ConfigError(
             "master",
@@ -249,7 +259,7 @@ def check_master(master: str) -> None:
 
 
 def default_settings(master: str, logging: Path, java_options: str) -> dict[str, str]:
-    """What we set for every session; only a local one is tuned for a machine we know."""
+    """Return the default settings. Only a local session is tuned for this machine."""
     shared = {
         "spark.ui.showConsoleProgress": "false",
         JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{logging}",
@@ -258,13 +268,13 @@ def default_settings(master: str, logging: Path, java_options: str) -> dict[str,
         return shared
     cores = str(local_cores(master))
     return shared | {
-        JAVA_OPTIONS: " ".join([ON_TOP, shared[JAVA_OPTIONS], java_options]).strip(),
+        JAVA_OPTIONS: " ".join([GC_OPTION, shared[JAVA_OPTIONS], java_options]).strip(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": cores,
         "spark.default.parallelism": cores,
-        # Half the calls to the file system of the default, and on a local disk just as atomic.
+        # Makes half as many file system calls as the default, and is as atomic on a local disk.
         "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
     }
 
@@ -274,7 +284,7 @@ def is_local(master: str) -> bool:
 
 
 def local_cores(master: str) -> int:
-    """2 of local[2]; of local[*] as many as this process may use."""
+    """Return the number of cores of a local master: 2 for local[2], all usable cores for local[*]."""
     inner = master.removeprefix("local").strip("[]").split(",")[0]
     if not inner:
         return 1
@@ -290,12 +300,12 @@ def local_cores(master: str) -> int:
 
 
 def logging_file(cache: Path) -> Path:
-    name = f"log4j2-{digest(LOGGING)}.properties"
-    return write_whole(cache / name, LOGGING.encode())
+    name = f"log4j2-{digest(LOG4J_CONFIG)}.properties"
+    return write_whole(cache / name, LOG4J_CONFIG.encode())
 
 
-def quiet_errors() -> None:
-    """PySpark writes every error of a query to standard error, as JSON with Java's stack, before it raises it."""
+def silence_query_logger() -> None:
+    """Disable the PySpark loggers that print every query error as JSON before the exception is raised."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -304,7 +314,7 @@ def quiet_errors() -> None:
 
 @contextmanager
 def environment(**changes: str) -> Iterator[None]:
-    """Only while Java starts: the Java that Spark runs on is no business of other programs this process runs."""
+    """Set environment variables while Java starts. Other child processes must not inherit them."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
@@ -317,38 +327,43 @@ def environment(**changes: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-# ---- our code on the workers ----------------------------------------------------------------------------------
+# ---- this package on the workers ------------------------------------------------------------------------------
 
 
 def register_source(spark: SparkSession) -> None:
-    """Spark would find the source by itself, but would run it on a remote worker with the driver's path of Python and
-    without the shipped package; and here, it would start two processes more to look."""
+    """Register the data source.
+
+    Spark could discover it, but would then run it on remote workers with the driver's Python path and without the
+    shipped package. Discovery also starts two more processes.
+    """
     from pyspark_barnabas import DefaultSource
 
     spark.dataSource.register(DefaultSource)
 
 
-def look_for_no_other_sources(spark: SparkSession) -> None:
-    """Spark looks for installed sources before it takes ours, in two Python processes: a second of a short job. Where
-    a later Spark keeps what it found elsewhere, it looks, and nothing is lost but that second."""
+def disable_source_lookup(spark: SparkSession) -> None:
+    """Stop Spark from searching for installed data sources in two Python processes, which takes a second.
+
+    This uses Spark internals. If a later version changes them, the search runs and only the second is lost.
+    """
     with suppress(Exception):
         jvm = spark.sparkContext._jvm
-        manager = getattr(getattr(jvm, f"{SOURCES}.DataSourceManager$"), "MODULE$")
+        manager = getattr(getattr(jvm, f"{DATA_SOURCES}.DataSourceManager$"), "MODULE$")
         empty = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
         getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Some(empty))
 
 
-def ship(spark: SparkSession) -> None:
-    """The package to every worker, and a look whether what it needs is there."""
+def ship_package(spark: SparkSession) -> None:
+    """Send the package to every worker and check its dependencies there. Raises NoSpark."""
     from py4j.protocol import Py4JJavaError
 
     context = spark.sparkContext
     context.addPyFile(str(package_zip(cache_directory())))
-    looks = context.parallelize([0, 1], 2).mapPartitions(lambda _: [missing_here()])
+    checks = context.parallelize([0, 1], 2).mapPartitions(lambda _: [missing_modules()])
     try:
-        found = looks.collect()
+        found = checks.collect()
     except Py4JJavaError as error:
-        raise unusable_python(context, str(error)) or error from None
+        raise explain_python_error(context, str(error)) or error from None
     missing = sorted({name for names in found for name in names})
     if missing:
         raise NoSpark(
@@ -358,13 +373,15 @@ def ship(spark: SparkSession) -> None:
         )
 
 
-def unusable_python(context: SparkContext, told: str) -> NoSpark | None:
-    """What Spark says at length of a Python that is not there, or of another version than this one."""
-    hint = "give python= or set PYSPARK_PYTHON to one that has what barnabas[spark] needs"
-    who = f"the workers of {context.master} cannot use the Python {context.pythonExec}"
-    if "Cannot run program" in told:
-        return NoSpark(f"{who}: there is none; {hint}")
-    if found := re.search(r"PYTHON_VERSION_MISMATCH\][^\n]*?different version: (\S+)", told):
-        here = ".".join(map(str, sys.version_info[:2]))
-        return NoSpark(f"{who}: it is {found[1]} and this one {here}; {hint}")
+def explain_python_error(context: SparkContext, report: str) -> NoSpark | None:
+    """Return a short error if the workers' Python is missing or has another version, else None."""
+    hint = "set python= or PYSPARK_PYTHON to a Python with the dependencies of barnabas[spark]"
+    problem = f"the workers of {context.master} cannot use the Python {context.pythonExec}"
+    if "Cannot run program" in report:
+        return NoSpark(f"{problem}: it does not exist; {hint}")
+    if found := re.search(r"PYTHON_VERSION_MISMATCH\][^\n]*?different version: (\S+)", report):
+        current = ".".join(map(str, sys.version_info[:2]))
+        return NoSpark(
+            f"{problem}: it is version {found[1]}, but this process runs {current}; {hint}"
+        )
     return None

@@ -1,7 +1,7 @@
-"""What the cluster has, asked from the driver: which partitions a subscription means, and where their logs stand.
+"""Lookup of partitions and offsets in the driver.
 
-A source asks often: with nothing to read Spark comes back every few milliseconds. Topics are looked at anew when what
-is known of them is older than `metadata_age_ms_max`; offsets are asked for every time.
+Spark polls an idle stream every few milliseconds. Topics are refreshed only if their metadata is older than
+`metadata_age_ms_max`. Offsets are looked up every time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID, TopicPartition
 from barnabas.retry import Backoff
-from barnabas.spark.client_settings import COMMITTED, number
-from barnabas.spark.options import ReadOptions, Subscription
-from barnabas.spark.planning import Span, listed
+from barnabas.spark.client_settings import READ_COMMITTED, parse_number
+from barnabas.spark.options import ReadOptions, TopicSelection
+from barnabas.spark.planning import LogSpan, summarize_partitions
 
 log = logging.getLogger("barnabas.spark")
 
@@ -34,14 +34,16 @@ class UnreachableBrokers(ConfigError):
 
 
 class Lookup:
+    """Partitions and offsets of the selected topics. `strict` means: raise ConfigError for a missing topic."""
+
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.subscription = options.subscription
+        self.selection = options.selection
         self.cluster = connect(options.bootstrap_servers, options.client)
-        # Where tasks leave out open transactions, a plan that ends behind one could never be read to its end.
-        self.reads_committed = options.client.get("isolation.level", "").lower() == COMMITTED
+        # Read_committed tasks stop at the first open transaction, so a batch must not end after it.
+        self.reads_committed = options.client.get("isolation.level", "").lower() == READ_COMMITTED
         self.topics: dict[str, TopicView] = {}
-        self.fresh = Deadline(0)
+        self.metadata_deadline = Deadline(0)
 
     def close(self) -> None:
         self.cluster.close()
@@ -49,11 +51,11 @@ class Lookup:
     # ---- partitions -----------------------------------------------------------------------------------------------
 
     def partitions(self, *, strict: bool) -> list[TopicPartition]:
-        """What is read, in order. `strict`: ConfigError for a topic that was named and is not there."""
-        if strict or self.fresh.passed:
-            self.look_again(strict=strict)
-        if self.subscription.partitions:
-            return [partition for partition in self.subscription.partitions if self.has(partition)]
+        """Return the selected partitions that exist, sorted."""
+        if strict or self.metadata_deadline.passed:
+            self.refresh_topics(strict=strict)
+        if self.selection.partitions:
+            return [partition for partition in self.selection.partitions if self.has(partition)]
         return sorted(
             TopicPartition(topic.name, found.partition)
             for topic in self.topics.values()
@@ -61,7 +63,7 @@ class Lookup:
         )
 
     def topic_id(self, topic: str) -> UUID | None:
-        """None where the broker does not tell (before Kafka 2.8)."""
+        """Return the id of a topic. None if unknown: brokers before Kafka 2.8 do not report it."""
         known = self.topics.get(topic)
         return None if known is None or known.id == ZERO_ID else known.id
 
@@ -69,62 +71,63 @@ class Lookup:
         known = self.topics.get(partition.topic)
         return known is not None and partition.partition < len(known.partitions)
 
-    def look_again(self, *, strict: bool) -> None:
-        names = topic_names(self.subscription)
+    def refresh_topics(self, *, strict: bool) -> None:
+        names = topic_names(self.selection)
 
-        def look() -> ClusterView:
+        def refresh() -> ClusterView:
             view = self.cluster.refresh(names)
             for name, error in view.errors.items():
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in (names or ()):
                     raise error
             return view
 
-        view = self.attempt(lambda: self.cluster.retry(look, refresh=False))
-        self.topics = chosen(self.subscription, view)
-        self.fresh = Deadline(self.options.metadata_age_ms_max / 1000)
+        view = self.attempt(lambda: self.cluster.retry(refresh, refresh=False))
+        self.topics = select_topics(self.selection, view)
+        self.metadata_deadline = Deadline(self.options.metadata_age_ms_max / 1000)
         if strict:
-            self.check_all_there()
+            self.check_topics_exist()
 
-    def check_all_there(self) -> None:
-        option = option_of(self.subscription)
-        for name in topic_names(self.subscription) or ():
+    def check_topics_exist(self) -> None:
+        option = selection_option(self.selection)
+        for name in topic_names(self.selection) or ():
             if name not in self.topics:
-                raise ConfigError(option, no_topic(name, self.cluster))
-        missing = [found for found in self.subscription.partitions if not self.has(found)]
+                raise ConfigError(option, describe_missing_topic(name, self.cluster))
+        missing = [found for found in self.selection.partitions if not self.has(found)]
         if missing:
             count = len(self.topics[missing[0].topic].partitions)
             why = (
-                f"there is no {listed(missing)}; {missing[0].topic} has partitions 0 to {count - 1}"
+                f"there is no {summarize_partitions(missing)}; "
+                f"{missing[0].topic} has partitions 0 to {count - 1}"
             )
             raise ConfigError(option, why)
         if not self.topics:
-            why = f"no topic matches {self.subscription.pattern!r}; change the pattern"
+            why = f"no topic matches {self.selection.pattern!r}; change the pattern"
             raise ConfigError(option, why)
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 
-    def spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Span]:
-        asked = list(partitions)
-        earliest, latest = self.earliest(asked), self.latest(asked)
+    def spans(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogSpan]:
+        wanted = list(partitions)
+        earliest, latest = self.earliest(wanted), self.latest(wanted)
         return {
-            partition: Span(earliest[partition], max(earliest[partition], latest[partition]))
-            for partition in asked
+            partition: LogSpan(earliest[partition], max(earliest[partition], latest[partition]))
+            for partition in wanted
         }
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        asked = list(partitions)
-        return self.attempt(lambda: earliest_offsets(self.cluster, asked)) if asked else {}
+        wanted = list(partitions)
+        return self.attempt(lambda: earliest_offsets(self.cluster, wanted)) if wanted else {}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        asked = list(partitions)
-        if not asked:
+        wanted = list(partitions)
+        if not wanted:
             return {}
         return self.attempt(
-            lambda: latest_offsets(self.cluster, asked, committed=self.reads_committed)
+            lambda: latest_offsets(self.cluster, wanted, committed=self.reads_committed)
         )
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """-1 where no record is as young."""
+        """Return the first offset at or after each timestamp; -1 if there is none."""
         if not timestamps:
             return {}
         found = self.attempt(
@@ -133,18 +136,18 @@ class Lookup:
         return {partition: answer.offset for partition, answer in found.items()}
 
     def attempt(self, ask: Callable[[], T]) -> T:
-        """fetchOffset.numRetries times, with fetchOffset.retryIntervalMs between."""
+        """Call `ask` up to fetchOffset.numRetries times, with pauses of fetchOffset.retryIntervalMs."""
         pause_s = self.options.look_up_pause_ms / 1000
         backoff = Backoff(pause_s, pause_s, random=self.cluster.random)
         for left in range(self.options.look_up_attempts - 1, -1, -1):
             try:
                 return ask()
             except ApiError as error:
-                # A topic that is gone stays gone; the client has waited for it already.
-                gone = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if left == 0 or gone or not error.code.retriable:
-                    raise explained(error) from None
-                log.info("asking again for offsets: %s", error)
+                # The client has retried an unknown topic already.
+                is_unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if left == 0 or is_unknown or not error.code.retriable:
+                    raise explain_error(error) from None
+                log.info("retrying offset lookup: %s", error)
             pause(backoff.next_s())
         raise AssertionError("the last attempt returns or raises")
 
@@ -153,50 +156,50 @@ def connect(bootstrap_servers: str, settings: Mapping[str, str]) -> Cluster:
     return Cluster(
         bootstrap_servers,
         client_id=settings.get("client.id", "barnabas-spark"),
-        timeout_s=number(settings, "request.timeout.ms", 30_000) / 1000,
-        connect_timeout_s=number(settings, "socket.connection.setup.timeout.ms", 5_000) / 1000,
+        timeout_s=parse_number(settings, "request.timeout.ms", 30_000) / 1000,
+        connect_timeout_s=parse_number(settings, "socket.connection.setup.timeout.ms", 5_000)
+        / 1000,
     )
 
 
-def topic_names(subscription: Subscription) -> list[str] | None:
-    """None: all topics are to be looked at."""
-    if subscription.pattern is not None:
+def topic_names(selection: TopicSelection) -> list[str] | None:
+    """Return the names of the selected topics, or None for a pattern."""
+    if selection.pattern is not None:
         return None
-    return list(
-        subscription.topics or dict.fromkeys(found.topic for found in subscription.partitions)
-    )
+    return list(selection.topics or dict.fromkeys(found.topic for found in selection.partitions))
 
 
-def chosen(subscription: Subscription, view: ClusterView) -> dict[str, TopicView]:
-    names = topic_names(subscription)
+def select_topics(selection: TopicSelection, view: ClusterView) -> dict[str, TopicView]:
+    names = topic_names(selection)
     if names is not None:
         return {name: view.topics[name] for name in names if name in view.topics}
-    # Anywhere in the name, as Spark's own source matches it.
-    wanted = re.compile(subscription.pattern or "")
+    # The pattern may match anywhere in the name, as in Spark's Kafka source.
+    pattern = re.compile(selection.pattern or "")
     return {
         name: topic
         for name, topic in sorted(view.topics.items())
-        if not topic.is_internal and wanted.search(name)
+        if not topic.is_internal and pattern.search(name)
     }
 
 
-def option_of(subscription: Subscription) -> str:
-    if subscription.pattern is not None:
+def selection_option(selection: TopicSelection) -> str:
+    if selection.pattern is not None:
         return "subscribePattern"
-    return "subscribe" if subscription.topics else "assign"
+    return "subscribe" if selection.topics else "assign"
 
 
-def no_topic(name: str, cluster: Cluster) -> str:
-    """The words for a topic that is not there, with the name that may have been meant."""
+def describe_missing_topic(name: str, cluster: Cluster) -> str:
+    """Return an error text for a missing topic, with a similar name if there is one."""
     try:
-        near = get_close_matches(name, cluster.refresh(None).topics, n=1, cutoff=0.6)
+        similar = get_close_matches(name, cluster.refresh(None).topics, n=1, cutoff=0.6)
     except ApiError:
-        near = []
-    hint = f"did you mean {near[0]}?" if near else f"create it: barnabas topics create {name}"
+        similar = []
+    hint = f"did you mean {similar[0]}?" if similar else f"create it: barnabas topics create {name}"
     return f"there is no topic {name}; {hint}"
 
 
-def explained(error: ApiError) -> Exception:
+def explain_error(error: ApiError) -> Exception:
+    """Return an UnreachableBrokers error with a hint if no broker was reached, else the error itself."""
     if isinstance(error, Unreachable):
         tried = "; ".join(f"{address} ({why})" for address, why in error.tried)
         hint = "start a broker there (barnabas up), or correct the address"

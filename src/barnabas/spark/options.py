@@ -1,8 +1,8 @@
-"""Every option of `format("barnabas")`: parsed, checked and turned into values before anything is connected. Pure.
+"""Parsing and validation of the options of `format("barnabas")`, before any connection is made. Pure.
 
-Names, defaults and precedence are those of Spark's own Kafka source. Spark hands the names over in lower case;
-messages say them as they are written in the documentation. Options a query does not know are refused: a misspelt
-`failOnDataLoss` that is passed over would be noticed when data is lost.
+Names, defaults and precedence are those of Spark's Kafka source. Spark passes the names in lower case; messages use the
+documented spelling. Unknown options are rejected: a misspelt `failOnDataLoss` would otherwise be noticed only when data
+is lost.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 from barnabas.spark.client_settings import (
     BOOTSTRAP,
-    KNOWN,
+    CONSUMER_SETTINGS,
+    KNOWN_SETTINGS,
     PREFIX,
-    READ_WITH,
-    WRITTEN_WITH,
-    acks_of,
-    client_settings,
-    compression_of,
-    idempotence_of,
+    PRODUCER_SETTINGS,
+    ignored_settings,
     is_known,
-    number,
-    without_effect,
+    parse_acks,
+    parse_client_settings,
+    parse_compression,
+    parse_idempotence,
+    parse_number,
 )
 from barnabas.spark.planning import (
     EARLIEST,
@@ -39,27 +39,28 @@ from barnabas.spark.planning import (
     AtTime,
     AtTimes,
     Bound,
-    Everywhere,
-    have,
-    offsets_of_json,
-    shortened,
+    EarliestOrLatest,
+    abbreviate,
+    has_or_have,
+    parse_offsets_json,
 )
 from barnabas.wire.compression import Compression
 
-SOURCES = ("subscribe", "subscribePattern", "assign")
+SELECTIONS = ("subscribe", "subscribePattern", "assign")
 STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 PER_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 TOPIC_IDS = "topicIdsLocation"
 READ_OPTIONS = (
-    *SOURCES, *STARTING, *ENDING, *PER_TRIGGER, "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions",
-    "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms", TOPIC_IDS,
+    *SELECTIONS, *STARTING, *ENDING, *PER_TRIGGER, "startingOffsetsByTimestampStrategy", "failOnDataLoss",
+    "minPartitions", "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms",
+    TOPIC_IDS,
 )  # fmt: skip
 WRITE_OPTIONS = ("topic", "includeHeaders")
-FOR_SPARK = ("checkpointLocation", "queryName", "path")
-"""Spark puts its own options among those of a sink."""
-MEANT = {
+SPARK_SINK_OPTIONS = ("checkpointLocation", "queryName", "path")
+"""Options that Spark itself adds to those of a sink."""
+COMMON_MISTAKES = {
     "bootstrap.servers": "kafka.bootstrap.servers",
     "topics": "subscribe",
     "group.id": "kafka.group.id",
@@ -67,7 +68,7 @@ MEANT = {
 }
 
 LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-WRITTEN_NUMBERS = (
+NUMERIC_PRODUCER_SETTINGS = (
     "request.timeout.ms", "delivery.timeout.ms", "max.request.size", "buffer.memory", "batch.size",
     "socket.connection.setup.timeout.ms",
 )  # fmt: skip
@@ -75,8 +76,8 @@ UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """One of the three is given."""
+class TopicSelection:
+    """The topics to read. Exactly one of the fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -87,7 +88,7 @@ class Subscription:
 class ReadOptions:
     bootstrap_servers: str
     client: Mapping[str, str]
-    subscription: Subscription
+    selection: TopicSelection
     starting: Bound
     ending: Bound
     no_match_is_error: bool = True
@@ -102,7 +103,7 @@ class ReadOptions:
     look_up_pause_ms: int = 1000
     metadata_age_ms_max: int = 1000
     topic_ids: Path | None = None
-    """A directory for the ids of the topics that are read."""
+    """Directory for the ids of the topics (topic_ids.py)."""
     warnings: tuple[str, ...] = ()
 
 
@@ -118,73 +119,78 @@ class WriteOptions:
 
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """ConfigError names the option and what to do about it."""
-    given = given_by_user(options)
-    check_names(given, READ_OPTIONS, reading=True)
-    settings = client_settings(given)
+    """Parse the options of a source. Raises ConfigError."""
+    given = normalize_options(options)
+    check_option_names(given, READ_OPTIONS, reading=True)
+    settings = parse_client_settings(given)
     check_addresses(settings[BOOTSTRAP])
-    subscription = subscription_of(given)
+    selection = parse_selection(given)
     if streaming:
         check_streaming(given)
     start_word = LATEST if streaming else EARLIEST
-    starting = bound_of(given, STARTING, start_word)
-    ending = bound_of(given, ENDING, LATEST)
+    starting = parse_bound(given, STARTING, start_word)
+    ending = parse_bound(given, ENDING, LATEST)
     if not streaming:
         check_batch(starting, ending)
-    rows_max, rows_min = (whole(given, name) for name in PER_TRIGGER[:2])
+    rows_max, rows_min = (parse_integer(given, name) for name in PER_TRIGGER[:2])
     if rows_max is not None and rows_min is not None and rows_min > rows_max:
         why = f"{rows_min} is more than maxOffsetsPerTrigger ({rows_max}); lower it"
         raise ConfigError("minOffsetsPerTrigger", why)
     return ReadOptions(
         bootstrap_servers=settings[BOOTSTRAP],
         client=settings,
-        subscription=subscription,
+        selection=selection,
         starting=starting,
         ending=ending,
-        no_match_is_error=strategy_of(given) == "error",
-        fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
-        include_headers=boolean(given, "includeHeaders", default=False),
+        no_match_is_error=parse_strategy(given) == "error",
+        fail_on_data_loss=parse_boolean(given, "failOnDataLoss", default=True),
+        include_headers=parse_boolean(given, "includeHeaders", default=False),
         rows_max=rows_max,
         rows_min=rows_min,
-        trigger_delay_ms_max=duration_ms(given, "maxTriggerDelay", "15m"),
-        partitions_min=whole(given, "minPartitions"),
-        records_max=whole(given, "maxRecordsPerPartition"),
-        look_up_attempts=whole(given, "fetchOffset.numRetries") or 3,
-        look_up_pause_ms=whole(given, "fetchOffset.retryIntervalMs", least=0, default=1000) or 0,
-        metadata_age_ms_max=number(settings, "metadata.max.age.ms", 1000, least=0),
-        topic_ids=topic_ids_of(given),
+        trigger_delay_ms_max=parse_duration_ms(given, "maxTriggerDelay", "15m"),
+        partitions_min=parse_integer(given, "minPartitions"),
+        records_max=parse_integer(given, "maxRecordsPerPartition"),
+        look_up_attempts=parse_integer(given, "fetchOffset.numRetries") or 3,
+        look_up_pause_ms=parse_integer(given, "fetchOffset.retryIntervalMs", least=0, default=1000)
+        or 0,
+        metadata_age_ms_max=parse_number(settings, "metadata.max.age.ms", 1000, least=0),
+        topic_ids=parse_topic_ids(given),
         warnings=read_warnings(given, settings, streaming),
     )
 
 
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
-    given = given_by_user(options)
-    check_names(given, (*WRITE_OPTIONS, *FOR_SPARK), reading=False)
-    settings = client_settings(given)
+    """Parse the options of a sink. Raises ConfigError."""
+    given = normalize_options(options)
+    check_option_names(given, (*WRITE_OPTIONS, *SPARK_SINK_OPTIONS), reading=False)
+    settings = parse_client_settings(given)
     check_addresses(settings[BOOTSTRAP])
     topic = given.get("topic")
     if topic is not None:
         topic = topic.strip()
         check_topic("topic", topic)
-    acks = acks_of(settings)
-    for name in WRITTEN_NUMBERS:
-        number(settings, name, 1)
+    acks = parse_acks(settings)
+    for name in NUMERIC_PRODUCER_SETTINGS:
+        parse_number(settings, name, 1)
     return WriteOptions(
         bootstrap_servers=settings[BOOTSTRAP],
         client=settings,
         topic=topic,
         acks=acks,
-        compression=compression_of(settings),
-        idempotent=idempotence_of(settings, acks),
-        warnings=tuple(settings_warnings(settings, WRITTEN_WITH)),
+        compression=parse_compression(settings),
+        idempotent=parse_idempotence(settings, acks),
+        warnings=tuple(settings_warnings(settings, PRODUCER_SETTINGS)),
     )
 
 
-def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
-    """A table of the catalog is refused when it is made: Spark drops its options when it is read."""
+def normalize_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with lower-case names.
+
+    Rejects `create table`: Spark does not pass the options of such a table to a Python source.
+    """
     given = {name.lower(): value for name, value in options.items()}
     if "provider" in given and any(name.startswith("option.") for name in given):
-        why = "Spark does not hand a table's options to a Python source"
+        why = "Spark does not pass the options of a table to a Python source"
         hint = "use create temporary view … using barnabas options (…)"
         raise ConfigError("create table", f"{why}; {hint}")
     return given
@@ -193,7 +199,7 @@ def given_by_user(options: Mapping[str, str]) -> dict[str, str]:
 # ---- names ------------------------------------------------------------------------------------------------------
 
 
-def check_names(given: Iterable[str], known: Iterable[str], *, reading: bool) -> None:
+def check_option_names(given: Iterable[str], known: Iterable[str], *, reading: bool) -> None:
     names = {name.lower(): name for name in known}
     for option in sorted(given):
         if option in names:
@@ -201,35 +207,39 @@ def check_names(given: Iterable[str], known: Iterable[str], *, reading: bool) ->
         if option.startswith(PREFIX):
             if is_known(option.removeprefix(PREFIX)):
                 continue
-            near = close(option, {PREFIX + name: PREFIX + name for name in KNOWN})
-            raise ConfigError(option, f"Kafka's clients have no such setting; {meant(near)}")
+            similar = closest_name(
+                option, {PREFIX + name: PREFIX + name for name in KNOWN_SETTINGS}
+            )
+            raise ConfigError(
+                option, f"Kafka's clients have no such setting; {suggestion(similar)}"
+            )
         if reading and option == "topic":
-            raise ConfigError(option, "is an option of the sink; a source takes subscribe")
+            raise ConfigError(option, "is an option of the sink; use subscribe to read")
         if reading and option == "path":
             raise ConfigError(option, "a topic is not a path; use load() and option subscribe")
-        near = MEANT.get(option) or close(option, names)
-        raise ConfigError(option, f"there is no such option; {meant(near)}")
+        similar = COMMON_MISTAKES.get(option) or closest_name(option, names)
+        raise ConfigError(option, f"there is no such option; {suggestion(similar)}")
 
 
-def close(option: str, names: Mapping[str, str]) -> str | None:
+def closest_name(option: str, names: Mapping[str, str]) -> str | None:
     found = get_close_matches(option, names, n=1, cutoff=0.6)
     return names[found[0]] if found else None
 
 
-def meant(near: str | None) -> str:
-    return f"did you mean {near}?" if near else "leave it out"
+def suggestion(similar: str | None) -> str:
+    return f"did you mean {similar}?" if similar else "remove it"
 
 
-# ---- what is read -----------------------------------------------------------------------------------------------
+# ---- topics and bounds ------------------------------------------------------------------------------------------
 
 
-def subscription_of(given: Mapping[str, str]) -> Subscription:
-    named = [name for name in SOURCES if name.lower() in given]
+def parse_selection(given: Mapping[str, str]) -> TopicSelection:
+    named = [name for name in SELECTIONS if name.lower() in given]
     if not named:
-        raise ConfigError("subscribe", f"is missing; say what to read with {' or '.join(SOURCES)}")
+        raise ConfigError("subscribe", f"is missing; set {' or '.join(SELECTIONS)}")
     if len(named) > 1:
         raise ConfigError(
-            named[1], f"cannot stand beside {named[0]}; keep one of {', '.join(named)}"
+            named[1], f"cannot be combined with {named[0]}; keep one of {', '.join(named)}"
         )
     name = named[0]
     text = given[name.lower()].strip()
@@ -239,51 +249,51 @@ def subscription_of(given: Mapping[str, str]) -> Subscription:
                 dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip())
             )
             if not topics:
-                raise ConfigError(name, "names no topic; write them with commas between")
+                raise ConfigError(name, "names no topic; write a comma-separated list")
             for topic in topics:
                 check_topic(name, topic)
-            return Subscription(topics=topics)
+            return TopicSelection(topics=topics)
         case "subscribePattern":
             check_pattern(text)
-            return Subscription(pattern=text)
+            return TopicSelection(pattern=text)
         case _:
-            return Subscription(partitions=assigned(text))
+            return TopicSelection(partitions=parse_assign(text))
 
 
 def check_topic(option: str, topic: str) -> None:
     if LEGAL_TOPIC.fullmatch(topic) is None or topic in (".", ".."):
-        why = "cannot be a topic; up to 249 letters, digits, '.', '_' and '-' can"
-        raise ConfigError(option, f"{shortened(topic)!r} {why}")
+        why = "is not a valid topic name; use up to 249 letters, digits, '.', '_' and '-'"
+        raise ConfigError(option, f"{abbreviate(topic)!r} {why}")
 
 
 def check_pattern(text: str) -> None:
     if not text:
         raise ConfigError(
-            "subscribePattern", "is empty; write a regular expression, .* for all topics"
+            "subscribePattern", "is empty; set a regular expression, .* for all topics"
         )
     try:
         re.compile(text)
     except re.error as error:
-        why = f"{shortened(text)!r} is not a regular expression: {error}"
+        why = f"{abbreviate(text)!r} is not a regular expression: {error}"
         raise ConfigError("subscribePattern", why) from None
 
 
-def assigned(text: str) -> tuple[TopicPartition, ...]:
+def parse_assign(text: str) -> tuple[TopicPartition, ...]:
     expected = 'write it like {"orders":[0,1]}'
     try:
         found = json.loads(text)
     except ValueError as error:
         raise ConfigError(
-            "assign", f"{shortened(text)} is not JSON ({error}); {expected}"
+            "assign", f"{abbreviate(text)} is not JSON ({error}); {expected}"
         ) from None
     if not isinstance(found, dict) or not all(isinstance(part, list) for part in found.values()):
-        raise ConfigError("assign", f"{shortened(text)} is not an object of lists; {expected}")
+        raise ConfigError("assign", f"{abbreviate(text)} is not an object of lists; {expected}")
     partitions = []
     for topic, numbers in found.items():
         check_topic("assign", topic)
         for partition in numbers:
             if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
-                why = f"{json.dumps(partition)} is not the number of a partition; {expected}"
+                why = f"{json.dumps(partition)} is not a partition number; {expected}"
                 raise ConfigError("assign", why)
             partitions.append(TopicPartition(topic, partition))
     if not partitions:
@@ -291,38 +301,45 @@ def assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(partitions)))
 
 
-def bound_of(given: Mapping[str, str], names: tuple[str, str, str], default: int) -> Bound:
-    """A time for all goes before times per partition, and these before offsets; so it is in Spark's own source."""
+def parse_bound(given: Mapping[str, str], names: tuple[str, str, str], default: int) -> Bound:
+    """Parse the start or end. A timestamp for all partitions takes precedence over timestamps per partition, and these
+    over offsets, as in Spark's Kafka source."""
     for_all, by_partition, by_offset = names
     if for_all.lower() in given:
-        timestamp = whole(given, for_all, least=0, unit="milliseconds since 1970")
+        timestamp = parse_integer(given, for_all, least=0, unit="milliseconds since 1970")
         assert timestamp is not None
         return AtTime(option=for_all, timestamp=timestamp)
     if by_partition.lower() in given:
         text = given[by_partition.lower()].strip()
-        return AtTimes(option=by_partition, timestamps=offsets_of_json(by_partition, text, least=0))
+        return AtTimes(
+            option=by_partition, timestamps=parse_offsets_json(by_partition, text, least=0)
+        )
     text = given.get(by_offset.lower(), "").strip()
     if by_offset.lower() not in given:
-        return Everywhere(option=by_offset, offset=default)
+        return EarliestOrLatest(option=by_offset, offset=default)
     word = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
     if word is not None:
-        return Everywhere(option=by_offset, offset=word)
+        return EarliestOrLatest(option=by_offset, offset=word)
     if not text.startswith("{"):
-        why = f'{shortened(text)!r} is neither earliest nor latest, nor JSON like {{"orders":{{"0":23}}}}'
+        why = f'{abbreviate(text)!r} is neither earliest nor latest, nor JSON like {{"orders":{{"0":23}}}}'
         raise ConfigError(by_offset, why)
-    return AtOffsets(option=by_offset, offsets=offsets_of_json(by_offset, text))
+    return AtOffsets(option=by_offset, offsets=parse_offsets_json(by_offset, text))
 
 
 def check_streaming(given: Mapping[str, str]) -> None:
     for name in ENDING:
         if name.lower() in given:
-            why = "a stream has no end; leave it out, or use trigger(availableNow=True)"
+            why = "a stream has no end; remove it, or use trigger(availableNow=True)"
             raise ConfigError(name, why)
 
 
 def check_batch(starting: Bound, ending: Bound) -> None:
-    check_not(starting, LATEST, "latest leaves a batch nothing to read; use earliest or offsets")
-    check_not(ending, EARLIEST, "earliest leaves a batch nothing to read; use latest or offsets")
+    check_not(
+        starting, LATEST, "a batch that starts at latest reads nothing; use earliest or offsets"
+    )
+    check_not(
+        ending, EARLIEST, "a batch that ends at earliest reads nothing; use latest or offsets"
+    )
     match starting, ending:
         case AtOffsets(offsets=first), AtOffsets(offsets=last):
             pass
@@ -344,7 +361,7 @@ def check_batch(starting: Bound, ending: Bound) -> None:
 
 def check_not(bound: Bound, word: int, why: str) -> None:
     match bound:
-        case Everywhere(offset=offset) if offset == word:
+        case EarliestOrLatest(offset=offset) if offset == word:
             raise ConfigError(bound.option, why)
         case AtOffsets(offsets=offsets):
             for partition, offset in offsets.items():
@@ -354,7 +371,7 @@ def check_not(bound: Bound, word: int, why: str) -> None:
             pass
 
 
-def strategy_of(given: Mapping[str, str]) -> str:
+def parse_strategy(given: Mapping[str, str]) -> str:
     name = "startingOffsetsByTimestampStrategy"
     text = given.get(name.lower(), "error").strip().lower()
     if text not in ("error", "latest"):
@@ -365,7 +382,7 @@ def strategy_of(given: Mapping[str, str]) -> str:
 # ---- values -----------------------------------------------------------------------------------------------------
 
 
-def whole(
+def parse_integer(
     given: Mapping[str, str],
     name: str,
     *,
@@ -376,45 +393,45 @@ def whole(
     text = given.get(name.lower())
     if text is None:
         return default
-    what = f"a whole number{f' of {unit}' if unit else ''} from {least} on"
+    what = f"an integer of at least {least}{f' ({unit})' if unit else ''}"
     try:
         value = int(text.strip())
     except ValueError:
-        raise ConfigError(name, f"must be {what}, not {shortened(text)!r}") from None
+        raise ConfigError(name, f"must be {what}, not {abbreviate(text)!r}") from None
     if not least <= value < 1 << 63:
         raise ConfigError(name, f"must be {what}, not {value}")
     return value
 
 
-def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+def parse_boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = given.get(name.lower())
     if text is None:
         return default
     if text.strip().lower() not in ("true", "false"):
-        raise ConfigError(name, f"must be true or false, not {shortened(text)!r}")
+        raise ConfigError(name, f"must be true or false, not {abbreviate(text)!r}")
     return text.strip().lower() == "true"
 
 
-def duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
-    """15m, 30s, 500ms; a bare number is milliseconds."""
+def parse_duration_ms(given: Mapping[str, str], name: str, default: str) -> int:
+    """Parse a duration such as 15m, 30s or 500ms. The default unit is milliseconds."""
     text = given.get(name.lower(), default).strip().lower()
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text)
     unit = match and (match[2] or "ms")
     if match is None or unit not in UNITS_MS:
         units = ", ".join(UNITS_MS)
-        why = f"must be a number and a unit ({units}), as in 15m; not {shortened(text)!r}"
+        why = f"must be a number and a unit ({units}), as in 15m; not {abbreviate(text)!r}"
         raise ConfigError(name, why)
     return int(int(match[1]) * UNITS_MS[unit])
 
 
-def topic_ids_of(given: Mapping[str, str]) -> Path | None:
-    """A path, or a URL of scheme file: where Spark's own files may lie on S3 or HDFS, these are written by Python."""
+def parse_topic_ids(given: Mapping[str, str]) -> Path | None:
+    """Parse topicIdsLocation: a path or a file: URL. S3 and HDFS are not supported, because Python writes the files."""
     text = given.get(TOPIC_IDS.lower(), "").strip()
     if TOPIC_IDS.lower() not in given:
         return None
     address = urlsplit(text)
     if address.scheme not in ("", "file") or not address.path:
-        why = f"{shortened(text)!r} is not a directory on a disk of the driver; mount one there"
+        why = f"{abbreviate(text)!r} is not a local directory of the driver; use a path or a file: URL"
         raise ConfigError(TOPIC_IDS, why)
     return Path(unquote(address.path) if address.scheme else text).absolute()
 
@@ -432,21 +449,23 @@ def check_addresses(text: str) -> None:
 def read_warnings(
     given: Mapping[str, str], settings: Mapping[str, str], streaming: bool
 ) -> tuple[str, ...]:
-    found = settings_warnings(settings, READ_WITH)
+    found = settings_warnings(settings, CONSUMER_SETTINGS)
     groups = [name for name in ("groupIdPrefix", "kafka.group.id") if name.lower() in given]
     if groups:
-        found.append(f"{' and '.join(groups)} {have(groups)} no effect: no consumer group is used")
+        found.append(
+            f"{' and '.join(groups)} {has_or_have(groups)} no effect: no consumer group is used"
+        )
     if "kafkaconsumer.polltimeoutms" in given:
         found.append("kafkaConsumer.pollTimeoutMs has no effect; use kafka.default.api.timeout.ms")
     if "partition.metadata.cache.ttl.ms" in given:
         found.append("partition.metadata.cache.ttl.ms has no effect; use kafka.metadata.max.age.ms")
     if not streaming:
-        idle = [name for name in (*PER_TRIGGER, TOPIC_IDS) if name.lower() in given]
-        if idle:
-            found.append(f"{', '.join(idle)} {have(idle)} no effect in a batch query")
+        unused = [name for name in (*PER_TRIGGER, TOPIC_IDS) if name.lower() in given]
+        if unused:
+            found.append(f"{', '.join(unused)} {has_or_have(unused)} no effect in a batch query")
     return tuple(found)
 
 
-def settings_warnings(settings: Mapping[str, str], honoured: frozenset[str]) -> list[str]:
-    names = [PREFIX + name for name in without_effect(settings, honoured)]
-    return [f"{', '.join(names)} {have(names)} no effect here"] if names else []
+def settings_warnings(settings: Mapping[str, str], supported: frozenset[str]) -> list[str]:
+    names = [PREFIX + name for name in ignored_settings(settings, supported)]
+    return [f"{', '.join(names)} {has_or_have(names)} no effect here"] if names else []

@@ -1,12 +1,11 @@
-"""Which offsets are read: from what a user asked for and what the cluster has, to the ranges of one batch. Pure.
+"""Planning of a batch: from the bounds in the options and the offsets in the cluster to offset ranges. Pure.
 
-    Bound  ──resolve──►  Offsets  ──limited──►  Offsets  ──ranges──►  [OffsetRange]  ──split──►  [OffsetRange]
+    Bound  ──resolve_bound──►  Offsets  ──limit_rows──►  Offsets  ──plan_ranges──►  [OffsetRange]  ──split_ranges──►  …
 
-Offsets are written as Spark's own Kafka source writes them, so that checkpoints, progress reports and options can be
-moved between the two: {"orders":{"0":23,"1":-1}}, where -1 stands for latest and -2 for earliest.
+The JSON form of offsets is that of Spark's Kafka source, so options and checkpoints are compatible:
+{"orders":{"0":23,"1":-1}}, where -1 means latest and -2 means earliest.
 
-What the cluster no longer has is never skipped in silence: functions that can meet it return it as DataLoss beside
-their result, and the caller raises or warns.
+Lost offsets are never skipped silently. Functions that detect them return DataLoss, and the caller raises or warns.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ LATEST = -1
 Offsets = Mapping[TopicPartition, int]
 
 
-# ---- what a user may ask for ------------------------------------------------------------------------------------
+# ---- bounds -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Everywhere:
+class EarliestOrLatest:
     """Every partition at its earliest or its latest offset."""
 
     option: str
@@ -48,7 +47,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtTime:
-    """The first record of every partition that is not older than this."""
+    """The first record of every partition at or after this timestamp (milliseconds)."""
 
     option: str
     timestamp: int
@@ -60,84 +59,91 @@ class AtTimes:
     timestamps: Mapping[TopicPartition, int]
 
 
-Bound = Everywhere | AtOffsets | AtTime | AtTimes
+Bound = EarliestOrLatest | AtOffsets | AtTime | AtTimes
 
 
 # ---- offsets as JSON --------------------------------------------------------------------------------------------
 
 
-def offsets_of_json(option: str, text: str, *, least: int = EARLIEST) -> dict[TopicPartition, int]:
-    """ConfigError that shows what is expected, for anything that is not topic → partition → number."""
+def parse_offsets_json(
+    option: str, text: str, *, least: int = EARLIEST
+) -> dict[TopicPartition, int]:
+    """Parse offsets or timestamps from an option. Raises ConfigError with an example."""
     example = '{"orders":{"0":23,"1":-1}}' if least < 0 else '{"orders":{"0":1700000000000}}'
     try:
         found = json.loads(text)
     except ValueError as error:
         why = f"is not JSON ({error}); write it like {example}"
-        raise ConfigError(option, f"{shortened(text)} {why}") from None
+        raise ConfigError(option, f"{abbreviate(text)} {why}") from None
     try:
-        return offsets_of(found, least=least)
+        return parse_offsets(found, least=least)
     except ValueError as error:
         raise ConfigError(option, f"{error}; write it like {example}") from None
 
 
-def offsets_of(found: Any, *, least: int = EARLIEST) -> dict[TopicPartition, int]:
-    """ValueError that says what is wrong."""
+def parse_offsets(found: Any, *, least: int = EARLIEST) -> dict[TopicPartition, int]:
+    """Convert decoded JSON to offsets. Raises ValueError for anything but topic → partition → integer."""
     if not isinstance(found, dict):
-        raise ValueError(f"{shortened(json.dumps(found))} is not an object of topics")
+        raise ValueError(f"{abbreviate(json.dumps(found))} is not an object of topics")
     offsets = {}
     for topic, partitions in found.items():
         if not isinstance(partitions, dict):
             raise ValueError(f"{topic!r} must have an object of partitions")
         for partition, offset in partitions.items():
             if not (partition.isascii() and partition.isdigit()):
-                raise ValueError(f"{partition!r} is not the number of a partition of {topic}")
+                raise ValueError(f"{partition!r} is not a partition number of {topic}")
             if not isinstance(offset, int) or isinstance(offset, bool) or offset < least:
-                raise ValueError(f"{json.dumps(offset)} cannot stand for {topic}-{partition}")
+                raise ValueError(
+                    f"{json.dumps(offset)} is not a valid number for {topic}-{partition}"
+                )
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
 
 
-def json_of(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Topics and partitions in order: equal offsets must give equal text, for Spark compares the text."""
+def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Convert offsets to their JSON form, sorted. Spark compares the text, so equal offsets must give equal text."""
     found: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         found.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
     return found
 
 
-def shortened(text: str) -> str:
+def abbreviate(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-# ---- from bounds to offsets -------------------------------------------------------------------------------------
+# ---- resolving bounds -------------------------------------------------------------------------------------------
 
 
-class Span(NamedTuple):
-    """What a partition holds now: offsets from `earliest` up to, not including, `latest`."""
+class LogSpan(NamedTuple):
+    """The offsets of a partition's log: from `earliest` up to, not including, `latest`."""
 
     earliest: int
     latest: int
 
 
-def check_names_all(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
-    """A bound with a place for each partition must have one for each that is read, and for no other."""
+def check_covers(bound: Bound, partitions: Iterable[TopicPartition]) -> None:
+    """Check that a bound per partition names exactly the partitions that are read. Raises ConfigError."""
     match bound:
         case AtOffsets(offsets=given) | AtTimes(timestamps=given):
             named, read = set(given), set(partitions)
         case _:
             return
     if missing := sorted(read - named):
-        why = f"says nothing of {listed(missing)}; name every partition that is read"
+        why = f"does not name {summarize_partitions(missing)}; name every partition that is read"
         hint = ", with -1 for latest or -2 for earliest" if isinstance(bound, AtOffsets) else ""
         raise ConfigError(bound.option, why + hint)
     if unknown := sorted(named - read):
         raise ConfigError(
-            bound.option, f"names {listed(unknown)}, which this query does not read; leave it out"
+            bound.option,
+            f"names {summarize_partitions(unknown)}, which this query does not read; leave it out",
         )
 
 
-def timestamps_of(bound: Bound, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The moments to look up before `resolve`; none for bounds that are not about time."""
+def timestamps_to_look_up(
+    bound: Bound, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the timestamps to look up before `resolve_bound`. Empty if the bound has none."""
     match bound:
         case AtTime(timestamp=timestamp):
             return dict.fromkeys(partitions, timestamp)
@@ -147,29 +153,33 @@ def timestamps_of(bound: Bound, partitions: Iterable[TopicPartition]) -> dict[To
             return {}
 
 
-def resolve(
+def resolve_bound(
     bound: Bound,
-    spans: Mapping[TopicPartition, Span],
+    spans: Mapping[TopicPartition, LogSpan],
     found: Offsets,
     *,
     no_match_is_error: bool,
 ) -> dict[TopicPartition, int]:
-    """An offset for each partition. `found` has the offsets of `timestamps_of`, -1 where no record is as young."""
+    """Return the offset of each partition.
+
+    `found` holds the looked-up offsets of the timestamps, -1 if a partition has no record at or after its timestamp.
+    `no_match_is_error` makes that a ConfigError; otherwise the latest offset is used.
+    """
     match bound:
-        case Everywhere(offset=offset):
-            asked: Offsets = dict.fromkeys(spans, offset)
+        case EarliestOrLatest(offset=offset):
+            requested: Offsets = dict.fromkeys(spans, offset)
         case AtOffsets(offsets=offsets):
-            asked = offsets
+            requested = offsets
         case _:
-            asked = found
+            requested = found
             if no_match_is_error:
                 check_matched(bound, found)
     return {
         partition: span.earliest
-        if asked[partition] == EARLIEST
+        if requested[partition] == EARLIEST
         else span.latest
-        if asked[partition] == LATEST
-        else asked[partition]
+        if requested[partition] == LATEST
+        else requested[partition]
         for partition, span in spans.items()
     }
 
@@ -177,36 +187,36 @@ def resolve(
 def check_matched(bound: AtTime | AtTimes, found: Offsets) -> None:
     unmatched = [partition for partition, offset in sorted(found.items()) if offset == LATEST]
     if unmatched:
-        asked = timestamps_of(bound, unmatched)
-        time = asked[unmatched[0]]
-        who = f"{listed(unmatched)} {have(unmatched)}"
-        why = f"{who} no record at or after {time} (milliseconds)"
-        hint = "ask for an earlier time, or set startingOffsetsByTimestampStrategy to latest"
+        requested = timestamps_to_look_up(bound, unmatched)
+        time = requested[unmatched[0]]
+        subject = f"{summarize_partitions(unmatched)} {has_or_have(unmatched)}"
+        why = f"{subject} no record at or after {time} (milliseconds)"
+        hint = "use an earlier time, or set startingOffsetsByTimestampStrategy to latest"
         raise ConfigError(bound.option, f"{why}; {hint}")
 
 
 def clamp(
-    option: str, offsets: Offsets, spans: Mapping[TopicPartition, Span]
+    option: str, offsets: Offsets, spans: Mapping[TopicPartition, LogSpan]
 ) -> tuple[dict[TopicPartition, int], list[ConfigError]]:
-    """The offsets moved into what there is, and a word about each that had to be moved."""
-    inside, moved = {}, []
+    """Clamp offsets to the logs. Returns them, and an error for each offset that was out of range."""
+    clamped, errors = {}, []
     for partition, offset in offsets.items():
         span = spans[partition]
-        inside[partition] = min(max(offset, span.earliest), span.latest)
-        if inside[partition] != offset:
+        clamped[partition] = min(max(offset, span.earliest), span.latest)
+        if clamped[partition] != offset:
             why = (
-                f"offset {offset} of {partition} is out of range, it has {span.earliest} to"
+                f"offset {offset} of {partition} is out of range; the log has {span.earliest} to"
                 f" {span.latest}"
             )
-            moved.append(ConfigError(option, why))
-    return inside, moved
+            errors.append(ConfigError(option, why))
+    return clamped, errors
 
 
-def have(names: Sequence[object]) -> str:
+def has_or_have(names: Sequence[object]) -> str:
     return "has" if len(names) == 1 else "have"
 
 
-def listed(partitions: Sequence[TopicPartition]) -> str:
+def summarize_partitions(partitions: Sequence[TopicPartition]) -> str:
     """orders-0, orders-1 and 14 more"""
     shown = ", ".join(map(str, partitions[:3]))
     return shown if len(partitions) <= 3 else f"{shown} and {len(partitions) - 3} more"
@@ -219,11 +229,11 @@ def count_new(start: Offsets, latest: Offsets) -> int:
     return sum(max(0, end - start.get(partition, 0)) for partition, end in latest.items())
 
 
-def limited(start: Offsets, latest: Offsets, rows_max: int) -> dict[TopicPartition, int]:
-    """At most about `rows_max` offsets behind `start`, each partition in proportion to what waits in it.
+def limit_rows(start: Offsets, latest: Offsets, rows_max: int) -> dict[TopicPartition, int]:
+    """Return end offsets for a batch of about `rows_max` offsets, in proportion to the lag of each partition.
 
-    100 wait in a, 300 in b, and 40 may be read: 10 of a, 30 of b. A partition that would get less than one offset gets
-    one, so that none starves; the sum may exceed the limit by that much.
+    With a lag of 100 in a and 300 in b, and a limit of 40: 10 of a, 30 of b. Every partition with a lag gets at least
+    one offset, so the sum may exceed the limit.
     """
     sizes = {partition: end - start[partition] for partition, end in latest.items()}
     total = sum(size for size in sizes.values() if size > 0)
@@ -235,22 +245,21 @@ def limited(start: Offsets, latest: Offsets, rows_max: int) -> dict[TopicPartiti
         if size <= 0:
             ends[partition] = end
             continue
-        # Whole numbers: offsets are larger than a float counts exactly.
+        # Integer arithmetic: offsets can exceed the exact range of a float.
         share = rows_max * size // total
         ends[partition] = min(end, start[partition] + max(share, 1))
     return ends
 
 
-def may_start(new: int, rows_min: int, waited_ms: float, wait_ms_max: int) -> bool:
-    """minOffsetsPerTrigger and maxTriggerDelay: a batch waits for enough records, but not for ever."""
+def should_trigger(new: int, rows_min: int, waited_ms: float, wait_ms_max: int) -> bool:
+    """Apply minOffsetsPerTrigger and maxTriggerDelay: whether a batch may start now."""
     return new >= rows_min or waited_ms >= wait_ms_max
 
 
-def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLoss]:
-    """What a micro-batch from `start` to `end` can no longer deliver.
+def find_losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLoss]:
+    """Return the offsets that a micro-batch from `start` to `end` cannot read any more.
 
-    Partitions that are not in `start` appeared since, and their first offset is 0 unless records were deleted before
-    anyone read them; `earliest` has it.
+    Partitions that are not in `start` are new. Their first offset is 0, or `earliest` if records were deleted already.
     """
     found = []
     for partition, begin in sorted(start.items()):
@@ -259,12 +268,12 @@ def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLoss]:
             why = "the partition or its topic was deleted"
             found.append(DataLoss(topic, number, begin, begin, why))
         elif end[partition] < begin:
-            why = f"the log ends at {end[partition]} now; the topic was created anew or cut back"
+            why = f"the log ends at {end[partition]} now; the topic was created again or truncated"
             found.append(DataLoss(topic, number, end[partition], begin, why))
     for partition in sorted(end.keys() - start.keys()):
         first = earliest.get(partition, 0)
         if first > 0:
-            why = "they were deleted before this query saw the new partition"
+            why = "they were deleted before this query found the new partition"
             found.append(DataLoss(partition.topic, partition.partition, 0, first, why))
     return found
 
@@ -272,10 +281,10 @@ def losses(start: Offsets, end: Offsets, earliest: Offsets) -> list[DataLoss]:
 # ---- ranges -----------------------------------------------------------------------------------------------------
 
 
-def ranges(
+def plan_ranges(
     start: Offsets, end: Offsets, topic_ids: Callable[[str], UUID | None]
 ) -> list[OffsetRange]:
-    """One range for each partition that has something to read, in order."""
+    """Return one range for each partition with records to read, ordered by partition."""
     return [
         OffsetRange(
             topic=partition.topic,
@@ -289,32 +298,32 @@ def ranges(
     ]
 
 
-def split(
+def split_ranges(
     whole: Sequence[OffsetRange], *, partitions_min: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """minPartitions and maxRecordsPerPartition: long ranges become several, which are read by several tasks.
+    """Apply minPartitions and maxRecordsPerPartition: split long ranges, so that several tasks read them.
 
-    First no range may be longer than `records_max`. If there are still fewer than `partitions_min`, each is cut in
-    proportion to its length; the short ones, that stay whole, do not count in the proportion. The number of ranges is
-    about what was asked for: rounding may give a few more or less.
+    First, ranges longer than `records_max` are split. If there are still fewer than `partitions_min` ranges, each is
+    split in proportion to its length; ranges too short to split are not counted. Rounding may give a few ranges more or
+    less than `partitions_min`.
     """
     parts = [found for found in whole if found.end > found.start]
     if records_max is not None:
         parts = [
             part
             for found in parts
-            for part in cut(found, math.ceil((found.end - found.start) / records_max))
+            for part in split_range(found, math.ceil((found.end - found.start) / records_max))
         ]
     if partitions_min is None or partitions_min <= len(parts):
         return parts
-    total = size_of(parts)
-    short = [part for part in parts if share_of(part, total, partitions_min) == 1]
-    rest = total - size_of(short)
-    wanted = max(partitions_min - len(short), 1)
+    total = count_records(parts)
+    unsplit = [part for part in parts if share_of(part, total, partitions_min) == 1]
+    rest = total - count_records(unsplit)
+    wanted = max(partitions_min - len(unsplit), 1)
     return [
         piece
         for part in parts
-        for piece in cut(part, 1 if part in short else share_of(part, rest, wanted))
+        for piece in split_range(part, 1 if part in unsplit else share_of(part, rest, wanted))
     ]
 
 
@@ -322,12 +331,12 @@ def share_of(part: OffsetRange, total: int, wanted: int) -> int:
     return max(1, math.floor((part.end - part.start) / total * wanted + 0.5))
 
 
-def size_of(parts: Iterable[OffsetRange]) -> int:
+def count_records(parts: Iterable[OffsetRange]) -> int:
     return sum(part.end - part.start for part in parts)
 
 
-def cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """`count` ranges of lengths that differ by one at most; fewer where there are not as many offsets."""
+def split_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """Split a range into `count` ranges whose lengths differ by at most one. Fewer if the range is shorter."""
     size = whole.end - whole.start
     count = max(1, min(count, size))
     edges = [whole.start + size * index // count for index in range(count + 1)]

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL_S = 0.2
-PATIENCE_S = 0.5
+SHOW_AFTER_S = 0.5
 """Shorter jobs get no bar."""
-BAR = 32
+BAR_WIDTH = 32
 
 
 def show_progress(spark: SparkSession) -> None:
@@ -32,11 +32,11 @@ def show_progress(spark: SparkSession) -> None:
     if line is None:
         return
     threading.Thread(
-        target=watch, args=(spark, line), name="barnabas-progress", daemon=True
+        target=watch_session, args=(spark, line), name="barnabas-progress", daemon=True
     ).start()
 
 
-def watch(spark: SparkSession, progress_line: ProgressLine) -> None:
+def watch_session(spark: SparkSession, progress_line: ProgressLine) -> None:
     began: float | None = None
     # Java ends when the session stops or the process ends, and then any call here fails.
     with suppress(Exception):
@@ -59,7 +59,7 @@ def jobs_line(spark: SparkSession, began: float | None) -> tuple[float | None, s
         return None, ""
     now = time.monotonic()
     began = now if began is None else began
-    if now - began < PATIENCE_S:
+    if now - began < SHOW_AFTER_S:
         return began, ""
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     done = sum(stage.numCompletedTasks for stage in stages if stage)
@@ -72,23 +72,27 @@ def job_text(done: int, total: int, seconds: float) -> str:
     >>> job_text(3, 4, 2.4)
     '━━━━━━━━━━━━━━━━━━━━━━━━╸───────  3/4 tasks  2 s'
     """
-    filled = BAR * done // total if total else 0
-    bar = "━" * BAR if filled >= BAR else "━" * filled + "╸" + "─" * (BAR - filled - 1)
+    filled = BAR_WIDTH * done // total if total else 0
+    bar = (
+        "━" * BAR_WIDTH
+        if filled >= BAR_WIDTH
+        else "━" * filled + "╸" + "─" * (BAR_WIDTH - filled - 1)
+    )
     return f"{bar}  {done}/{total} tasks  {seconds:.0f} s"
 
 
 def stream_text(progress: Any) -> str:
     """Return the text of one stream from Spark's progress of its last batch (a mapping, or an object with `json`)."""
-    told: Mapping[str, Any] = (
+    report: Mapping[str, Any] = (
         progress if isinstance(progress, Mapping) else json.loads(progress.json)
     )
-    parts = [f"{told.get('processedRowsPerSecond') or 0.0:,.0f} rows/s"]
-    behind = lag(told.get("sources", ()))
-    if behind is not None:
-        parts.append(f"lag {behind:,}")
-    took = told.get("durationMs", {}).get("triggerExecution", told.get("batchDuration", 0))
-    parts.append(f"batch {told.get('batchId', 0)} in {took} ms")
-    return "  ".join([str(told.get("name") or "stream"), *parts])
+    parts = [f"{report.get('processedRowsPerSecond') or 0.0:,.0f} rows/s"]
+    records_behind = lag(report.get("sources", ()))
+    if records_behind is not None:
+        parts.append(f"lag {records_behind:,}")
+    took = report.get("durationMs", {}).get("triggerExecution", report.get("batchDuration", 0))
+    parts.append(f"batch {report.get('batchId', 0)} in {took} ms")
+    return "  ".join([str(report.get("name") or "stream"), *parts])
 
 
 def lag(sources: Iterable[Mapping[str, Any]]) -> int | None:

@@ -1,7 +1,6 @@
-"""What the driver hands to a task: one range of offsets, and how to read it. Frozen and picklable; nothing here imports
-Spark or Arrow.
+"""The input of a read task: an offset range and the fetch settings. Immutable and picklable; imports no Spark or Arrow.
 
-Data loss has one meaning everywhere: offsets that a plan says are to be read, and that the cluster no longer has.
+Data loss means: offsets that a batch should read, and that the cluster no longer has.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from barnabas.errors import BarnabasError, ConfigError
+from barnabas.errors import BarnabasError
 from barnabas.model import TopicPartition
+from barnabas.spark.client_settings import parse_number
 
 COLUMNS = (
     "key",
@@ -23,20 +23,19 @@ COLUMNS = (
     "timestampType",
     "headers",
 )
-"""Those of Spark's own Kafka source, in its order."""
+"""The columns of Spark's Kafka source, in the same order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """Offsets from `start` up to, not including, `end`. Not every one of them must hold a record: compaction and
-    transactions leave gaps."""
+    """Offsets from `start` up to, not including, `end`. Compaction and transactions leave gaps in them."""
 
     topic: str
     partition: int
     start: int
     end: int
     topic_id: UUID | None = None
-    """The topic the plan was made for; None where the broker does not tell."""
+    """The id of the topic at planning time. None if the broker does not report ids."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -48,11 +47,11 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
-    """How a task reaches the cluster and what it builds from the bytes."""
+    """Client settings of a read task, and the columns to build."""
 
     bootstrap_servers: str
     client: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's consumer settings by their own names, without Spark's `kafka.` before them."""
+    """Kafka consumer settings, without the prefix `kafka.`."""
     columns: tuple[str, ...] = COLUMNS[:-1]
     fail_on_data_loss: bool = True
 
@@ -66,7 +65,7 @@ class FetchSettings:
 
     @property
     def deadline_ms(self) -> int:
-        """How long a task goes on without hearing anything new before it gives up."""
+        """How long a task retries without progress before it fails."""
         return self.number("default.api.timeout.ms", 60_000)
 
     @property
@@ -83,7 +82,7 @@ class FetchSettings:
 
     @property
     def fetch_bytes(self) -> int:
-        """A request asks for one partition, so the smaller of Kafka's two limits is the one that counts."""
+        """Maximum size of a Fetch. Each Fetch has one partition, so the smaller of the two limits applies."""
         return min(
             self.number("fetch.max.bytes", 52_428_800),
             self.number("max.partition.fetch.bytes", DEFAULT_FETCH_BYTES),
@@ -102,19 +101,10 @@ class FetchSettings:
         return self.client.get("check.crcs", "true").strip().lower() != "false"
 
     def number(self, name: str, default: int, *, least: int = 1) -> int:
-        text = self.client.get(name)
-        if text is None:
-            return default
-        try:
-            value = int(text)
-        except ValueError:
-            raise ConfigError(f"kafka.{name}", f"must be a whole number, not {text!r}") from None
-        if not least <= value <= 0x7FFF_FFFF:
-            raise ConfigError(f"kafka.{name}", f"must be at least {least}, it is {text}")
-        return value
+        return parse_number(self.client, name, default, least=least)
 
     def check(self) -> None:
-        """ConfigError for a setting a task would stumble over; for the driver, before the job starts."""
+        """Raise ConfigError for an invalid setting. The driver calls this before the job starts."""
         for setting in (
             self.request_timeout_ms,
             self.deadline_ms,
@@ -128,11 +118,11 @@ class FetchSettings:
 
 
 DEFAULT_FETCH_BYTES = 4 << 20
-"""Kafka's own default of 1 MiB would spend much of a bulk read on requests."""
+"""Larger than Kafka's default of 1 MiB, which makes bulk reads slow."""
 
 
 class DataLoss(BarnabasError):
-    """Offsets that should be read are gone."""
+    """Offsets that should be read do not exist any more."""
 
     def __init__(self, topic: str, partition: int, start: int, end: int, why: str) -> None:
         super().__init__(topic, partition, start, end, why)

@@ -3,9 +3,9 @@
     record   varint(size) │ 0 │ 0 │ varint(offset delta) varint(key size) │ key │ varint(value size) │ value │ headers
              └──────────────────────────── head ──────────────────────────┘      └────── middle ─────┘        └─ tail ─┘
 
-All records of a batch have the same timestamp, so the timestamp delta is 0. numpy computes heads and middles as columns.
-Arrow joins the five columns row by row; the buffer of the joined column is the body of the batch. Only headers are
-encoded record by record.
+All records of a batch have the same timestamp, so the timestamp delta is 0. numpy computes heads and middles as
+columns. Arrow joins the five columns row by row; the buffer of the joined column is the body of the batch. Only headers
+are encoded record by record.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def encode_records(columns: Columns, bytes_max: int) -> Iterator[EncodedRecords]
     """Encode records, split into batches of at most `bytes_max`. A larger record gets a batch of its own."""
     count = len(columns.values)
     key_sizes, value_sizes = binary_sizes(columns.keys, count), binary_sizes(columns.values, count)
-    tail_sizes = np.ones(count, np.int64) if columns.tails is None else binary_sizes(columns.tails, count)
+    tail_sizes = (
+        np.ones(count, np.int64) if columns.tails is None else binary_sizes(columns.tails, count)
+    )
     # The size of an offset delta depends on where its batch begins, so the maximum is used.
     overhead_max = 3 * VARINT_BYTES_MAX + 2 + VARINT_BYTES_MAX
     sizes_max = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + overhead_max
@@ -110,7 +112,9 @@ def join_records(
     if columns.keys is not None:
         parts.insert(1, to_large_binary(columns.keys))
     parts.append(
-        to_large_binary(columns.tails) if columns.tails is not None else pa.scalar(NO_HEADERS, LARGE)
+        to_large_binary(columns.tails)
+        if columns.tails is not None
+        else pa.scalar(NO_HEADERS, LARGE)
     )
     return pc.binary_join_element_wise(
         *parts, pa.scalar(b"", LARGE), null_handling="replace", null_replacement=b""

@@ -94,7 +94,9 @@ def lay_out(octets: Octets, data: memoryview, bodies: Sequence[BatchBody]) -> Re
         raise RemoteWireError("a record ends after its batch") from None
 
 
-def read_record_fields(octets: Octets, starts: Int64s, ends: Int64s, bodies: Sequence[BatchBody]) -> RecordLayout:
+def read_record_fields(
+    octets: Octets, starts: Int64s, ends: Int64s, bodies: Sequence[BatchBody]
+) -> RecordLayout:
     """Read the fields between the verified starts and ends of the records.
 
     A corrupt field may begin after the end of its record. The check that the last field ends with the record finds it.
@@ -102,7 +104,9 @@ def read_record_fields(octets: Octets, starts: Int64s, ends: Int64s, bodies: Seq
     timestamp_deltas, at = read_varints(octets, starts + 1)
     offset_deltas, at = read_varints(octets, at)
     last = np.repeat([body.last_offset_delta for body in bodies], [body.count for body in bodies])
-    require_all((offset_deltas >= 0) & (offset_deltas <= last), "an offset delta outside of the batch")
+    require_all(
+        (offset_deltas >= 0) & (offset_deltas <= last), "an offset delta outside of the batch"
+    )
     keys, at = read_spans(octets, at, ends)
     values, at = read_spans(octets, at, ends)
     header_counts, at = read_varints(octets, at)
@@ -160,7 +164,9 @@ def read_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
 # ---- record boundaries ----------------------------------------------------------------------------------------
 
 
-def find_records(octets: Octets, data: memoryview, bodies: Sequence[BatchBody]) -> tuple[Int64s, Int64s]:
+def find_records(
+    octets: Octets, data: memoryview, bodies: Sequence[BatchBody]
+) -> tuple[Int64s, Int64s]:
     """Return the start of each record, after its length, and its end.
 
     A batch with the size and record count of an earlier batch is assumed to have the same positions. The verification
@@ -187,7 +193,9 @@ def find_records(octets: Octets, data: memoryview, bodies: Sequence[BatchBody]) 
     return verify_positions(octets, np.concatenate(positions), bodies)
 
 
-def verify_positions(octets: Octets, positions: Int64s, bodies: Sequence[BatchBody]) -> tuple[Int64s, Int64s]:
+def verify_positions(
+    octets: Octets, positions: Int64s, bodies: Sequence[BatchBody]
+) -> tuple[Int64s, Int64s]:
     """Check that each record ends where the next one begins, and the last one of a batch at the end of the batch.
 
     Returns the start of each record, after its length, and its end. Raises RemoteWireError.
@@ -199,7 +207,9 @@ def verify_positions(octets: Octets, positions: Int64s, bodies: Sequence[BatchBo
     filled = [body for body in bodies if body.count]
     last = np.cumsum([body.count for body in filled], dtype=np.int64) - 1
     expected[last] = [body.end for body in filled]
-    require_all((lengths > 0) & (ends == expected), "a record does not end where the next one begins")
+    require_all(
+        (lengths > 0) & (ends == expected), "a record does not end where the next one begins"
+    )
     return starts, ends
 
 

@@ -1,4 +1,4 @@
-"""The columns of a topic, as Spark types: what a source offers, what a narrower schema may name, what a sink takes."""
+"""Spark schemas of the source and the sink."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def source_schema(*, include_headers: bool) -> StructType:
     return StructType([StructField(name, TYPES[name]) for name in names])
 
 
-def columns_read(schema: StructType) -> tuple[str, ...]:
-    """Our names of the columns a schema asks for, in its order; ConfigError for one that no topic has."""
+def selected_columns(schema: StructType) -> tuple[str, ...]:
+    """Return the columns of a user's schema, in its order. Raises ConfigError for an unknown column or a wrong type."""
     known = {name.lower(): name for name in COLUMNS}
     columns: list[str] = []
     for field in schema.fields:
@@ -56,23 +56,22 @@ def columns_read(schema: StructType) -> tuple[str, ...]:
         if not same_type(field.dataType, TYPES[name]):
             expected = TYPES[name].simpleString()
             why = f"column {field.name} is {expected}, not {field.dataType.simpleString()}"
-            hint = "read it as it is, and cast it afterwards"
+            hint = "read it with this type and cast it afterwards"
             raise ConfigError("schema", f"{why}; {hint}")
         if name in columns:
             raise ConfigError("schema", f"names column {field.name} twice")
         columns.append(name)
     if not columns:
-        raise ConfigError("schema", f"names no column; choose from {', '.join(COLUMNS)}")
+        raise ConfigError("schema", f"has no column; choose from {', '.join(COLUMNS)}")
     return tuple(columns)
 
 
-def check_written(schema: StructType, topic: str | None) -> None:
-    """ConfigError for columns that cannot become records. Other columns are left out, as with Spark's own sink."""
+def check_sink_schema(schema: StructType, topic: str | None) -> None:
+    """Raise ConfigError if the columns cannot be written as records. Other columns are ignored, as in Spark's Kafka
+    sink."""
     fields = {field.name: field for field in schema.fields}
     if "value" not in fields:
-        why = (
-            "is missing; name the column to write, as in selectExpr('to_json(struct(*)) as value')"
-        )
+        why = "is missing; add it, for example with selectExpr('to_json(struct(*)) as value')"
         raise ConfigError("column value", why)
     if "topic" not in fields and topic is None:
         raise ConfigError("topic", "is missing; set the option, or add a column topic")
@@ -87,7 +86,7 @@ def check_written(schema: StructType, topic: str | None) -> None:
 
 
 def same_type(one: DataType, other: DataType) -> bool:
-    """Whether a column may be null, and the collation of text, make no difference."""
+    """Compare types. Nullability and collation are ignored."""
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):
         return same_type(one.elementType, other.elementType)
     if isinstance(one, StructType) and isinstance(other, StructType):

@@ -1,7 +1,7 @@
-"""Our own code as one zip for the workers of a remote master, where nobody has installed it.
+"""This package as a zip file, for the workers of a remote master.
 
-The zip is pure Python. What it needs beside itself holds compiled code and must be installed on the workers; that is
-checked when a session begins, because the error of a task that cannot import it is long and says little.
+The zip holds only Python code. The compiled dependencies must be installed on the workers. A session checks that at its
+start, because the import error of a failed task is long and unclear.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from barnabas import __version__
 from barnabas.spark.cache import write_whole
 
 PACKAGES = ("barnabas", "pyspark_barnabas")
-NEEDED = ("crc32c", "cramjam", "msgspec", "numpy", "pyarrow")
-"""Compiled; a worker must have them."""
-SAME_TIME = (1980, 1, 1, 0, 0, 0)
-"""In the zip every file is of the same age: equal code makes equal zips."""
+REQUIRED_MODULES = ("crc32c", "cramjam", "msgspec", "numpy", "pyarrow")
+"""Compiled dependencies that every worker must have."""
+ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+"""Modification time of every file in the zip, so that equal code gives equal zips."""
 
 
 def package_zip(cache: Path) -> Path:
-    """Made once for every state of the code."""
+    """Return the path of the zip. Its name contains a digest of the code."""
     files = [(name, path.read_bytes()) for name, path in package_files()]
-    known = hashlib.sha256()
+    content_hash = hashlib.sha256()
     for name, content in files:
-        known.update(f"{name}\0{len(content)}\0".encode() + content)
-    name = f"barnabas-{__version__}-{known.hexdigest()[:16]}.zip"
+        content_hash.update(f"{name}\0{len(content)}\0".encode() + content)
+    name = f"barnabas-{__version__}-{content_hash.hexdigest()[:16]}.zip"
     path = cache / "packages" / name
-    return path if path.exists() else write_whole(path, zipped(files))
+    return path if path.exists() else write_whole(path, zip_files(files))
 
 
 def package_files() -> Iterator[tuple[str, Path]]:
@@ -42,14 +42,14 @@ def package_files() -> Iterator[tuple[str, Path]]:
                 yield f"{package}/{path.relative_to(root).as_posix()}", path
 
 
-def zipped(files: list[tuple[str, bytes]]) -> bytes:
+def zip_files(files: list[tuple[str, bytes]]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files:
-            archive.writestr(zipfile.ZipInfo(name, SAME_TIME), content, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, ZIP_TIME), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
-def missing_here() -> list[str]:
-    """Which of the needed modules this Python cannot find. Runs on the workers."""
-    return [name for name in NEEDED if find_spec(name) is None]
+def missing_modules() -> list[str]:
+    """Return the required modules that this Python does not have. Runs on the workers."""
+    return [name for name in REQUIRED_MODULES if find_spec(name) is None]

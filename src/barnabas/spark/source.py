@@ -1,11 +1,11 @@
-"""`format("barnabas")`: topics as Spark sources, and the way to the sink.
+"""The data source `format("barnabas")`: topics as Spark sources and sinks.
 
-    driver    options ─► lookup ─► planning ─► ranges      what is to be read, decided once
-    task      range ─► fetching ─► Arrow                   reads just that, and knows nothing else
+    driver    options ─► lookup ─► planning ─► ranges      plans the batch
+    task      range ─► fetching ─► Arrow                   reads one range
 
-Spark starts a process of its own for each of: making the source, planning a batch, running the source of a stream, each
-task. What must survive from one to the next is picklable and small. A stream reader lives as long as a run of its
-query, and remembers the ids of its topics (topic_ids.py).
+Spark creates the source, plans a batch, runs a stream reader and runs each task in separate processes. Objects that are
+passed between them are small and picklable. A stream reader lives as long as one run of its query, and stores the ids
+of its topics (topic_ids.py).
 """
 
 from __future__ import annotations
@@ -43,32 +43,33 @@ from barnabas.spark.lookup import Lookup
 from barnabas.spark.options import ReadOptions, parse_read, parse_write
 from barnabas.spark.planning import (
     Bound,
+    LogSpan,
     Offsets,
-    Span,
-    check_names_all,
+    check_covers,
     clamp,
     count_new,
-    json_of,
-    limited,
-    losses,
-    may_start,
-    offsets_of,
-    ranges,
-    resolve,
-    split,
-    timestamps_of,
+    find_losses,
+    limit_rows,
+    offsets_to_json,
+    parse_offsets,
+    plan_ranges,
+    resolve_bound,
+    should_trigger,
+    split_ranges,
+    timestamps_to_look_up,
 )
 from barnabas.spark.ranges import COLUMNS, DataLoss, FetchSettings, OffsetRange
-from barnabas.spark.schema import check_written, columns_read, source_schema
+from barnabas.spark.schema import check_sink_schema, selected_columns, source_schema
 from barnabas.spark.topic_ids import TopicIds
 from barnabas.spark.writer import BatchWriter, StreamWriter, check_topic_exists
 
 log = logging.getLogger("barnabas.spark")
 
 IDLE_PAUSE_S_MAX = 0.02
-"""With nothing to read Spark asks again at once; a topic that stays silent is asked about this often."""
+"""Spark polls an idle stream without a pause. This is the longest pause between two polls of the brokers."""
 
-said: set[str] = set()
+issued_warnings: set[str] = set()
+"""Digests of the warnings that this process has logged."""
 
 
 class TopicSource(DataSource):  # type: ignore[misc]
@@ -77,7 +78,8 @@ class TopicSource(DataSource):  # type: ignore[misc]
         return "barnabas"
 
     def schema(self) -> StructType:
-        """Spark does not say here whether a batch or a stream is meant: what both would refuse is refused already."""
+        """Return the schema. Spark does not say whether the query is a batch or a stream, so the options must be valid
+        for one of them."""
         try:
             options = parse_read(self.options, streaming=True)
         except ConfigError:
@@ -94,37 +96,41 @@ class TopicSource(DataSource):  # type: ignore[misc]
         options = parse_write(self.options)
         if overwrite:
             raise ConfigError("mode", "records cannot be overwritten; use mode('append')")
-        check_written(schema, options.topic)
-        warn(options.warnings, sorted(self.options.items()))
+        check_sink_schema(schema, options.topic)
+        warn_once(options.warnings, sorted(self.options.items()))
         if options.topic is not None:
             check_topic_exists(options, options.topic)
         return BatchWriter(options, schema.fieldNames())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """Made anew for every batch and for every commit, so nothing is asked of the cluster here."""
+        """Spark calls this for every batch and every commit, so it sends no request to the cluster."""
         options = parse_write(self.options)
-        check_written(schema, options.topic)
-        warn(options.warnings, sorted(self.options.items()))
+        check_sink_schema(schema, options.topic)
+        warn_once(options.warnings, sorted(self.options.items()))
         return StreamWriter(options, schema.fieldNames())
 
 
-def warn(warnings: Sequence[str], options: object) -> None:
-    """Once for the same options: Spark makes a reader or writer several times for one query, a sink even anew for every
-    batch and in two processes. They share a directory, which Spark deletes when it ends."""
-    shared = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+def warn_once(warnings: Sequence[str], options: object) -> None:
+    """Log each warning once per query.
+
+    Spark creates several readers or writers for one query, and a writer for every batch in two processes. A marker file
+    in Spark's scratch directory, which all of them share, records a logged warning.
+    """
+    shared = os.environ.get("SPARK_LOCAL_DIRS", "").input_partitions(",")[0]
     for warning in warnings:
-        mark = digest(warning, options)
-        if mark in said:
+        marker = digest(warning, options)
+        if marker in issued_warnings:
             continue
-        said.add(mark)
-        # Where no file can be made, twice is better than never.
+        issued_warnings.add(marker)
+        # If the marker cannot be created, log the warning anyway.
         with suppress(OSError):
-            if shared and not made_first(Path(shared, f"barnabas-said-{mark}")):
+            if shared and not create_marker(Path(shared, f"barnabas-warned-{marker}")):
                 continue
         log.warning("barnabas: %s", warning)
 
 
-def made_first(path: Path) -> bool:
+def create_marker(path: Path) -> bool:
+    """Create an empty file. Returns False if it exists already."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
@@ -140,11 +146,11 @@ class RangePartition(InputPartition):  # type: ignore[misc]
         super().__init__(offsets)
 
 
-class RangeReader:
-    """What batch and stream share: a range becomes Arrow in the schema Spark expects."""
+class TopicReader:
+    """Base of the batch and the stream reader: reads a range as Arrow batches in the schema that Spark expects."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        columns = columns_read(schema)
+        columns = selected_columns(schema)
         self.options = options
         self.settings = FetchSettings(
             bootstrap_servers=options.bootstrap_servers,
@@ -157,7 +163,7 @@ class RangeReader:
         self.arrow = to_arrow_schema(schema, timezone="UTC")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark hands out one partition without a value where there is nothing to read.
+        # Spark passes one partition without a value if the batch is empty.
         if partition.value is None:
             return
         for batch in read_range(partition.value, self.settings):
@@ -167,8 +173,8 @@ class RangeReader:
                 arrays = [batch.column(name) for name in self.columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
-    def split(self, whole: list[OffsetRange]) -> list[RangePartition]:
-        parts = split(
+    def input_partitions(self, whole: list[OffsetRange]) -> list[RangePartition]:
+        parts = split_ranges(
             whole,
             partitions_min=self.options.partitions_min,
             records_max=self.options.records_max,
@@ -176,22 +182,22 @@ class RangeReader:
         return [RangePartition(part) for part in parts]
 
     def report(self, problems: Sequence[BarnabasError]) -> None:
-        """Raise the first, or warn of all where the user has accepted to lose data."""
+        """Raise the first problem. With failOnDataLoss=false, log all of them instead."""
         for problem in problems:
             if self.options.fail_on_data_loss:
                 raise with_hint(problem)
             log.warning(
-                "barnabas: %s; going on with what there is, because failOnDataLoss is false",
+                "barnabas: %s; continuing with the remaining records, because failOnDataLoss is false",
                 problem,
             )
 
 
 def with_hint(problem: BarnabasError) -> BarnabasError:
     if isinstance(problem, DataLoss):
-        why = f"{problem.why}; set failOnDataLoss to false to go on with what there is"
+        why = f"{problem.why}; set failOnDataLoss to false to continue with the remaining records"
         return DataLoss(problem.topic, problem.partition, problem.start, problem.end, why)
     if isinstance(problem, ConfigError):
-        hint = "ask for one of these, or set failOnDataLoss to false to read what there is"
+        hint = "use an offset in range, or set failOnDataLoss to false to read the existing records"
         return ConfigError(problem.key, f"{problem.why}; {hint}")
     return problem
 
@@ -199,37 +205,39 @@ def with_hint(problem: BarnabasError) -> BarnabasError:
 def look_up_bound(
     bound: Bound,
     lookup: Lookup,
-    spans: Mapping[TopicPartition, Span],
+    spans: Mapping[TopicPartition, LogSpan],
     *,
     no_match_is_error: bool,
 ) -> tuple[dict[TopicPartition, int], list[ConfigError]]:
-    """The offsets a bound stands for, and a word about each the log does not have."""
-    check_names_all(bound, spans)
-    found = lookup.at_times(timestamps_of(bound, spans))
-    offsets = resolve(bound, spans, found, no_match_is_error=no_match_is_error)
+    """Return the offsets of a bound, clamped to the logs, and an error for each offset that was out of range."""
+    check_covers(bound, spans)
+    found = lookup.at_times(timestamps_to_look_up(bound, spans))
+    offsets = resolve_bound(bound, spans, found, no_match_is_error=no_match_is_error)
     return clamp(bound.option, offsets, spans)
 
 
 # ---- batch ------------------------------------------------------------------------------------------------------
 
 
-class BatchReader(RangeReader, DataSourceReader):  # type: ignore[misc]
+class BatchReader(TopicReader, DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[RangePartition]:
-        """Both ends are fixed here, before the job: what is written while it runs is for the next one."""
-        warn(self.options.warnings, self.options)
+        """Plan the batch. Records that are written after this are not read."""
+        warn_once(self.options.warnings, self.options)
         lookup = Lookup(self.options)
         try:
             spans = lookup.spans(lookup.partitions(strict=True))
-            starts, moved = look_up_bound(
+            starts, errors = look_up_bound(
                 self.options.starting,
                 lookup,
                 spans,
                 no_match_is_error=self.options.no_match_is_error,
             )
-            self.report(moved)
-            ends, moved = look_up_bound(self.options.ending, lookup, spans, no_match_is_error=False)
-            self.report(moved)
-            return self.split(ranges(starts, ends, lookup.topic_id))
+            self.report(errors)
+            ends, errors = look_up_bound(
+                self.options.ending, lookup, spans, no_match_is_error=False
+            )
+            self.report(errors)
+            return self.input_partitions(plan_ranges(starts, ends, lookup.topic_id))
         finally:
             lookup.close()
 
@@ -237,14 +245,14 @@ class BatchReader(RangeReader, DataSourceReader):  # type: ignore[misc]
 # ---- stream -----------------------------------------------------------------------------------------------------
 
 
-class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(TopicReader, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self.known_lookup: Lookup | None = None
+        self.open_lookup: Lookup | None = None
         self.topics = TopicIds(options.topic_ids)
-        self.has_recalled = False
-        self.begun_anew: dict[TopicPartition, int] = {}
-        """Partitions of topics created anew, and the offset of the old one at which a batch may still start."""
+        self.has_loaded_ids = False
+        self.recreated: dict[TopicPartition, int] = {}
+        """Partitions of recreated topics → offset in the old topic, at which the next batch may still start."""
         self.seen: dict[TopicPartition, int] = {}
         self.is_available_now = False
         self.target: dict[TopicPartition, int] | None = None
@@ -253,32 +261,32 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     @property
     def lookup(self) -> Lookup:
-        """Made when first used: the reader is also sent to tasks, which need none."""
-        if self.known_lookup is None:
+        """Created on first use: tasks get a copy of the reader and do not need it."""
+        if self.open_lookup is None:
             for warning in self.options.warnings:
                 log.warning("barnabas: %s", warning)
-            self.known_lookup = Lookup(self.options)
-        return self.known_lookup
+            self.open_lookup = Lookup(self.options)
+        return self.open_lookup
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spans = self.lookup.spans(self.lookup.partitions(strict=True))
-        starts, moved = look_up_bound(
+        starts, errors = look_up_bound(
             self.options.starting,
             self.lookup,
             spans,
             no_match_is_error=self.options.no_match_is_error,
         )
-        self.report(moved)
-        # A new query: what another one may have left in the same place says nothing about this one.
-        self.has_recalled = True
-        self.notice_new_topics()
-        return json_of(starts)
+        self.report(errors)
+        # A new query ignores the ids that another query may have stored in the directory.
+        self.has_loaded_ids = True
+        self.record_new_topics()
+        return offsets_to_json(starts)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self.is_available_now = True
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark takes one limit; where there are two, the smaller number is applied here as well."""
+        """Return the maximum as limit, else the minimum. With both set, `must_wait` applies the minimum."""
         if self.options.rows_max is not None:
             return ReadMaxRows(self.options.rows_max)
         if self.options.rows_min is not None:
@@ -286,39 +294,39 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        begin = offsets_of(start)
+        begin = parse_offsets(start)
         latest = self.latest(begin)
         if isinstance(limit, ReadAllAvailable):
-            return json_of(latest)
-        starts = self.starts_of(begin, latest)
+            return offsets_to_json(latest)
+        starts = self.effective_starts(begin, latest)
         if self.must_wait(count_new(starts, latest)):
             return start
         if isinstance(limit, ReadMaxRows):
-            return json_of(limited(starts, latest, limit.max_rows))
-        return json_of(latest)
+            return offsets_to_json(limit_rows(starts, latest, limit.max_rows))
+        return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        return json_of(self.seen) or None
+        return offsets_to_json(self.seen) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        begin, finish = offsets_of(start), offsets_of(end)
-        if not self.has_recalled:
-            # A batch of an earlier run of the query is planned again.
-            self.lookup.look_again(strict=False)
-            self.check_same_topics(begin, finish)
-        starts = self.starts_of(begin, finish)
-        self.report(self.losses(begin, finish, starts))
-        self.begun_anew = {}
-        return self.split(ranges(starts, finish, self.topics.ids.get))
+        begin, finish = parse_offsets(start), parse_offsets(end)
+        if not self.has_loaded_ids:
+            # Spark repeats a batch that an earlier run of the query planned.
+            self.lookup.refresh_topics(strict=False)
+            self.check_topic_ids(begin, finish)
+        starts = self.effective_starts(begin, finish)
+        self.report(self.find_losses(begin, finish, starts))
+        self.recreated = {}
+        return self.input_partitions(plan_ranges(starts, finish, self.topics.ids.get))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark keeps the offsets; nothing of them is kept in the cluster."""
+        """Do nothing: Spark stores the offsets in its checkpoint."""
 
     def stop(self) -> None:
-        if self.known_lookup is not None:
-            self.known_lookup.close()
+        if self.open_lookup is not None:
+            self.open_lookup.close()
 
-    # ---- what there is --------------------------------------------------------------------------------------------
+    # ---- offsets and topics ---------------------------------------------------------------------------------------
 
     def latest(self, begin: Offsets) -> dict[TopicPartition, int]:
         if self.target is not None:
@@ -328,18 +336,20 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             self.idle_pause_s = min(self.idle_pause_s + 0.005, IDLE_PAUSE_S_MAX)
         else:
             self.idle_pause_s = 0.0
-        before, self.seen = self.seen, self.ends_now(begin)
-        self.check_same_topics(begin, before)
+        before, self.seen = self.seen, self.end_offsets(begin)
+        self.check_topic_ids(begin, before)
         if self.options.fail_on_data_loss:
-            starts = self.starts_of(begin, self.seen)
-            self.report(self.losses(begin, self.seen, starts))
+            starts = self.effective_starts(begin, self.seen)
+            self.report(self.find_losses(begin, self.seen, starts))
         if self.is_available_now:
             self.target = self.seen
         return self.seen
 
-    def ends_now(self, begin: Offsets) -> dict[TopicPartition, int]:
-        """Where every partition ends. Before something is read, the topics are looked at anew: what a name meant a
-        moment ago may have been deleted since."""
+    def end_offsets(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """Return the end offset of every partition.
+
+        If there are new records, the topics are refreshed first: one of them may have been recreated.
+        """
         try:
             found = self.lookup.latest(self.lookup.partitions(strict=False))
         except ApiError as error:
@@ -348,19 +358,19 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         else:
             if found == begin:
                 return found
-        self.lookup.look_again(strict=False)
+        self.lookup.refresh_topics(strict=False)
         return self.lookup.latest(self.lookup.partitions(strict=False))
 
-    def check_same_topics(self, begin: Offsets, before: Offsets) -> None:
-        """A topic that was deleted and created anew starts at 0 again, and what was left of the old one is gone."""
-        if not self.has_recalled:
-            self.topics.recall(begin)
-            self.has_recalled = True
+    def check_topic_ids(self, begin: Offsets, before: Offsets) -> None:
+        """Detect topics that were deleted and recreated, and report the unread offsets of the old ones as lost."""
+        if not self.has_loaded_ids:
+            self.topics.load(begin)
+            self.has_loaded_ids = True
         for topic, known in list(self.topics.ids.items()):
             found = self.lookup.topic_id(topic)
             if found is None or found == known:
                 continue
-            why = "the topic was deleted and created anew"
+            why = "the topic was deleted and created again"
             old = {partition: at for partition, at in begin.items() if partition.topic == topic}
             self.report(
                 [
@@ -370,39 +380,41 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
                     for partition, at in old.items()
                 ]
             )
-            self.begun_anew.update(old)
+            self.recreated.update(old)
             self.topics.replace(topic, found, begin)
-        self.notice_new_topics()
+        self.record_new_topics()
 
-    def notice_new_topics(self) -> None:
+    def record_new_topics(self) -> None:
         for topic in self.lookup.topics:
             found = self.lookup.topic_id(topic)
             if found is not None and topic not in self.topics.ids:
-                self.topics.keep(topic, found)
+                self.topics.save(topic, found)
 
-    def starts_of(self, begin: Offsets, end: Offsets) -> dict[TopicPartition, int]:
-        """Where a batch that begins at `begin` really begins: partitions that appeared since are read from their first
-        record, whatever startingOffsets says, for all of it was written after the query began."""
-        fresh = [
+    def effective_starts(self, begin: Offsets, end: Offsets) -> dict[TopicPartition, int]:
+        """Return the start offsets of a batch. New partitions are read from their first record, regardless of
+        startingOffsets: all their records were written after the query started."""
+        new = [
             partition
             for partition in end
-            if partition not in begin or self.begun_anew.get(partition) == begin[partition]
+            if partition not in begin or self.recreated.get(partition) == begin[partition]
         ]
-        return {**begin, **(self.lookup.earliest(fresh) if fresh else {})}
+        return {**begin, **(self.lookup.earliest(new) if new else {})}
 
-    def losses(self, begin: Offsets, end: Offsets, starts: Offsets) -> list[DataLoss]:
-        """Without those of topics created anew, which were told already."""
-        still = {
-            partition: at for partition, at in begin.items() if self.begun_anew.get(partition) != at
+    def find_losses(self, begin: Offsets, end: Offsets, starts: Offsets) -> list[DataLoss]:
+        """Return lost offsets, without those of recreated topics, which are reported already."""
+        remaining = {
+            partition: at for partition, at in begin.items() if self.recreated.get(partition) != at
         }
-        return losses(still, end, starts)
+        return find_losses(remaining, end, starts)
 
     def must_wait(self, new: int) -> bool:
         if self.options.rows_min is None or self.is_available_now:
             return False
         now = now_ms()
         waited_ms = float("inf") if self.last_trigger_ms is None else now - self.last_trigger_ms
-        if not may_start(new, self.options.rows_min, waited_ms, self.options.trigger_delay_ms_max):
+        if not should_trigger(
+            new, self.options.rows_min, waited_ms, self.options.trigger_delay_ms_max
+        ):
             return True
         self.last_trigger_ms = now
         return False

@@ -1,13 +1,13 @@
-"""Topics as tables of Spark SQL: a temporary view for each, under the topic's own name.
+"""Topics as tables of Spark SQL: one temporary view per topic, with the name of the topic.
 
-    key value topic partition offset timestamp timestampType      as the source has them
+    key value topic partition offset timestamp timestampType      the columns of the source
     value_text                                                    the value as UTF-8
     value_json                                                    the value as a variant, null where it is not JSON
 
     select value_json:user.id::long, count(*) from orders group by 1
 
-Spark does not read what a query does not use of the last two. `headers` are there if asked for. A name with dashes or
-dots stands in backquotes: select * from `web-orders`.
+Spark computes the last two columns only if a query uses them. The column `headers` is optional. Names with dashes or
+dots need backquotes: select * from `web-orders`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 TEXT = "make_valid_utf8(cast(value as string))"
 COLUMNS = ("*", f"{TEXT} as value_text", "try_parse_json(cast(value as string)) as value_json")
 
-# Strings and comments hold no names of tables; what stands in backquotes is one name; words may begin with a digit.
+# Strings and comments contain no table names. Text in backquotes is one name. Words may begin with a digit.
 TOKEN = re.compile(
     r"""  '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
         | `(?P<quoted>(?:[^`]|``)+)` | (?P<word>\w+) """,
     re.VERBOSE | re.DOTALL,
 )
-BARE = re.compile(r"\w+")
+PLAIN_NAME = re.compile(r"\w+")
 
 
 def register_topics(
@@ -42,6 +42,7 @@ def register_topics(
     starting: str = "earliest",
     topic_ids: Path | None = None,
 ) -> None:
+    """Create a temporary view for each topic. `starting` is the option startingOffsets."""
     for topic in topics:
         reader = (
             (spark.readStream if stream else spark.read)
@@ -54,11 +55,11 @@ def register_topics(
         if topic_ids is not None:
             reader = reader.option("topicIdsLocation", str(topic_ids))
         rows = reader.load()
-        rows.selectExpr(*COLUMNS).createOrReplaceTempView(quoted(topic))
+        rows.selectExpr(*COLUMNS).createOrReplaceTempView(quote_topic(topic))
 
 
 def names_in(query: str) -> set[str]:
-    """Every name a query could mean a table by.
+    """Return all words and quoted names of a query that could be table names.
 
     >>> sorted(names_in("select 'from x' from `web-orders` join users -- and y"))
     ['from', 'join', 'select', 'users', 'web-orders']
@@ -70,26 +71,26 @@ def names_in(query: str) -> set[str]:
 
 
 def topics_in(query: str, topics: Iterable[str]) -> list[str]:
-    """Those of the topics a query mentions. Spark does not tell upper from lower case; of two topics that differ in
-    nothing else, the one written as in the query is meant."""
+    """Return the topics that a query mentions. Names are compared without case, as in Spark. If two topics differ only
+    in case, the one with the exact spelling is chosen."""
     names = names_in(query)
     lower = {name.lower() for name in names}
-    meant: dict[str, str] = {}
+    matches: dict[str, str] = {}
     for topic in sorted(topics):
-        if topic.lower() in lower and (topic in names or topic.lower() not in meant):
-            meant[topic.lower()] = topic
-    return sorted(meant.values())
+        if topic.lower() in lower and (topic in names or topic.lower() not in matches):
+            matches[topic.lower()] = topic
+    return sorted(matches.values())
 
 
-def unquoted(query: str, topics: Iterable[str]) -> str | None:
-    """A topic whose name needs backquotes and stands in the query without them."""
-    bare = TOKEN.sub(lambda match: match[0] if match["word"] else " ", query)
+def find_unquoted_topic(query: str, topics: Iterable[str]) -> str | None:
+    """Return a topic that needs backquotes and appears in the query without them."""
+    without_quotes = TOKEN.sub(lambda match: match[0] if match["word"] else " ", query)
     for topic in sorted(topics, key=len, reverse=True):
         where = rf"\b(?:from|join)\s+{re.escape(topic)}(?![\w.-])"
-        if BARE.fullmatch(topic) is None and re.search(where, bare, re.IGNORECASE):
+        if PLAIN_NAME.fullmatch(topic) is None and re.search(where, without_quotes, re.IGNORECASE):
             return topic
     return None
 
 
-def quoted(topic: str) -> str:
-    return topic if BARE.fullmatch(topic) else f"`{topic}`"
+def quote_topic(topic: str) -> str:
+    return topic if PLAIN_NAME.fullmatch(topic) else f"`{topic}`"

@@ -1,7 +1,7 @@
-"""`python -m barnabas.spark.training`: one short life of Spark, whose classes become the class-data archive.
+"""`python -m barnabas.spark.training`: run a short Spark session whose classes become the class-data archive.
 
-It does what a first job does: starts, asks a Python source, groups, reads JSON, runs a stream, writes Parquet. No
-broker is needed; a small source stands in for a topic, since the classes are the same.
+The session does what a typical first job does: it reads a Python source, groups, parses JSON, runs a stream and writes
+Parquet. It needs no broker: a small source with the same classes replaces the topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.java.find import find_java
 from barnabas.spark.cache import cache_directory
-from barnabas.spark.class_archive import class_archive, making
+from barnabas.spark.class_archive import archive_build, class_archive
 from barnabas.spark.installation import spark_home
 from barnabas.spark.launcher import open_session
 
@@ -29,10 +29,10 @@ EXIT_TIMEOUT_S = 300
 
 
 def train() -> bool:
-    """True if there is an archive now."""
+    """Build the archive. Returns whether it exists afterwards."""
     java = find_java("Spark")
     archive = class_archive(java, spark_home(), cache_directory())
-    with making(archive, java) as options:
+    with archive_build(archive, java) as options:
         if options is None:
             return archive.exists
         spark = open_session(
@@ -42,14 +42,14 @@ def train() -> bool:
             java_options=options,
         )
         try:
-            work(spark)
+            run_workload(spark)
         finally:
-            end(spark)
+            stop_and_wait(spark)
     return archive.exists
 
 
-def work(spark: SparkSession) -> None:
-    spark.dataSource.register(Trainer)
+def run_workload(spark: SparkSession) -> None:
+    spark.dataSource.register(TrainingSource)
     rows = spark.read.format("trainer").load()
     rows.selectExpr(
         "*",
@@ -76,8 +76,8 @@ def work(spark: SparkSession) -> None:
     spark.sql("select * from counts").collect()
 
 
-def end(spark: SparkSession) -> None:
-    """Stop, and wait until Java has ended: it writes the archive on its way out."""
+def stop_and_wait(spark: SparkSession) -> None:
+    """Stop Spark and wait until Java has ended: it writes the archive at its exit."""
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
@@ -85,7 +85,7 @@ def end(spark: SparkSession) -> None:
     gateway.proc.wait(EXIT_TIMEOUT_S)
 
 
-class Rows(DataSourceReader, DataSourceStreamReader):  # type: ignore[misc]
+class TrainingReader(DataSourceReader, DataSourceStreamReader):  # type: ignore[misc]
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"at": 0}
 
@@ -108,7 +108,7 @@ class Rows(DataSourceReader, DataSourceStreamReader):  # type: ignore[misc]
         )
 
 
-class Trainer(DataSource):  # type: ignore[misc]
+class TrainingSource(DataSource):  # type: ignore[misc]
     @classmethod
     def name(cls) -> str:
         return "trainer"
@@ -117,10 +117,10 @@ class Trainer(DataSource):  # type: ignore[misc]
         return "key binary, value binary, timestamp timestamp"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return Rows()
+        return TrainingReader()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return Rows()
+        return TrainingReader()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Which Python runs the workers, and how it is started on this machine.
+"""The Python that runs the workers.
 
-Spark puts its own zip of PySpark first on the path of every worker. What is imported from a zip keeps no bytecode, so
-each of the five Python processes before the first row of a small job would compile PySpark anew, for most of a second.
-The Python of this process has the same PySpark installed, with its bytecode: started without the zip, it takes that.
+Spark puts its zip of PySpark first on the path of every worker. Python does not cache bytecode for a zip, so each
+worker process compiles PySpark again, for most of a second. A small job starts five of them. The workers of a local
+master are started without the zip, and use the installed PySpark with its bytecode.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ exec {python} "$@"
 
 
 def worker_python(
-    given: str | None, environment: Mapping[str, str], cache: Path, *, local: bool
+    requested: str | None, environment: Mapping[str, str], cache: Path, *, local: bool
 ) -> str:
-    """That of this process unless another is given; on a remote master PYSPARK_PYTHON is asked first."""
-    if given is not None:
-        return given
+    """Return the Python of the workers: `requested`, else that of this process. For a remote master PYSPARK_PYTHON
+    takes precedence over the latter."""
+    if requested is not None:
+        return requested
     if not local:
         return environment.get("PYSPARK_PYTHON") or sys.executable
-    return str(started_without_zip(cache)) if os.name == "posix" else sys.executable
+    return str(python_without_zip(cache)) if os.name == "posix" else sys.executable
 
 
-def started_without_zip(cache: Path) -> Path:
+def python_without_zip(cache: Path) -> Path:
     script = SCRIPT.format(python=shlex.quote(sys.executable))
     return write_whole(cache / f"python-{digest(script)}", script.encode(), mode=0o755)

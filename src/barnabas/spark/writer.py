@@ -1,12 +1,10 @@
-"""Topics as Spark sinks: rows become records, at least once.
+"""The Spark sink: writes rows as records, at least once.
 
-    task     rows ─► one partition's rows together ─► record batches ─► an idempotent producer
-    driver   Written of every task ─► commit
+    task     rows ─► grouped by partition ─► record batches ─► idempotent producer
+    driver   TaskCommit of every task ─► commit
 
-A retry of the producer writes nothing twice; a retry of a task, of a micro-batch or of the whole query does, because
-what its first attempt wrote stays. Each task therefore tells the driver under which producer id and epoch it wrote,
-and where: all that a commit needs that makes a transaction of it visible, and an abort that leaves it hidden, once
-tasks write transactions. Until then both have nothing to do.
+A retry in the producer writes no duplicates. A retry of a task, a micro-batch or a query does, because the records of
+the first attempt stay in the log. The sink does not use transactions, so commit and abort do nothing.
 """
 
 from __future__ import annotations
@@ -34,25 +32,32 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.retry import Backoff
-from barnabas.spark.client_settings import number
-from barnabas.spark.lookup import connect, explained, no_topic
+from barnabas.spark.client_settings import parse_number
+from barnabas.spark.lookup import connect, describe_missing_topic, explain_error
 from barnabas.spark.options import WriteOptions
-from barnabas.spark.record_batches import EncodedRecords, Columns, encode_records, header_tails, partitions_of_keys
+from barnabas.spark.record_batches import (
+    Columns,
+    EncodedRecords,
+    encode_records,
+    header_tails,
+    partitions_of_keys,
+)
 
 log = logging.getLogger("barnabas.spark")
 
-Placement = np.ndarray[Any, np.dtype[np.int64]]
+PartitionNumbers = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_BYTES = 512 << 10
-"""Well below message.max.bytes, and large enough that a round trip per batch does not matter."""
+"""Maximum size of a batch. Well below the default of message.max.bytes; larger batches are hardly faster."""
 BUFFER_BYTES = 16 << 20
-LOOK_AGAIN_S = 0.1
-"""Rows are gathered up to this size, so that many partitions still get large batches."""
+"""Rows are buffered up to this size, so that batches are large even with many partitions."""
+RETRY_S = 0.1
+"""Pause between two attempts to reach the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRange:
-    """Records acknowledged, one behind the other; offset -1 where the broker did not tell."""
+    """Acknowledged records with consecutive offsets. `base_offset` is -1 if the broker did not return it."""
 
     topic: str
     partition: int
@@ -61,8 +66,8 @@ class WrittenRange:
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote, and as whom: the driver needs it to end the transaction of a task."""
+class TaskCommit(WriterCommitMessage):  # type: ignore[misc]
+    """The records that one task wrote, and its producer id and epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -72,22 +77,26 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 class TopicWriter:
+    """Base of the batch and the stream writer: writes the rows of one task."""
+
     def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
         self.options = options
         self.columns = tuple(columns)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        query_id, batch_id = of_which_batch()
-        with connect(self.options.bootstrap_servers, timeouts(self.options.client)) as cluster:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
+        query_id, batch_id = current_batch()
+        with connect(
+            self.options.bootstrap_servers, delivery_settings(self.options.client)
+        ) as cluster:
             sink = Sink(cluster, self.options)
             try:
                 for batch in iterator:
                     sink.add(pa.RecordBatch.from_arrays(batch.columns, names=list(self.columns)))
                 sink.send()
             except ApiError as error:
-                raise too_large(error, sink.sending) or explained(error) from None
+                raise explain_too_large(error, sink.sending) or explain_error(error) from None
             producer_id, epoch = sink.producer.identity or (-1, -1)
-            return Written(
+            return TaskCommit(
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 ranges=written_ranges(sink.producer.flush()),
@@ -97,23 +106,23 @@ class TopicWriter:
 
 
 class BatchWriter(TopicWriter, DataSourceArrowWriter):  # type: ignore[misc]
-    def commit(self, messages: list[Written | None]) -> None:
-        """The records are visible already."""
+    def commit(self, messages: list[TaskCommit | None]) -> None:
+        """Do nothing: the records are visible already."""
 
-    def abort(self, messages: list[Written | None]) -> None:
-        """What was written stays: at least once."""
+    def abort(self, messages: list[TaskCommit | None]) -> None:
+        """Do nothing: the records stay in the log."""
 
 
 class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    def commit(self, messages: list[Written | None], batchId: int) -> None:  # noqa: N803
-        """The records are visible already."""
+    def commit(self, messages: list[TaskCommit | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: the records are visible already."""
 
-    def abort(self, messages: list[Written | None], batchId: int) -> None:  # noqa: N803
-        """What was written stays: at least once."""
+    def abort(self, messages: list[TaskCommit | None], batchId: int) -> None:  # noqa: N803
+        """Do nothing: the records stay in the log."""
 
 
 class Sink:
-    """Gathers rows and sends them, those of one partition in one batch after the other."""
+    """Buffers rows and sends them, one batch per partition at a time."""
 
     def __init__(self, cluster: Cluster, options: WriteOptions) -> None:
         self.cluster = cluster
@@ -126,27 +135,29 @@ class Sink:
         )
         self.random = Random()
         self.batch_bytes = min(
-            number(options.client, "batch.size", BATCH_BYTES),
-            number(options.client, "max.request.size", BATCH_BYTES),
+            parse_number(options.client, "batch.size", BATCH_BYTES),
+            parse_number(options.client, "max.request.size", BATCH_BYTES),
         )
-        self.buffer_bytes = min(BUFFER_BYTES, number(options.client, "buffer.memory", BUFFER_BYTES))
-        self.gathered: list[pa.RecordBatch] = []
-        self.gathered_bytes = 0
+        self.buffer_bytes = min(
+            BUFFER_BYTES, parse_number(options.client, "buffer.memory", BUFFER_BYTES)
+        )
+        self.pending: list[pa.RecordBatch] = []
+        self.pending_bytes = 0
         self.sending: dict[TopicPartition, int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
-        self.gathered.append(batch)
-        self.gathered_bytes += batch.get_total_buffer_size()
-        if self.gathered_bytes >= self.buffer_bytes:
+        self.pending.append(batch)
+        self.pending_bytes += batch.get_total_buffer_size()
+        if self.pending_bytes >= self.buffer_bytes:
             self.send()
 
     def send(self) -> None:
-        if not self.gathered:
+        if not self.pending:
             return
-        table = pa.Table.from_batches(self.gathered).combine_chunks()
-        self.gathered, self.gathered_bytes = [], 0
+        table = pa.Table.from_batches(self.pending).combine_chunks()
+        self.pending, self.pending_bytes = [], 0
         timestamp = now_ms()
         queues: dict[TopicPartition, Iterator[EncodedRecords]] = {
             partition: encode_records(columns, self.batch_bytes)
@@ -167,9 +178,9 @@ class Sink:
 
     def by_partition(self, table: pa.Table) -> Iterator[tuple[TopicPartition, Columns]]:
         for topic, rows in self.by_topic(table):
-            placed = self.place(topic, rows)
-            order = np.argsort(placed, kind="stable")
-            found, starts = np.unique(placed[order], return_index=True)
+            assigned = self.assign_partitions(topic, rows)
+            order = np.argsort(assigned, kind="stable")
+            found, starts = np.unique(assigned[order], return_index=True)
             ordered = pa.array(order)
             ends = [*starts[1:], len(order)]
             for partition, begin, end in zip(found, starts, ends, strict=True):
@@ -188,14 +199,14 @@ class Sink:
         for name in sorted(names):
             yield name, table if len(names) == 1 else table.filter(pc.equal(column, name))
 
-    def place(self, topic: str, rows: pa.Table) -> Placement:
-        """The partition of each row: the one it names, or that of its key, or any one for all the rest."""
+    def assign_partitions(self, topic: str, rows: pa.Table) -> PartitionNumbers:
+        """Return the partition of each row: from the column `partition`, else from its key, else any."""
         view = self.topic(topic)
         count = len(view.partitions)
         names = rows.column_names
-        placed = np.full(rows.num_rows, -1, np.int64)
+        assigned = np.full(rows.num_rows, -1, np.int64)
         if "key" in names:
-            placed = partitions_of_keys(as_binary(rows, "key"), count)
+            assigned = partitions_of_keys(as_binary(rows, "key"), count)
         if "partition" in names and rows.column("partition").null_count < rows.num_rows:
             named = pc.fill_null(rows.column("partition"), -1).combine_chunks()
             given = np.asarray(named.to_numpy(zero_copy_only=False), np.int64)
@@ -204,35 +215,36 @@ class Sink:
             if len(wrong):
                 why = f"{topic} has no partition {wrong[0]}, only 0 to {count - 1}"
                 raise ConfigError("column partition", why)
-            placed = np.where(is_null, placed, given)
-        free = np.nonzero(placed < 0)[0]
-        if len(free):
-            placed[free] = self.spread(len(free), available_partitions(view), rows.nbytes)
-        return placed
+            assigned = np.where(is_null, assigned, given)
+        unassigned = np.nonzero(assigned < 0)[0]
+        if len(unassigned):
+            assigned[unassigned] = self.spread(
+                len(unassigned), available_partitions(view), rows.nbytes
+            )
+        return assigned
 
-    def spread(self, count: int, partitions: list[int], size_bytes: int) -> Placement:
-        """Rows without a key go to any partition: to one while they fill one batch, else to several at once."""
+    def spread(self, count: int, partitions: list[int], size_bytes: int) -> PartitionNumbers:
+        """Distribute rows without a key: to one random partition if they fit one batch, else to several."""
         pieces = min(len(partitions), count, 1 + size_bytes // self.batch_bytes)
         chosen = np.array(self.random.sample(partitions, pieces), np.int64)
         return chosen[np.arange(count) * pieces // count]
 
     def topic(self, name: str) -> TopicView:
-        """The driver found the cluster before it gave out tasks: a broker that does not answer now is away for a
-        while."""
+        """Return a topic. Network errors are retried, because the driver reached the cluster before the job."""
         deadline = Deadline(self.cluster.timeout_s)
-        backoff = Backoff(LOOK_AGAIN_S, LOOK_AGAIN_S, random=self.cluster.random)
+        backoff = Backoff(RETRY_S, RETRY_S, random=self.cluster.random)
         while True:
             try:
                 return self.cluster.topic(name)
             except ApiError as error:
-                is_away = error.code is ErrorCode.NETWORK_EXCEPTION
-                if not is_away or deadline.passed:
-                    raise unknown_topic(error, name, self.cluster, self.options) from None
+                is_network_error = error.code is ErrorCode.NETWORK_EXCEPTION
+                if not is_network_error or deadline.passed:
+                    raise explain_unknown_topic(error, name, self.cluster, self.options) from None
             pause(backoff.next_s())
 
 
 def written_ranges(batches: Iterable[SentBatch]) -> tuple[WrittenRange, ...]:
-    """Batches that follow each other in the log are one range: a task may send thousands."""
+    """Merge batches with consecutive offsets into ranges: a task may send thousands of batches."""
     done: list[WrittenRange] = []
     last: dict[TopicPartition, WrittenRange] = {}
     for partition, base_offset, count in batches:
@@ -270,7 +282,8 @@ def one_chunk(rows: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def of_which_batch() -> tuple[str | None, int | None]:
+def current_batch() -> tuple[str | None, int | None]:
+    """Return the query id and the batch id of this task, if it is part of a stream."""
     context = TaskContext.get()
     if context is None:
         return None, None
@@ -279,8 +292,8 @@ def of_which_batch() -> tuple[str | None, int | None]:
     return query_id, None if batch_id is None else int(batch_id)
 
 
-def timeouts(settings: Mapping[str, str]) -> dict[str, str]:
-    """A call is retried until its deadline, which is what delivery.timeout.ms means."""
+def delivery_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Use delivery.timeout.ms as the request timeout: the client retries a call until that timeout."""
     found = dict(settings)
     if "delivery.timeout.ms" in found:
         found["request.timeout.ms"] = found["delivery.timeout.ms"]
@@ -288,16 +301,19 @@ def timeouts(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_topic_exists(options: WriteOptions, topic: str) -> None:
-    """Before the job: nothing is written where a topic is missing, and none is created by a slip of the pen."""
+    """Raise ConfigError before the job if the topic does not exist."""
     with connect(options.bootstrap_servers, options.client) as cluster:
         try:
             cluster.topic(topic)
         except ApiError as error:
-            raise unknown_topic(error, topic, cluster, options) from None
+            raise explain_unknown_topic(error, topic, cluster, options) from None
 
 
-def too_large(error: ApiError, sending: Mapping[TopicPartition, int]) -> ConfigError | None:
-    """`sending` has the records in the batch for each partition; the message begins with the one that was refused."""
+def explain_too_large(error: ApiError, sending: Mapping[TopicPartition, int]) -> ConfigError | None:
+    """Return a ConfigError for MESSAGE_TOO_LARGE, else None.
+
+    `sending` holds the number of records in each batch. The error message begins with the rejected partition.
+    """
     if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
         return None
     message = error.message or ""
@@ -309,10 +325,11 @@ def too_large(error: ApiError, sending: Mapping[TopicPartition, int]) -> ConfigE
     return ConfigError("kafka.batch.size", f"{message}; {hint}")
 
 
-def unknown_topic(
+def explain_unknown_topic(
     error: ApiError, topic: str, cluster: Cluster, options: WriteOptions
 ) -> Exception:
+    """Return a ConfigError for an unknown or invalid topic, else the explained error."""
     if error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
         option = "column topic" if options.topic is None else "topic"
-        return ConfigError(option, no_topic(topic, cluster))
-    return explained(error)
+        return ConfigError(option, describe_missing_topic(topic, cluster))
+    return explain_error(error)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.java.find import NoJava, find_java, major_of, read_release
+from barnabas.java.find import NoJava, find_java, major_version, read_release
 from tests.unit.java.homes import java_home
 
 
@@ -58,7 +58,7 @@ def test_without_any_java_one_line_says_what_to_install(tmp_path: Path) -> None:
 
 def test_an_old_java_alone_is_named(tmp_path: Path) -> None:
     old = java_home(tmp_path / "old", "11.0.2")
-    with pytest.raises(NoJava, match=r"PATH leads to Java 11\.0\.2 in .*needs Java 17"):
+    with pytest.raises(NoJava, match=r"PATH is Java 11\.0\.2 in .*needs Java 17"):
         find_java("Spark", {"PATH": str(old / "bin")})
 
 
@@ -79,7 +79,7 @@ def test_java_from_pip_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [("17.0.15", 17), ("1.8.0_442", 8), ("25-ea", 25), ("21", 21), ("none", 0)],
 )
 def test_the_major_version_is_read_from_old_and_new_numbers(version: str, major: int) -> None:
-    assert major_of(version) == major
+    assert major_version(version) == major
 
 
 def test_a_release_file_is_read_line_by_line() -> None:

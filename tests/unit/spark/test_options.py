@@ -7,7 +7,7 @@ import pytest
 from barnabas.errors import ConfigError
 from barnabas.model import TopicPartition
 from barnabas.spark.options import ReadOptions, parse_read, parse_write
-from barnabas.spark.planning import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere
+from barnabas.spark.planning import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, EarliestOrLatest
 from barnabas.wire.compression import Compression
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -26,15 +26,15 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
 
 def test_a_batch_reads_all_there_is_unless_told_otherwise() -> None:
     options = read()
-    assert options.starting == Everywhere(option="startingOffsets", offset=EARLIEST)
-    assert options.ending == Everywhere(option="endingOffsets", offset=LATEST)
+    assert options.starting == EarliestOrLatest(option="startingOffsets", offset=EARLIEST)
+    assert options.ending == EarliestOrLatest(option="endingOffsets", offset=LATEST)
     assert options.fail_on_data_loss
     assert not options.include_headers
     assert options.warnings == ()
 
 
 def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
-    assert read(True).starting == Everywhere(option="startingOffsets", offset=LATEST)
+    assert read(True).starting == EarliestOrLatest(option="startingOffsets", offset=LATEST)
 
 
 def test_names_of_options_may_come_in_any_case() -> None:
@@ -43,12 +43,12 @@ def test_names_of_options_may_come_in_any_case() -> None:
 
 
 def test_topics_stand_with_commas_between_and_twice_is_once() -> None:
-    assert read(subscribe=" b, a ,,b").subscription.topics == ("b", "a")
+    assert read(subscribe=" b, a ,,b").selection.topics == ("b", "a")
 
 
 def test_partitions_can_be_assigned() -> None:
     options = parse_read({**SERVERS, "assign": '{"b":[1,0],"a":[2]}'}, streaming=False)
-    assert options.subscription.partitions == (
+    assert options.selection.partitions == (
         TopicPartition("a", 2),
         TopicPartition("b", 0),
         TopicPartition("b", 1),
@@ -84,7 +84,7 @@ def test_every_option_of_sparks_own_source_is_understood() -> None:
             "fetchOffset.retryIntervalMs": "0",
         },
     )
-    assert options.starting == Everywhere(option="startingOffsets", offset=EARLIEST)
+    assert options.starting == EarliestOrLatest(option="startingOffsets", offset=EARLIEST)
     assert (options.rows_max, options.rows_min, options.trigger_delay_ms_max) == (100, 10, 30_000)
     assert (options.partitions_min, options.records_max) == (4, 1000)
     assert (options.look_up_attempts, options.look_up_pause_ms) == (5, 0)
@@ -107,32 +107,32 @@ def test_delays_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         ({"subscrbe": "x"}, "subscrbe: there is no such option; did you mean subscribe?"),
         ({"failOnDataLos": "x"}, "failondatalos: there is no such option; did you mean failOnDataLoss?"),
         ({"bootstrap.servers": "x"}, "bootstrap.servers: there is no such option; did you mean kafka.boot"),
-        ({"zzz": "x"}, "zzz: there is no such option; leave it out"),
-        ({"topic": "x"}, "topic: is an option of the sink; a source takes subscribe"),
+        ({"zzz": "x"}, "zzz: there is no such option; remove it"),
+        ({"topic": "x"}, "topic: is an option of the sink; use subscribe to read"),
         ({"path": "x"}, "path: a topic is not a path; use load() and option subscribe"),
         ({"kafka.aks": "x"}, "kafka.aks: Kafka's clients have no such setting; did you mean kafka.acks?"),
-        ({"assign": "{}"}, "assign: cannot stand beside subscribe; keep one of subscribe, assign"),
-        ({"subscribePattern": "a"}, "subscribePattern: cannot stand beside subscribe"),
+        ({"assign": "{}"}, "assign: cannot be combined with subscribe; keep one of subscribe, assign"),
+        ({"subscribePattern": "a"}, "subscribePattern: cannot be combined with subscribe"),
         ({"subscribe": " , "}, "subscribe: names no topic"),
-        ({"subscribe": "a b"}, "subscribe: 'a b' cannot be a topic"),
+        ({"subscribe": "a b"}, "subscribe: 'a b' is not a valid topic name"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers: is missing; set it to host:port"),
         ({"kafka.bootstrap.servers": "a:b"}, "kafka.bootstrap.servers: 'a:b' is not an address"),
-        ({"startingOffsets": "latest"}, "startingOffsets: latest leaves a batch nothing to read; use"),
-        ({"endingOffsets": "earliest"}, "endingOffsets: earliest leaves a batch nothing to read; use"),
+        ({"startingOffsets": "latest"}, "startingOffsets: a batch that starts at latest reads nothing; use"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: a batch that ends at earliest reads nothing; use"),
         ({"startingOffsets": "newest"}, "startingOffsets: 'newest' is neither earliest nor latest, nor JSON"),
         ({"startingOffsets": '{"orders":'}, "startingOffsets: {\"orders\": is not JSON"),
         ({"startingOffsets": '{"orders":5}'}, "startingOffsets: 'orders' must have an object of partitions"),
-        ({"startingOffsets": '{"orders":{"0":"5"}}'}, 'startingOffsets: "5" cannot stand for orders-0; write'),
-        ({"startingOffsets": '{"orders":{"0":-3}}'}, "startingOffsets: -3 cannot stand for orders-0"),
-        ({"startingOffsets": '{"orders":{"x":3}}'}, "startingOffsets: 'x' is not the number of a partition"),
-        ({"startingOffsets": '{"orders":{"0":-1}}'}, "startingOffsets: orders-0 has -1: latest leaves"),
-        ({"startingTimestamp": "yesterday"}, "startingTimestamp: must be a whole number of milliseconds"),
-        ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "startingOffsetsByTimestamp: -1 cannot stand"),
+        ({"startingOffsets": '{"orders":{"0":"5"}}'}, 'startingOffsets: "5" is not a valid number for orders-0; write'),
+        ({"startingOffsets": '{"orders":{"0":-3}}'}, "startingOffsets: -3 is not a valid number for orders-0"),
+        ({"startingOffsets": '{"orders":{"x":3}}'}, "startingOffsets: 'x' is not a partition number of orders"),
+        ({"startingOffsets": '{"orders":{"0":-1}}'}, "startingOffsets: orders-0 has -1: a batch that starts at latest"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp: must be an integer of at least 0 (milliseconds"),
+        ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "startingOffsetsByTimestamp: -1 is not a valid"),
         ({"startingOffsetsByTimestampStrategy": "x"}, "Strategy: must be error or latest, not 'x'"),
         ({"startingTimestamp": "9", "endingTimestamp": "8"}, "endingTimestamp: 8 is before startingTimestamp (9)"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false, not 'maybe'"),
-        ({"minPartitions": "0"}, "minPartitions: must be a whole number from 1 on, not 0"),
-        ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition: must be a whole number from 1 on, not 'x'"),
+        ({"minPartitions": "0"}, "minPartitions: must be an integer of at least 1, not 0"),
+        ({"maxRecordsPerPartition": "x"}, "maxRecordsPerPartition: must be an integer of at least 1, not 'x'"),
         ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "minOffsetsPerTrigger: 6 is more than max"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: must be a number and a unit"),
         ({"kafka.auto.offset.reset": "x"}, "kafka.auto.offset.reset: is not supported: Spark keeps the offsets"),
@@ -158,8 +158,8 @@ def test_a_pattern_must_be_a_regular_expression() -> None:
     [
         ("orders", "is not JSON"),
         ("[1]", "is not an object of lists"),
-        ('{"orders":[-1]}', "-1 is not the number of a partition"),
-        ('{"orders":[true]}', "true is not the number of a partition"),
+        ('{"orders":[-1]}', "-1 is not a partition number"),
+        ('{"orders":[true]}', "true is not a partition number"),
         ("{}", "names no partition"),
     ],
 )
@@ -171,16 +171,14 @@ def test_wrong_assignments_are_told_with_an_example(text: str, why: str) -> None
 
 
 def test_something_must_be_read_from_somewhere() -> None:
-    assert refusal(SERVERS).startswith("subscribe: is missing; say what to read with subscribe or")
+    assert refusal(SERVERS).startswith("subscribe: is missing; set subscribe or")
     assert refusal({"subscribe": "a"}).startswith("kafka.bootstrap.servers: is missing")
 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     message = refusal({**ORDERS, name: "5"}, streaming=True)
-    assert (
-        message == f"{name}: a stream has no end; leave it out, or use trigger(availableNow=True)"
-    )
+    assert message == f"{name}: a stream has no end; remove it, or use trigger(availableNow=True)"
 
 
 def test_both_ends_of_a_batch_name_the_same_partitions_in_order() -> None:
@@ -217,13 +215,13 @@ def test_a_sink_writes_safely_unless_told_otherwise() -> None:
     ("wrong", "message"),
     [
         ({"subscribe": "x"}, "subscribe: there is no such option"),
-        ({"topic": ""}, "topic: '' cannot be a topic"),
+        ({"topic": ""}, "topic: '' is not a valid topic name"),
         ({"kafka.acks": "2"}, "kafka.acks: must be all, 1 or 0, not '2'"),
         ({"kafka.compression.type": "rar"}, "kafka.compression.type: must be none, gzip, snappy, lz4, zstd"),
         ({"kafka.enable.idempotence": "true", "kafka.acks": "1"}, "kafka.enable.idempotence: needs kafka.acks"),
         ({"kafka.transactional.id": "x"}, "kafka.transactional.id: is not supported"),
         ({"kafka.value.serializer": "x"}, "kafka.value.serializer: is not supported"),
-        ({"kafka.request.timeout.ms": "x"}, "kafka.request.timeout.ms: must be a whole number, not 'x'"),
+        ({"kafka.request.timeout.ms": "x"}, "kafka.request.timeout.ms: must be an integer, not 'x'"),
     ],
 )  # fmt: skip
 def test_a_sink_refuses_what_it_cannot_do(wrong: dict[str, str], message: str) -> None:

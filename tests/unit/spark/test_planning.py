@@ -15,20 +15,20 @@ from barnabas.spark.planning import (
     AtOffsets,
     AtTime,
     AtTimes,
-    Everywhere,
-    Span,
-    check_names_all,
+    EarliestOrLatest,
+    LogSpan,
+    check_covers,
     clamp,
     count_new,
-    json_of,
-    limited,
-    losses,
-    may_start,
-    offsets_of,
-    ranges,
-    resolve,
-    split,
-    timestamps_of,
+    find_losses,
+    limit_rows,
+    offsets_to_json,
+    parse_offsets,
+    plan_ranges,
+    resolve_bound,
+    should_trigger,
+    split_ranges,
+    timestamps_to_look_up,
 )
 from barnabas.spark.ranges import OffsetRange
 
@@ -49,74 +49,72 @@ def of(partition: TopicPartition, start: int, end: int) -> OffsetRange:
 def test_offsets_come_back_from_json_and_equal_ones_have_equal_text(
     found: dict[TopicPartition, int],
 ) -> None:
-    text = json.dumps(json_of(found))
-    assert offsets_of(json.loads(text)) == found
+    text = json.dumps(offsets_to_json(found))
+    assert parse_offsets(json.loads(text)) == found
     reordered = dict(reversed(list(found.items())))
-    assert json.dumps(json_of(reordered)) == text
+    assert json.dumps(offsets_to_json(reordered)) == text
 
 
 def test_partitions_are_in_the_order_of_their_numbers() -> None:
     found = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
-    assert json.dumps(json_of(found)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
+    assert json.dumps(offsets_to_json(found)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
 
 
 def test_words_and_numbers_become_offsets() -> None:
-    spans = {A0: Span(5, 50), A1: Span(0, 7)}
-    everywhere = Everywhere(option="x", offset=EARLIEST)
-    assert resolve(everywhere, spans, {}, no_match_is_error=True) == {A0: 5, A1: 0}
+    spans = {A0: LogSpan(5, 50), A1: LogSpan(0, 7)}
+    everywhere = EarliestOrLatest(option="x", offset=EARLIEST)
+    assert resolve_bound(everywhere, spans, {}, no_match_is_error=True) == {A0: 5, A1: 0}
     at = AtOffsets(option="x", offsets={A0: LATEST, A1: 3})
-    assert resolve(at, spans, {}, no_match_is_error=True) == {A0: 50, A1: 3}
+    assert resolve_bound(at, spans, {}, no_match_is_error=True) == {A0: 50, A1: 3}
 
 
 def test_times_become_the_offsets_found_for_them() -> None:
-    spans = {A0: Span(5, 50), A1: Span(0, 7)}
-    assert timestamps_of(AtTime(option="x", timestamp=9), spans) == {A0: 9, A1: 9}
-    assert timestamps_of(AtTimes(option="x", timestamps={A0: 8}), spans) == {A0: 8}
-    assert timestamps_of(Everywhere(option="x", offset=LATEST), spans) == {}
+    spans = {A0: LogSpan(5, 50), A1: LogSpan(0, 7)}
+    assert timestamps_to_look_up(AtTime(option="x", timestamp=9), spans) == {A0: 9, A1: 9}
+    assert timestamps_to_look_up(AtTimes(option="x", timestamps={A0: 8}), spans) == {A0: 8}
+    assert timestamps_to_look_up(EarliestOrLatest(option="x", offset=LATEST), spans) == {}
     found = {A0: 20, A1: -1}
     bound = AtTime(option="startingTimestamp", timestamp=9)
-    assert resolve(bound, spans, found, no_match_is_error=False) == {A0: 20, A1: 7}
+    assert resolve_bound(bound, spans, found, no_match_is_error=False) == {A0: 20, A1: 7}
     with pytest.raises(ConfigError, match="startingTimestamp: a-1 has no record at or after 9"):
-        resolve(bound, spans, found, no_match_is_error=True)
+        resolve_bound(bound, spans, found, no_match_is_error=True)
     with pytest.raises(ConfigError, match="a-0, a-1 have no record at or after 9"):
-        resolve(bound, spans, {A0: -1, A1: -1}, no_match_is_error=True)
+        resolve_bound(bound, spans, {A0: -1, A1: -1}, no_match_is_error=True)
 
 
 def test_offsets_must_name_every_partition_that_is_read_and_no_other() -> None:
     bound = AtOffsets(option="startingOffsets", offsets={A0: 1, B0: 1})
-    check_names_all(bound, [A0, B0])
-    with pytest.raises(ConfigError, match=r"startingOffsets: says nothing of a-1; name every part"):
-        check_names_all(bound, [A0, A1, B0])
+    check_covers(bound, [A0, B0])
+    with pytest.raises(ConfigError, match=r"startingOffsets: does not name a-1; name every part"):
+        check_covers(bound, [A0, A1, B0])
     with pytest.raises(ConfigError, match=r"startingOffsets: names b-0, which this query does not"):
-        check_names_all(bound, [A0])
-    with pytest.raises(
-        ConfigError, match=r"says nothing of a-1; name every partition that is read$"
-    ):
-        check_names_all(AtTimes(option="x", timestamps={A0: 1}), [A0, A1])
+        check_covers(bound, [A0])
+    with pytest.raises(ConfigError, match=r"does not name a-1; name every partition that is read$"):
+        check_covers(AtTimes(option="x", timestamps={A0: 1}), [A0, A1])
 
 
 def test_offsets_out_of_range_are_told_and_moved() -> None:
     inside, moved = clamp("startingOffsets", {A0: 4, A1: 8, B0: 2}, {
-        A0: Span(5, 50), A1: Span(0, 7), B0: Span(0, 2),
+        A0: LogSpan(5, 50), A1: LogSpan(0, 7), B0: LogSpan(0, 2),
     })  # fmt: skip
     assert inside == {A0: 5, A1: 7, B0: 2}
     assert [str(word) for word in moved] == [
-        f"startingOffsets: offset {asked} is out of range, it has {span}"
+        f"startingOffsets: offset {asked} is out of range; the log has {span}"
         for asked, span in (("4 of a-0", "5 to 50"), ("8 of a-1", "0 to 7"))
     ]
 
 
 def test_a_limit_is_shared_in_proportion_to_what_waits() -> None:
-    assert limited({A0: 0, A1: 100}, {A0: 100, A1: 400}, 40) == {A0: 10, A1: 130}
+    assert limit_rows({A0: 0, A1: 100}, {A0: 100, A1: 400}, 40) == {A0: 10, A1: 130}
 
 
 def test_a_small_partition_does_not_starve_beside_a_large_one() -> None:
-    assert limited({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10) == {A0: 9, A1: 1}
+    assert limit_rows({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10) == {A0: 9, A1: 1}
 
 
 def test_what_fits_is_read_whole() -> None:
-    assert limited({A0: 5}, {A0: 9}, 100) == {A0: 9}
-    assert limited({A0: 5}, {A0: 5}, 1) == {A0: 5}
+    assert limit_rows({A0: 5}, {A0: 9}, 100) == {A0: 9}
+    assert limit_rows({A0: 5}, {A0: 5}, 1) == {A0: 5}
 
 
 @given(
@@ -128,7 +126,7 @@ def test_a_limit_is_kept_and_something_is_always_read(
 ) -> None:
     start = {TopicPartition("a", index): begin for index, (begin, _) in enumerate(sizes)}
     latest = {TopicPartition("a", index): begin + size for index, (begin, size) in enumerate(sizes)}
-    ends = limited(start, latest, rows_max)
+    ends = limit_rows(start, latest, rows_max)
     assert all(start[partition] <= ends[partition] <= latest[partition] for partition in latest)
     assert count_new(start, ends) <= max(rows_max + len(sizes), 0)
     assert count_new(start, ends) > 0 or count_new(start, latest) == 0
@@ -137,37 +135,37 @@ def test_a_limit_is_kept_and_something_is_always_read(
 
 
 def test_a_batch_waits_for_enough_records_but_not_for_ever() -> None:
-    assert may_start(10, 10, 0, 1000)
-    assert not may_start(9, 10, 999, 1000)
-    assert may_start(0, 10, 1000, 1000)
+    assert should_trigger(10, 10, 0, 1000)
+    assert not should_trigger(9, 10, 999, 1000)
+    assert should_trigger(0, 10, 1000, 1000)
 
 
 def test_what_is_gone_is_told() -> None:
-    found = losses({A0: 5, A1: 9}, {A1: 3, B0: 7}, {B0: 2})
+    found = find_losses({A0: 5, A1: 9}, {A1: 3, B0: 7}, {B0: 2})
     assert [str(loss) for loss in found] == [
         "offsets of a-0 are gone: the partition or its topic was deleted",
-        "offsets 3 to 8 of a-1 are gone: the log ends at 3 now; the topic was created anew or cut back",
-        "offsets 0 to 1 of b-0 are gone: they were deleted before this query saw the new partition",
+        "offsets 3 to 8 of a-1 are gone: the log ends at 3 now; the topic was created again or truncated",
+        "offsets 0 to 1 of b-0 are gone: they were deleted before this query found the new partition",
     ]
 
 
 def test_nothing_is_lost_where_a_new_partition_begins_at_its_beginning() -> None:
-    assert losses({A0: 5}, {A0: 5, A1: 9}, {A1: 0}) == []
+    assert find_losses({A0: 5}, {A0: 5, A1: 9}, {A1: 0}) == []
 
 
 def test_only_partitions_with_something_to_read_have_a_range() -> None:
-    found = ranges({A0: 5, A1: 9, B0: 0}, {B0: 4, A0: 5, A1: 10}, lambda topic: None)
+    found = plan_ranges({A0: 5, A1: 9, B0: 0}, {B0: 4, A0: 5, A1: 10}, lambda topic: None)
     assert found == [of(A1, 9, 10), of(B0, 0, 4)]
 
 
 def test_without_wishes_ranges_stay_whole() -> None:
     whole = [of(A0, 0, 100), of(A1, 0, 1)]
-    assert split(whole, partitions_min=None, records_max=None) == whole
-    assert split(whole, partitions_min=2, records_max=None) == whole
+    assert split_ranges(whole, partitions_min=None, records_max=None) == whole
+    assert split_ranges(whole, partitions_min=2, records_max=None) == whole
 
 
 def test_the_long_range_is_split_and_the_short_one_stays() -> None:
-    parts = split([of(A0, 0, 100), of(A1, 0, 1)], partitions_min=5, records_max=None)
+    parts = split_ranges([of(A0, 0, 100), of(A1, 0, 1)], partitions_min=5, records_max=None)
     assert [part.end - part.start for part in parts] == [25, 25, 25, 25, 1]
 
 
@@ -183,7 +181,7 @@ def test_split_ranges_are_disjoint_cover_all_and_keep_the_limit(
         of(TopicPartition("a", index), begin, begin + size)
         for index, (begin, size) in enumerate(sizes)
     ]
-    parts = split(whole, partitions_min=partitions_min, records_max=records_max)
+    parts = split_ranges(whole, partitions_min=partitions_min, records_max=records_max)
     for found in whole:
         mine = [part for part in parts if part.partition == found.partition]
         if found.start == found.end:

@@ -88,7 +88,7 @@ def test_records_without_keys_have_none() -> None:
 
 
 def test_a_header_needs_a_name() -> None:
-    with pytest.raises(ValueError, match="a header without a key"):
+    with pytest.raises(ValueError, match="a header has no key"):
         header_tails(pa.array([[{"key": None, "value": b"x"}]], HEADERS))
 
 

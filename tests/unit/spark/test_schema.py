@@ -12,7 +12,7 @@ from pyspark.sql.types import (
 )
 
 from barnabas.errors import ConfigError
-from barnabas.spark.schema import HEADERS, check_written, columns_read, source_schema
+from barnabas.spark.schema import HEADERS, check_sink_schema, selected_columns, source_schema
 
 
 def schema(**types: object) -> StructType:
@@ -28,7 +28,7 @@ def test_a_source_has_the_columns_of_sparks_own() -> None:
 
 
 def test_a_narrower_schema_names_columns_in_any_order_and_case() -> None:
-    assert columns_read(schema(OFFSET=LongType(), value=BinaryType())) == ("offset", "value")
+    assert selected_columns(schema(OFFSET=LongType(), value=BinaryType())) == ("offset", "value")
 
 
 @pytest.mark.parametrize(
@@ -40,29 +40,29 @@ def test_a_narrower_schema_names_columns_in_any_order_and_case() -> None:
         ),
         (
             schema(value=StringType()),
-            "schema: column value is binary, not string; read it as it is",
+            "schema: column value is binary, not string; read it with this type",
         ),
         (schema(offset=IntegerType()), "schema: column offset is bigint, not int"),
         (schema(value=BinaryType(), VALUE=BinaryType()), "schema: names column VALUE twice"),
-        (schema(), "schema: names no column; choose from key, value"),
+        (schema(), "schema: has no column; choose from key, value"),
     ],
 )
 def test_a_schema_no_topic_has_is_refused(asked: StructType, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        columns_read(asked)
+        selected_columns(asked)
     assert str(error.value).startswith(message)
 
 
 def test_text_and_bytes_can_be_written_and_other_columns_are_left_out() -> None:
-    check_written(schema(key=StringType(), value=BinaryType(), more=LongType()), "orders")
-    check_written(schema(value=StringType(), topic=StringType(), headers=HEADERS), None)
-    check_written(schema(value=StringType(), topic=LongType()), "orders")
+    check_sink_schema(schema(key=StringType(), value=BinaryType(), more=LongType()), "orders")
+    check_sink_schema(schema(value=StringType(), topic=StringType(), headers=HEADERS), None)
+    check_sink_schema(schema(value=StringType(), topic=LongType()), "orders")
 
 
 @pytest.mark.parametrize(
     ("given", "topic", "message"),
     [
-        (schema(key=BinaryType()), "orders", "column value: is missing; name the column to write"),
+        (schema(key=BinaryType()), "orders", "column value: is missing; add it, for example with"),
         (schema(value=BinaryType()), None, "topic: is missing; set the option, or add a column topic"),
         (schema(value=LongType()), "orders", "column value: must be binary or string, not bigint; cast it"),
         (schema(value=BinaryType(), topic=LongType()), None, "column topic: must be string, not bigint"),
@@ -74,5 +74,5 @@ def test_columns_that_cannot_become_records_are_refused(
     given: StructType, topic: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        check_written(given, topic)
+        check_sink_schema(given, topic)
     assert str(error.value).startswith(message)

@@ -13,11 +13,11 @@ from barnabas.errors import ConfigError
 from barnabas.java.find import Java
 from barnabas.spark import shipping
 from barnabas.spark.cache import cache_directory, write_whole
-from barnabas.spark.catalog import HELD, catalog_settings, hold_catalog
-from barnabas.spark.class_archive import ClassArchive, class_archive, making
-from barnabas.spark.shipping import missing_here, package_zip, zipped
+from barnabas.spark.catalog import CATALOG_LOCKS, catalog_settings, lock_catalog
+from barnabas.spark.class_archive import ClassArchive, archive_build, class_archive
+from barnabas.spark.shipping import missing_modules, package_zip, zip_files
 
-JAVA = Java(home=Path("/jvm"), version="17.0.15", found="PATH", release="a build")
+JAVA = Java(home=Path("/jvm"), version="17.0.15", origin="PATH", release="a build")
 
 
 def test_the_cache_is_where_the_user_keeps_such_things(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_an_archive_belongs_to_one_java_and_one_set_of_jars(tmp_path: Path) -> N
     spark_with(tmp_path / "spark", "a.jar")
     known = archive_of(tmp_path)
     assert archive_of(tmp_path) == known
-    other_build = Java(home=JAVA.home, version=JAVA.version, found="PATH", release="another build")
+    other_build = Java(home=JAVA.home, version=JAVA.version, origin="PATH", release="another build")
     assert archive_of(tmp_path, other_build).path != known.path
     spark_with(tmp_path / "spark", "b.jar")
     assert archive_of(tmp_path).path != known.path
@@ -70,24 +70,24 @@ def test_java_hears_of_an_archive_only_when_it_is_there(tmp_path: Path) -> None:
 
 def test_an_archive_appears_when_its_making_ended_well(tmp_path: Path) -> None:
     archive = ClassArchive(path=tmp_path / "class-data" / "a.jsa", base=None)
-    with pytest.raises(RuntimeError), making(archive, JAVA) as options:
+    with pytest.raises(RuntimeError), archive_build(archive, JAVA) as options:
         assert options is not None
         partial_of(options).write_bytes(b"half of it")
         raise RuntimeError("killed")
     assert not archive.exists
-    with making(archive, JAVA) as options:
+    with archive_build(archive, JAVA) as options:
         assert options is not None
         assert not partial_of(options).exists()
         partial_of(options).write_bytes(b"all of it")
         assert not archive.exists
     assert archive.path.read_bytes() == b"all of it"
-    with making(archive, JAVA) as options:
+    with archive_build(archive, JAVA) as options:
         assert options is None
 
 
 def test_two_processes_do_not_make_the_same_archive(tmp_path: Path) -> None:
     archive = ClassArchive(path=tmp_path / "a.jsa", base=None)
-    with making(archive, JAVA) as options:
+    with archive_build(archive, JAVA) as options:
         assert options is not None
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             assert pool.apply(makes, (str(archive.path),)) is False
@@ -96,7 +96,7 @@ def test_two_processes_do_not_make_the_same_archive(tmp_path: Path) -> None:
 
 
 def makes(path: str) -> bool:
-    with making(ClassArchive(path=Path(path), base=None), JAVA) as options:
+    with archive_build(ClassArchive(path=Path(path), base=None), JAVA) as options:
         return options is not None
 
 
@@ -125,7 +125,7 @@ def test_other_code_makes_another_zip_and_equal_code_an_equal_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [("barnabas/__init__.py", b"__version__ = '1'")]
-    assert zipped(files) == zipped(files)
+    assert zip_files(files) == zip_files(files)
     before = package_zip(tmp_path)
     (tmp_path / "more.py").write_text("")
     known = list(shipping.package_files())
@@ -151,26 +151,26 @@ def test_the_zip_alone_runs_what_a_worker_runs(tmp_path: Path) -> None:
 
 
 def test_a_worker_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert missing_here() == []
+    assert missing_modules() == []
     monkeypatch.setattr(shipping, "NEEDED", ("io", "crc32c_that_nobody_has"))
-    assert missing_here() == ["crc32c_that_nobody_has"]
+    assert missing_modules() == ["crc32c_that_nobody_has"]
 
 
 # ---- catalog --------------------------------------------------------------------------------------------------
 
 
 def test_a_catalog_lets_one_process_in(tmp_path: Path) -> None:
-    hold_catalog(tmp_path / "catalog")
-    hold_catalog(tmp_path / "catalog")
+    lock_catalog(tmp_path / "catalog")
+    lock_catalog(tmp_path / "catalog")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         refused = pool.apply(try_catalog, (str(tmp_path / "catalog"),))
     assert f"is in use by process {os.getpid()}" in refused
-    HELD.pop(tmp_path / "catalog").close()
+    CATALOG_LOCKS.pop(tmp_path / "catalog").close()
 
 
 def try_catalog(path: str) -> str:
     try:
-        hold_catalog(Path(path))
+        lock_catalog(Path(path))
     except ConfigError as error:
         return str(error)
     return "taken"

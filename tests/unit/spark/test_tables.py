@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.spark.tables import names_in, quoted, topics_in, unquoted
+from barnabas.spark.tables import find_unquoted_topic, names_in, quote_topic, topics_in
 
 TOPICS = ["orders", "Orders", "web-orders", "eu.orders", "users", "2024"]
 
@@ -43,8 +43,12 @@ def test_backquotes_within_a_name_are_doubled() -> None:
 def test_a_name_that_needs_backquotes_and_has_none_is_noticed(
     query: str, topic: str | None
 ) -> None:
-    assert unquoted(query, TOPICS) == topic
+    assert find_unquoted_topic(query, TOPICS) == topic
 
 
 def test_only_names_that_need_it_are_quoted() -> None:
-    assert [quoted(topic) for topic in TOPICS[1:4]] == ["Orders", "`web-orders`", "`eu.orders`"]
+    assert [quote_topic(topic) for topic in TOPICS[1:4]] == [
+        "Orders",
+        "`web-orders`",
+        "`eu.orders`",
+    ]

@@ -15,7 +15,7 @@ from barnabas.cli.brokers.overrides import parse_overrides
 from barnabas.cli.terminal.log import log_to_stderr
 from barnabas.cli.terminal.output import note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
-from barnabas.cluster.real_world import close_doors, real_world
+from barnabas.cluster.real_world import close_world, real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
 from barnabas.config.properties import parse_properties
@@ -71,7 +71,7 @@ async def run(settings: BrokerConfig) -> None:
             await shutdown.requested.wait()
         finally:
             await running.stop()
-            close_doors(running.world)
+            close_world(running.world)
     finally:
         await registry.close()
 

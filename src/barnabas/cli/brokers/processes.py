@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from barnabas.cli.terminal.output import note
-from barnabas.cluster.settings import FIRST_BROKER_ID, bracketed, check_shared, local_settings
+from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_shared, local_settings
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ApiError, ConfigError, ErrorCode
@@ -73,12 +73,12 @@ class BrokerProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{bracketed(self.host)}:{held.port}" for held in self.ports.values())
+        return ",".join(f"{bracket_ipv6(self.host)}:{held.port}" for held in self.ports.values())
 
     def properties(self, broker_id: int, port: int) -> dict[str, str]:
         return {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{bracketed(self.host)}:{port}",
+            "listeners": f"PLAINTEXT://{bracket_ipv6(self.host)}:{port}",
             "log.dirs": str(self.data / f"broker-{broker_id}"),
             **local_settings(len(self.ids)),
             **({"zookeeper.connect": self.zookeeper} if self.zookeeper else {}),
@@ -154,7 +154,7 @@ class BrokerProcesses:
 
         for held in self.ports.values():
             try:
-                with Cluster(f"{bracketed(self.host)}:{held.port}", timeout_s=5.0) as cluster:
+                with Cluster(f"{bracket_ipv6(self.host)}:{held.port}", timeout_s=5.0) as cluster:
                     view = cluster.refresh([])
             except ApiError:
                 return False
@@ -208,7 +208,7 @@ class BrokerProcesses:
 
     async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
         while True:
-            for node, code in servers.ended().items():
+            for node, code in servers.collect_ended().items():
                 where = f"--data {servers.data} --port {servers.ports[node - 1]}"
                 note(
                     f"ZooKeeper {ending(code)}; the brokers go on with what they know, but no topic and no leader "

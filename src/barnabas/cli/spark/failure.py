@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from barnabas.cli.terminal.failure import CONTINUATION, ErrorWithHint, near_names
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
-from barnabas.spark.tables import quoted
+from barnabas.spark.tables import quote_topic
 
 OURS = re.compile(
     r"^(?:barnabas\.[\w.]+\.)(?P<kind>\w+): (?P<message>.+)$"
@@ -86,7 +86,7 @@ def no_table(text: str, topics: Iterable[str]) -> BarnabasError:
     known = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     near = near_names(name, topics)
     hint = (
-        "did you mean " + " or ".join(quoted(topic) for topic in near) + "?"
+        "did you mean " + " or ".join(quote_topic(topic) for topic in near) + "?"
         if near
         else "`barnabas topics list` shows what there is"
     )

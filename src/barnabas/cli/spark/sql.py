@@ -28,7 +28,13 @@ from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
 from barnabas.progress_line import progress_paused
-from barnabas.spark.tables import names_in, quoted, register_topics, topics_in, unquoted
+from barnabas.spark.tables import (
+    find_unquoted_topic,
+    names_in,
+    quote_topic,
+    register_topics,
+    topics_in,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,8 +110,8 @@ def sql(
         raise ConfigError("--offset", "end leaves nothing to read; it goes with --follow")
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
-    if astray := unquoted(query, topics):
-        raise ConfigError("SQL", f"dashes and dots need backquotes: write {quoted(astray)}")
+    if astray := find_unquoted_topic(query, topics):
+        raise ConfigError("SQL", f"dashes and dots need backquotes: write {quote_topic(astray)}")
     named = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
     with named(short=not follow) as spark, translate_errors(topics):
         register_topics(
