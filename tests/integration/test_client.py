@@ -162,7 +162,7 @@ def test_an_idempotent_producer_writes_batch_after_batch(cluster: Cluster) -> No
         producer.send("sequence", b"%d" % number)
         (sent,) = producer.flush()
         assert (sent.base_offset, sent.count) == (number, 1)
-    assert producer.identify()[0] >= 0
+    assert producer.ensure_identity()[0] >= 0
     assert [record.value for record in read_all(cluster, partition)] == [
         b"0",
         b"1",
@@ -311,7 +311,7 @@ def test_a_producer_finds_partitions_that_came_later(servers: str, cluster: Clus
 def test_a_consumer_of_a_whole_topic_reads_partitions_that_came_later(
     servers: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.client.consumer.NEW_PARTITIONS_S", 0.05)
+    monkeypatch.setattr("barnabas.client.consumer.PARTITION_CHECK_S", 0.05)
     first = create(cluster, "whole")
     with Cluster(servers) as own:
         consumer_of_all = Consumer(

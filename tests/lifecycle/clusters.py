@@ -213,13 +213,13 @@ class TrappedBroker(ClusterBroker):
         self.trace_path = cluster.data / f"broker-{config.broker_id}.trace"
         self.dying: Future[None] | None = None
 
-    def begin(self) -> Future[None]:
+    def begin_start(self) -> Future[None]:
         with self.lock:
             assert self.instance is None
             self.trap.set(None, lambda: False)
             registry, _ = self.cluster.open_registry()
             life = self.instance = TrappedLife(registry, self.config, self.trap, self.trace_path)
-            return life.thread.submit(self.bring_up(life))
+            return life.thread.submit(self.start_instance(life))
 
     def die_here(self) -> None:
         """On the broker's own thread, at the point where it is: nothing it does from here on reaches anybody. What is

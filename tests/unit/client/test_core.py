@@ -92,7 +92,7 @@ def test_whatever_bytes_come_they_are_read_or_refused(data: bytes, version: int)
 def test_the_highest_common_version_is_spoken() -> None:
     assert negotiate_version(MetadataRequest, {3: range(6)}) == 5
     assert negotiate_version(MetadataRequest, {3: range(4, 40)}) == MetadataRequest.VERSIONS[-1]
-    assert negotiate_version(MetadataRequest, {3: range(40)}, at_most=7) == 7
+    assert negotiate_version(MetadataRequest, {3: range(40)}, max_version=7) == 7
     assert negotiate_version(ApiVersionsRequest, {}) == 3
 
 
