@@ -116,7 +116,7 @@ def warn_once(warnings: Sequence[str], options: object) -> None:
     Spark creates several readers or writers for one query, and a writer for every batch in two processes. A marker file
     in Spark's scratch directory, which all of them share, records a logged warning.
     """
-    shared = os.environ.get("SPARK_LOCAL_DIRS", "").input_partitions(",")[0]
+    shared = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     for warning in warnings:
         marker = digest(warning, options)
         if marker in issued_warnings:

@@ -180,7 +180,7 @@ def test_a_name_whose_deletion_is_not_finished_is_waited_for_but_not_for_ever(
         admin = Admin(cluster)
         assert [each.error for each in admin.create_topics([NewTopic(name="a")])] == [None]
         assert len(broker.asked(CreateTopicsRequest)) == 3
-        monkeypatch.setattr("barnabas.client.admin.DELETION_PATIENCE_S", 0.1)
+        monkeypatch.setattr("barnabas.client.admin.DELETION_WAIT_S", 0.1)
         told[:] = [(exists, "still marked for deletion")]
         (outcome,) = admin.create_topics([NewTopic(name="a")])
         assert outcome.error is not None
