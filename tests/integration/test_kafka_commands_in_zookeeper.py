@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from barnabas.cli.kafka.topics_by_zookeeper import TAKEN_UP_LATER
 from barnabas.cli.main import cli
-from barnabas.client.admin import parse_configs
+from barnabas.client.admin import parse_describe_configs
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
@@ -232,7 +232,9 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
         asked = DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=topic)
         for broker, retention in ((BrokerId(1), "604800000"), (BrokerId(2), "7")):
             request = DescribeConfigsRequest(resources=(asked,))
-            entries = parse_configs(client.ask(broker, request, DescribeConfigsResponse))[topic]
+            entries = parse_describe_configs(client.ask(broker, request, DescribeConfigsResponse))[
+                topic
+            ]
             assert {entry.name: entry.value for entry in entries}["retention.ms"] == retention
 
 

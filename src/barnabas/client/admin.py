@@ -214,7 +214,7 @@ class Admin:
             DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
             for name in names
         ]
-        return parse_configs(
+        return parse_describe_configs(
             self.cluster.ask_any(
                 DescribeConfigsRequest(resources=tuple(resources)), DescribeConfigsResponse
             )
@@ -228,7 +228,7 @@ class Admin:
         response = self.cluster.ask(
             broker, DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse
         )
-        return parse_configs(response)[str(broker)]
+        return parse_describe_configs(response)[str(broker)]
 
     # ---- cluster and log directories --------------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ def to_create_partitions_topic(topic: NewPartitions) -> CreatePartitionsTopic:
     return CreatePartitionsTopic(name=topic.name, count=topic.count, assignments=assignments)
 
 
-def parse_configs(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:
+def parse_describe_configs(response: DescribeConfigsResponse) -> dict[str, list[ConfigEntry]]:
     found = {}
     for result in response.results:
         raise_if(result.error_code, result.error_message or result.resource_name)

@@ -230,7 +230,7 @@ class Consumer:
             except ApiError as error:
                 failure = error
                 continue
-            for partition, data in requested_partitions(
+            for partition, data in iter_requested_data(
                 response, fetch.positions, self.topic_name_lookup()
             ):
                 if self.positions.get(partition) != fetch.positions[partition]:
@@ -308,9 +308,9 @@ class Consumer:
                 FetchTopic(
                     topic=name,
                     topic_id=self.cluster.view.topic(name).id,
-                    partitions=tuple(asked),
+                    partitions=tuple(fetches),
                 )
-                for name, asked in by_topic.items()
+                for name, fetches in by_topic.items()
             ),
         )
 
@@ -357,14 +357,14 @@ def decode_records(
     return found, position
 
 
-def requested_partitions(
+def iter_requested_data(
     response: FetchResponse,
-    asked: Mapping[TopicPartition, int],
+    partitions: Mapping[TopicPartition, int],
     name: Callable[[FetchableTopicResponse], str],
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """Yield the partitions of a response that were requested."""
     for topic in response.responses:
         for data in topic.partitions:
             partition = TopicPartition(name(topic), data.partition_index)
-            if partition in asked:
+            if partition in partitions:
                 yield partition, data

@@ -146,7 +146,7 @@ def flatten(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic, numbers in topics for number in numbers]
 
 
-def group_by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+def to_topic_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)

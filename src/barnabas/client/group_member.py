@@ -21,7 +21,7 @@ from barnabas.client.group_assignors import (
     MemberSubscription,
     PartitionCounts,
     flatten,
-    group_by_topic,
+    to_topic_partitions,
 )
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import TopicPartition
@@ -93,7 +93,7 @@ class GroupMembership:
         subscription = encode_subscription(
             Subscription(
                 topics=self.topics,
-                owned_partitions=group_by_topic(owned),
+                owned_partitions=to_topic_partitions(owned),
                 generation_id=self.generation,
             )
         )
@@ -153,7 +153,7 @@ class GroupMembership:
             protocol_name=self.assignor,
             assignments=tuple(
                 SyncGroupRequestAssignment(
-                    member, encode_assignment(Assignment(group_by_topic(partitions)))
+                    member, encode_assignment(Assignment(to_topic_partitions(partitions)))
                 )
                 for member, partitions in assignments.items()
             ),

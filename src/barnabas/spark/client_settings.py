@@ -97,7 +97,7 @@ def ignored_settings(settings: Mapping[str, str], supported: frozenset[str]) -> 
     )
 
 
-def parse_number(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
+def integer_setting(settings: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     text = settings.get(name)
     if text is None:
         return default

@@ -20,7 +20,7 @@ from barnabas.client.view import ClusterView, TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import ZERO_ID, TopicPartition
 from barnabas.retry import Backoff
-from barnabas.spark.client_settings import READ_COMMITTED, parse_number
+from barnabas.spark.client_settings import READ_COMMITTED, integer_setting
 from barnabas.spark.options import ReadOptions, TopicSelection
 from barnabas.spark.planning import LogSpan, summarize_partitions
 
@@ -156,8 +156,8 @@ def connect(bootstrap_servers: str, settings: Mapping[str, str]) -> Cluster:
     return Cluster(
         bootstrap_servers,
         client_id=settings.get("client.id", "barnabas-spark"),
-        timeout_s=parse_number(settings, "request.timeout.ms", 30_000) / 1000,
-        connect_timeout_s=parse_number(settings, "socket.connection.setup.timeout.ms", 5_000)
+        timeout_s=integer_setting(settings, "request.timeout.ms", 30_000) / 1000,
+        connect_timeout_s=integer_setting(settings, "socket.connection.setup.timeout.ms", 5_000)
         / 1000,
     )
 

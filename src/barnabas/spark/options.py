@@ -25,12 +25,12 @@ from barnabas.spark.client_settings import (
     PREFIX,
     PRODUCER_SETTINGS,
     ignored_settings,
+    integer_setting,
     is_known,
     parse_acks,
     parse_client_settings,
     parse_compression,
     parse_idempotence,
-    parse_number,
 )
 from barnabas.spark.planning import (
     EARLIEST,
@@ -153,7 +153,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         look_up_attempts=parse_integer(given, "fetchOffset.numRetries") or 3,
         look_up_pause_ms=parse_integer(given, "fetchOffset.retryIntervalMs", least=0, default=1000)
         or 0,
-        metadata_age_ms_max=parse_number(settings, "metadata.max.age.ms", 1000, least=0),
+        metadata_age_ms_max=integer_setting(settings, "metadata.max.age.ms", 1000, least=0),
         topic_ids=parse_topic_ids(given),
         warnings=read_warnings(given, settings, streaming),
     )
@@ -171,7 +171,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         check_topic("topic", topic)
     acks = parse_acks(settings)
     for name in NUMERIC_PRODUCER_SETTINGS:
-        parse_number(settings, name, 1)
+        integer_setting(settings, name, 1)
     return WriteOptions(
         bootstrap_servers=settings[BOOTSTRAP],
         client=settings,

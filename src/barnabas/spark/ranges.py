@@ -11,7 +11,7 @@ from uuid import UUID
 
 from barnabas.errors import BarnabasError
 from barnabas.model import TopicPartition
-from barnabas.spark.client_settings import parse_number
+from barnabas.spark.client_settings import integer_setting
 
 COLUMNS = (
     "key",
@@ -101,7 +101,7 @@ class FetchSettings:
         return self.client.get("check.crcs", "true").strip().lower() != "false"
 
     def number(self, name: str, default: int, *, least: int = 1) -> int:
-        return parse_number(self.client, name, default, least=least)
+        return integer_setting(self.client, name, default, least=least)
 
     def check(self) -> None:
         """Raise ConfigError for an invalid setting. The driver calls this before the job starts."""

@@ -32,7 +32,7 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, ConfigError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.retry import Backoff
-from barnabas.spark.client_settings import parse_number
+from barnabas.spark.client_settings import integer_setting
 from barnabas.spark.lookup import connect, describe_missing_topic, explain_error
 from barnabas.spark.options import WriteOptions
 from barnabas.spark.record_batches import (
@@ -135,11 +135,11 @@ class Sink:
         )
         self.random = Random()
         self.batch_bytes = min(
-            parse_number(options.client, "batch.size", BATCH_BYTES),
-            parse_number(options.client, "max.request.size", BATCH_BYTES),
+            integer_setting(options.client, "batch.size", BATCH_BYTES),
+            integer_setting(options.client, "max.request.size", BATCH_BYTES),
         )
         self.buffer_bytes = min(
-            BUFFER_BYTES, parse_number(options.client, "buffer.memory", BUFFER_BYTES)
+            BUFFER_BYTES, integer_setting(options.client, "buffer.memory", BUFFER_BYTES)
         )
         self.pending: list[pa.RecordBatch] = []
         self.pending_bytes = 0

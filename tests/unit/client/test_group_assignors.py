@@ -11,7 +11,7 @@ from barnabas.client.group_assignors import (
     assign_cooperative_sticky,
     assign_range,
     flatten,
-    group_by_topic,
+    to_topic_partitions,
 )
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import Subscription
@@ -26,7 +26,7 @@ def candidates(
             Subscription(
                 tuple(names.split()),
                 None,
-                group_by_topic((owned or {}).get(member, ())),
+                to_topic_partitions((owned or {}).get(member, ())),
                 generation,
             ),
         )
@@ -132,4 +132,4 @@ def test_sticky_ends_with_every_partition_read_once_and_in_fair_shares(
 
 def test_grouping_and_flattening_are_inverse() -> None:
     some = [TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("a", 1)]
-    assert flatten(group_by_topic(some)) == sorted(some)
+    assert flatten(to_topic_partitions(some)) == sorted(some)

