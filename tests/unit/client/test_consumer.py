@@ -82,7 +82,7 @@ def test_a_control_batch_moves_the_position_and_yields_nothing() -> None:
 def test_a_damaged_batch_is_not_read() -> None:
     damaged = bytearray(LOG)
     damaged[70] ^= 1
-    with pytest.raises(RemoteWireError, match="damaged"):
+    with pytest.raises(RemoteWireError, match="corrupt"):
         decode_records(ORDERS, 10, memoryview(damaged))
 
 

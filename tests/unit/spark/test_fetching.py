@@ -233,7 +233,7 @@ def test_with_losses_allowed_reading_goes_on_behind_them_with_a_warning(
 def test_a_range_behind_the_end_of_the_log_is_lost(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "UNKNOWN_PATIENCE_S", 0.1)
+    monkeypatch.setattr(fetching, "UNKNOWN_TOPIC_TIMEOUT_S", 0.1)
     with pytest.raises(
         DataLoss, match=r"offsets 30 to 39 of orders-0 are gone: the log ends at 20"
     ):
@@ -269,7 +269,7 @@ def test_a_topic_created_again_is_noticed_by_a_connection_that_knew_the_old_one(
 
 
 def test_a_deleted_topic_is_lost(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "UNKNOWN_PATIENCE_S", 0.1)
+    monkeypatch.setattr(fetching, "UNKNOWN_TOPIC_TIMEOUT_S", 0.1)
     broker.topics.clear()
     with pytest.raises(DataLoss, match="offsets 10 to 19 of orders-0 are gone: the topic was del"):
         offsets(broker)

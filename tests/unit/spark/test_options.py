@@ -247,6 +247,6 @@ def test_ids_of_topics_are_kept_on_a_disk_of_the_driver() -> None:
     for elsewhere in ("s3://bucket/ids", "hdfs:/ids", ""):
         told = refusal({**ORDERS, "topicIdsLocation": elsewhere}, streaming=True)
         assert told == (
-            f"topicIdsLocation: {elsewhere!r} is not a directory on a disk of the driver;"
-            " mount one there"
+            f"topicIdsLocation: {elsewhere!r} is not a local directory of the driver;"
+            " use a path or a file: URL"
         )

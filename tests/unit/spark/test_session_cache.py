@@ -152,7 +152,7 @@ def test_the_zip_alone_runs_what_a_worker_runs(tmp_path: Path) -> None:
 
 def test_a_worker_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing_modules() == []
-    monkeypatch.setattr(shipping, "NEEDED", ("io", "crc32c_that_nobody_has"))
+    monkeypatch.setattr(shipping, "REQUIRED_MODULES", ("io", "crc32c_that_nobody_has"))
     assert missing_modules() == ["crc32c_that_nobody_has"]
 
 
