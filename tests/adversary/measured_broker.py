@@ -160,7 +160,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES_MAX, DATA_BYTES_MAX))
     raise_descriptor_limit()
-    interpreter.tune()
+    interpreter.tune_interpreter()
     data, port, *settings = sys.argv[1:]
     cluster = InProcessCluster(
         Path(data),

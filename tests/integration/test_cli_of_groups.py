@@ -40,7 +40,7 @@ class Groups:
             return run(*arguments, "-b", self.servers)
         out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
         with redirect_stdout(out), redirect_stderr(err):
-            code = main.run([*arguments, "-b", self.servers])
+            code = main.run_command([*arguments, "-b", self.servers])
         out.seek(0)
         return subprocess.CompletedProcess(arguments, code, out.read(), err.getvalue())
 

@@ -192,7 +192,7 @@ def run_here(*arguments: str) -> tuple[str, str]:
     """The command in this process, which is quicker: standard output and standard error."""
     out, err = TextIOWrapper(BytesIO(), encoding="utf-8"), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        main.run(arguments)
+        main.run_command(arguments)
     out.seek(0)
     return out.read(), err.getvalue()
 

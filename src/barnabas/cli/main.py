@@ -111,7 +111,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code. Every failure becomes a few lines on standard error."""
     try:
-        code = run(arguments)
+        code = run_command(arguments)
     except Exception:  # noqa: BLE001 - a defect of ours
         from barnabas.cli.terminal.exit_codes import report_crash
 
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def run(arguments: Sequence[str] | None) -> int:
+def run_command(arguments: Sequence[str] | None) -> int:
     """Run a command and return its exit code."""
     try:
         result = cli.main(args=arguments, prog_name="barnabas", standalone_mode=False)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from barnabas.cli.terminal.output import Output
+from barnabas.cli.terminal.output import OutputFormat
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ def bootstrap_option(command: Command) -> Command:
     )(command)
 
 
-def servers_typed(servers: str) -> str:
+def servers_option(servers: str) -> str:
     """Return the option that a command in a hint needs to reach the same brokers: ` -b HOST:PORT`, or nothing."""
     known = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
     return "" if servers == known else f" -b {servers}"
@@ -53,10 +53,10 @@ def output_option(command: Command) -> Command:
     return click.option(
         "-o",
         "--output",
-        type=click.Choice([output.value for output in Output]),
-        default=Output.TEXT.value,
+        type=click.Choice([output.value for output in OutputFormat]),
+        default=OutputFormat.TEXT.value,
         show_default=True,
-        callback=lambda _context, _parameter, value: Output(value),
+        callback=lambda _context, _parameter, value: OutputFormat(value),
         help="A table to read, or a document for programs.",
     )(command)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from barnabas.cli.terminal.output import is_up, note, plural, say
+from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.errors import AddressInUse, RegistryError
 from barnabas.printable import printable
@@ -51,10 +51,10 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
     except AddressInUse as error:
         raise AddressInUse(f"{error} with --port") from None
     try:
-        say(*greeting(servers).split("\n"))
+        print_lines(*zookeeper_banner(servers).split("\n"))
         while not stopping.wait(CHECK_INTERVAL_S):
             check_nodes(servers)
-        note("stopping ...")
+        print_note("stopping ...")
     finally:
         servers.stop()
 
@@ -62,15 +62,15 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
 def check_nodes(servers: ZooKeeperServers) -> None:
     """Report each node that has ended, once. Raises when none is left."""
     for node in servers.collect_ended():
-        note(f"node {node} has ended; see {servers.log_path(node)}")
+        print_note(f"node {node} has ended; see {servers.log_path(node)}")
     if not servers.running:
         raise RegistryError("", "no node of the ZooKeeper is left")
 
 
-def greeting(servers: ZooKeeperServers) -> str:
+def zookeeper_banner(servers: ZooKeeperServers) -> str:
     where = servers.connect_string
     return f"""\
-{is_up(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", where, printable(str(servers.data)))}
+{up_line(f"ZooKeeper is up: {plural(len(servers.nodes), 'node')}", where, printable(str(servers.data)))}
 
   Brokers   barnabas up --brokers 3 --zookeeper {where}
             barnabas broker server.properties \\

@@ -51,7 +51,7 @@ def assert_clean(captured: tuple[str, str]) -> None:
 def test_unknown_options_are_quoted_escaped(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run([*path, f"--{HOSTILE}"]) != 0
+    assert main.run_command([*path, f"--{HOSTILE}"]) != 0
     assert_clean(capsys.readouterr())
 
 
@@ -70,7 +70,7 @@ def test_arguments_are_quoted_escaped(
         assert ended.returncode != 0
         assert_clean((ended.stdout, ended.stderr))
         return
-    assert main.run(given) != 0
+    assert main.run_command(given) != 0
     assert_clean(capsys.readouterr())
 
 
@@ -81,7 +81,7 @@ def test_option_values_are_quoted_escaped(
     for option in command_at(path).params:
         if isinstance(option, click.Option) and not option.is_flag and not option.count:
             given = [*path, option.opts[-1], HOSTILE, *["x"] * 3]
-            assert main.run(given) != 0
+            assert main.run_command(given) != 0
             assert_clean(capsys.readouterr())
 
 

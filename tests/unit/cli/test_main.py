@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from barnabas.cli.main import COMMANDS, run
+from barnabas.cli.main import COMMANDS, run_command
 
 
 def test_help_lists_every_command_without_importing_any() -> None:
@@ -31,14 +31,14 @@ OURS = [name for name in COMMANDS if not name.startswith("kafka-")]  # Kafka's h
 def test_every_command_that_is_listed_can_be_called(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([name, "--help"]) == 0
+    assert run_command([name, "--help"]) == 0
     assert f"barnabas {name}" in capsys.readouterr().out
 
 
 def test_a_mistyped_command_is_wrong_usage_and_the_near_one_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["topcs", "list"]) == 2
+    assert run_command(["topcs", "list"]) == 2
     assert "Did you mean 'topics'?" in capsys.readouterr().err
 
 
@@ -63,7 +63,7 @@ def test_a_mistyped_command_is_wrong_usage_and_the_near_one_is_named(
 def test_wrong_usage_is_found_before_any_broker_is_asked(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments) == 2
+    assert run_command(arguments) == 2
     told = capsys.readouterr()
     assert told.out == ""
     assert "rror:" in told.err
@@ -73,7 +73,7 @@ def test_wrong_usage_is_found_before_any_broker_is_asked(
 def test_where_nobody_listens_the_exit_code_says_the_cluster_did_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["topics", "list", "-b", "127.0.0.1:1"]) == 1
+    assert run_command(["topics", "list", "-b", "127.0.0.1:1"]) == 1
     told = capsys.readouterr().err
     assert "127.0.0.1:1" in told
     assert "barnabas up" in told

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.history.history import text_of
+from barnabas.cli.history.history import events_text
 from barnabas.cli.history.narrator import Narrator
-from barnabas.cli.history.timeline import Timeline
+from barnabas.cli.history.timeline import TopicEvents
 from barnabas.cli.terminal.output import to_yaml
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.states import PartitionState
@@ -112,11 +112,11 @@ def consumed(values: list[bytes | None]) -> list[ConsumedRecord]:
 
 @given(st.lists(forged() | st.binary(max_size=20) | st.none(), max_size=12))
 def test_timeline_accepts_any_bytes(values: list[bytes | None]) -> None:
-    timeline = Timeline("orders")
+    timeline = TopicEvents("orders")
     timeline.add(consumed(values))
     events = timeline.in_order()
     document = {"topic": "orders", "events": events}
-    text_of(document, Narrator("orders")).encode()
+    events_text(document, Narrator("orders")).encode()
     json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     to_yaml(document).encode()
     assert timeline.malformed + len(timeline.events) + len(timeline.elections) <= len(values)
@@ -150,7 +150,7 @@ LARGE = b'{"later":' + b"9" * 5000 + b","
 @pytest.mark.parametrize("start", [DEEP, LARGE], ids=["deep", "large"])
 def test_event_with_an_unprintable_field_is_malformed(start: bytes) -> None:
     value = start + json.dumps(EVENTS["partition"]).encode()[1:]
-    timeline = Timeline("orders")
+    timeline = TopicEvents("orders")
     assert timeline.add(consumed([value])) == []
     assert timeline.malformed == 1
 
@@ -183,7 +183,7 @@ def test_malformed_event_is_counted_and_skipped(name: str, changed: dict[str, An
     wrong = json.dumps({**EVENTS[name], **changed}).encode()
     right = json.dumps(EVENTS["partition"]).encode()
     assert normalise(wrong) is None
-    timeline = Timeline("orders")
+    timeline = TopicEvents("orders")
     timeline.add(consumed([wrong, right]))
     assert timeline.malformed == 1
     assert timeline.in_order() == [EVENTS["partition"]]

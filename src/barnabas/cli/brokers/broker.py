@@ -13,7 +13,7 @@ from barnabas.broker.broker import Broker
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.overrides import parse_overrides
 from barnabas.cli.terminal.log import log_to_stderr
-from barnabas.cli.terminal.output import note
+from barnabas.cli.terminal.output import print_note
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.real_world import close_world, real_world
 from barnabas.config import BrokerConfig
@@ -52,18 +52,18 @@ def broker(config: Path, overrides: tuple[str, ...]) -> None:
     """
     log_to_stderr(logging.INFO)
     raise_descriptor_limit()
-    interpreter.tune()
+    interpreter.tune_interpreter()
     settings, warnings = load_broker_config(read_file(config), parse_overrides(overrides))
     for warning in warnings:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
     if settings.broker_id < 0:
         raise ConfigError("broker.id", "not set; choose a number, as in broker.id=1")
-    asyncio.run(run(settings))
+    asyncio.run(run_broker(settings))
 
 
-async def run(settings: BrokerConfig) -> None:
+async def run_broker(settings: BrokerConfig) -> None:
     shutdown = ShutdownSignals()
-    registry = await open_registry(settings)
+    registry = await open_broker_registry(settings)
     try:
         running = Broker(settings, real_world(registry, settings, ends_process=True))
         await shutdown.run_until_requested(running.start())
@@ -76,7 +76,7 @@ async def run(settings: BrokerConfig) -> None:
         await registry.close()
 
 
-async def open_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
+async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | ZooKeeperRegistry:
     """Connect to the ensemble of zookeeper.connect, or open an embedded registry, which no other process can use."""
     if settings.zookeeper_connect is not None:
         # Imported here because a broker with an embedded registry does not need Kazoo.

@@ -16,7 +16,7 @@ from barnabas.cli.options import (
     timeout_option,
     watch_option,
 )
-from barnabas.cli.terminal.output import Output, show_or_watch
+from barnabas.cli.terminal.output import OutputFormat, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer, FromEnd
 from barnabas.errors import ApiError
@@ -41,7 +41,9 @@ def controller() -> None:
 @bootstrap_option
 @timeout_option
 @output_option
-def show_controller(watch: bool, bootstrap_servers: str, timeout_s: float, output: Output) -> None:
+def show_controller(
+    watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
+) -> None:
     """Show the controller: its broker, where it is, and its epoch where that is known."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         show_or_watch(watch, output, lambda: controller_document(cluster), controller_text)
@@ -57,11 +59,11 @@ def controller_document(cluster: Cluster) -> dict[str, Any]:
         "host": found.host,
         "port": found.port,
         "rack": found.rack,
-        "epoch": epoch_of(cluster, found.id),
+        "epoch": controller_epoch(cluster, found.id),
     }
 
 
-def epoch_of(cluster: Cluster, controller_id: int) -> int | None:
+def controller_epoch(cluster: Cluster, controller_id: int) -> int | None:
     """Return the epoch of the last events; None without a history, or if its last event is of another controller."""
     try:
         if STATE_CHANGES not in cluster.refresh([STATE_CHANGES]).topics:

@@ -12,14 +12,19 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from barnabas.cli.registry.source import REGISTRY_DIRECTORY, Source, source, zookeeper_connect
+from barnabas.cli.registry.source import (
+    REGISTRY_DIRECTORY,
+    RegistrySource,
+    open_source,
+    zookeeper_connect,
+)
 from barnabas.cli.terminal.output import plural
 from barnabas.errors import BarnabasError, ConfigError, NoNode
 from barnabas.metadata.znodes import TOPICS, decode_state, partitions_path, state_path
 from barnabas.model import TopicPartition
 
 
-def broker_ids(data: Path) -> list[int]:
+def broker_ids_in(data: Path) -> list[int]:
     """Return the ids of the brokers that have data here."""
     found = (
         re.fullmatch(r"broker-(\d+)", path.parent.name) for path in data.glob("*/meta.properties")
@@ -29,7 +34,7 @@ def broker_ids(data: Path) -> list[int]:
 
 def check_registry(data: Path, *, with_zookeeper: bool) -> None:
     """Raise ConfigError if the data belongs to a cluster with another registry. Creates nothing."""
-    if not broker_ids(data):
+    if not broker_ids_in(data):
         return
     has_registry = (data / REGISTRY_DIRECTORY).is_dir()
     connect = zookeeper_connect(data)
@@ -41,7 +46,7 @@ def check_registry(data: Path, *, with_zookeeper: bool) -> None:
     if connect is None and has_registry and with_zookeeper:
         why = "this data belongs to a cluster without a ZooKeeper, which has a registry of its own"
         raise ConfigError("--data", f"{why}: leave out the ZooKeeper, or name another directory")
-    if connect is None and not has_registry and not with_zookeeper and has_cluster(data):
+    if connect is None and not has_registry and not with_zookeeper and has_cluster_id(data):
         why = (
             f"this data belongs to another cluster, whose registry is not in {data}: bring it along"
         )
@@ -51,28 +56,30 @@ def check_registry(data: Path, *, with_zookeeper: bool) -> None:
         raise ConfigError("--data", f"{why}, or name another directory; {adopt}")
 
 
-def has_cluster(data: Path) -> bool:
+def has_cluster_id(data: Path) -> bool:
     return any(
         b"cluster.id=" in path.read_bytes() for path in data.glob("broker-*/meta.properties")
     )
 
 
-def absent_brokers(data: Path, running: Collection[int], zookeeper: str | None) -> str | None:
+def absent_brokers_warning(
+    data: Path, running: Collection[int], zookeeper: str | None
+) -> str | None:
     """Return a warning if brokers with data here do not run, or None if all run."""
-    kept = broker_ids(data)
+    kept = broker_ids_in(data)
     if set(kept) <= set(running):
         return None
     try:
-        with source(str(data), zookeeper) as registry:
-            count = without_leader(registry, running)
+        with open_source(str(data), zookeeper) as registry:
+            count = count_without_leader(registry, running)
     except BarnabasError:
         count = 0  # only for the warning; the cluster reports its own errors
     offline = f"{plural(count, 'partition')} {'is' if count == 1 else 'are'} offline"
     missing = offline if count else "some replicas are missing"
-    return f"this data has {numbered(kept)}; {missing} until they run: add --brokers {kept[-1]}"
+    return f"this data has {format_broker_ids(kept)}; {missing} until they run: add --brokers {kept[-1]}"
 
 
-def without_leader(registry: Source, running: Collection[int]) -> int:
+def count_without_leader(registry: RegistrySource, running: Collection[int]) -> int:
     """Count the partitions without a running in-sync replica."""
     count = 0
     for topic in registry.children(TOPICS):
@@ -88,9 +95,9 @@ def without_leader(registry: Source, running: Collection[int]) -> int:
     return count
 
 
-def numbered(ids: list[int]) -> str:
+def format_broker_ids(ids: list[int]) -> str:
     """
-    >>> numbered([1, 2, 3]), numbered([1, 3])
+    >>> format_broker_ids([1, 2, 3]), format_broker_ids([1, 3])
     ('brokers 1–3', 'brokers 1, 3')
     """
     if len(ids) > 1 and ids == list(range(ids[0], ids[-1] + 1)):

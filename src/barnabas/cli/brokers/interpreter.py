@@ -13,18 +13,18 @@ from itertools import count
 SWITCH_SECONDS = 0.0005
 MALLOC_OPTIONS = {-8: 1, -3: 256 * 1024, -1: 128 * 1024}
 """M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc. Setting the last two keeps glibc from raising them."""
-EVERYTHING_EVERY = 100
+FULL_SCAN_INTERVAL = 100
 """Of this many full garbage collections one looks at all objects, which takes 0.5 s for a million of them."""
-FULL = 2
+FULL_COLLECTION = 2
 
 
-def tune() -> None:
-    share_the_lock()
-    collect_less()
+def tune_interpreter() -> None:
+    shorten_switch_interval()
+    freeze_after_collections()
     return_memory()
 
 
-def share_the_lock() -> None:
+def shorten_switch_interval() -> None:
     """Let the event loop take Python's lock back from a thread after 0.5 ms instead of 5.
 
     The loop releases the lock with every system call. While a thread decodes a large request, each of these calls
@@ -44,7 +44,7 @@ def return_memory() -> None:
             mallopt(option, value)
 
 
-def collect_less() -> None:
+def freeze_after_collections() -> None:
     """Exclude objects that survived a full garbage collection from later ones.
 
     Ten thousand partitions are a million objects that live as long as their broker. A full collection looks at all of
@@ -54,11 +54,11 @@ def collect_less() -> None:
     collections = count(1)
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
-        if info["generation"] != FULL:
+        if info["generation"] != FULL_COLLECTION:
             return
         if phase == "stop":
             gc.freeze()
-        elif next(collections) % EVERYTHING_EVERY == 0:
+        elif next(collections) % FULL_SCAN_INTERVAL == 0:
             gc.unfreeze()
 
     gc.callbacks.append(on_collection)

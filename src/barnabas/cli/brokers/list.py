@@ -12,7 +12,7 @@ from barnabas.cli.options import (
     timeout_option,
     watch_option,
 )
-from barnabas.cli.terminal.output import Output, show_or_watch, table
+from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import BrokerView, ClusterView
 from barnabas.model import BrokerId
@@ -28,16 +28,18 @@ def brokers() -> None:
 @bootstrap_option
 @timeout_option
 @output_option
-def list_brokers(watch: bool, bootstrap_servers: str, timeout_s: float, output: Output) -> None:
+def list_brokers(
+    watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
+) -> None:
     """List the brokers, the controller among them, and the partitions each leads and holds.
 
     A broker that is down is listed as long as partitions are assigned to it.
     """
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        show_or_watch(watch, output, lambda: list_document(cluster.refresh(None)), list_text)
+        show_or_watch(watch, output, lambda: brokers_document(cluster.refresh(None)), broker_table)
 
 
-def list_document(view: ClusterView) -> dict[str, Any]:
+def brokers_document(view: ClusterView) -> dict[str, Any]:
     partitions = [each for topic in view.topics.values() for each in topic.partitions]
     assigned = {BrokerId(broker) for each in partitions for broker in each.replicas}
     return {
@@ -46,7 +48,7 @@ def list_document(view: ClusterView) -> dict[str, Any]:
         "brokers": [
             {
                 "broker": broker,
-                **address(view.brokers.get(broker)),
+                **address_fields(view.brokers.get(broker)),
                 "alive": broker in view.brokers,
                 "controller": broker == view.controller,
                 "leads": sum(each.leader == broker for each in partitions),
@@ -58,13 +60,13 @@ def list_document(view: ClusterView) -> dict[str, Any]:
     }
 
 
-def address(broker: BrokerView | None) -> dict[str, Any]:
+def address_fields(broker: BrokerView | None) -> dict[str, Any]:
     if broker is None:
         return {"host": None, "port": None, "rack": None}
     return {"host": broker.host, "port": broker.port, "rack": broker.rack}
 
 
-def list_text(document: dict[str, Any]) -> str:
+def broker_table(document: dict[str, Any]) -> str:
     rows = document["brokers"]
     with_racks = any(row["rack"] for row in rows)
     heads = ["broker", "address", *(["rack"] if with_racks else [])]
@@ -80,7 +82,7 @@ def list_text(document: dict[str, Any]) -> str:
         ]
         for row in rows
     ]
-    text = table([*heads, "leads", "replicas", "in sync", ""], lines)
+    text = format_table([*heads, "leads", "replicas", "in sync", ""], lines)
     if document["controller"] is None:
         text += (
             "\n\nno controller now: topics cannot be created or deleted, and no leader is elected"

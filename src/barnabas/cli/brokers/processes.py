@@ -18,7 +18,7 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from barnabas.cli.terminal.output import note
+from barnabas.cli.terminal.output import print_note
 from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_shared, local_settings
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 from barnabas.config.load import load_broker_config
@@ -146,7 +146,7 @@ class BrokerProcesses:
             line = self.last_line(broker_id)
             if broker_id not in reported and " WARNING " in line:
                 reported.add(broker_id)
-                note(f"still starting: broker {broker_id}: {line}")
+                print_note(f"still starting: broker {broker_id}: {line}")
 
     def is_ready(self) -> bool:
         """Return whether the metadata of every broker shows all brokers and a controller."""
@@ -176,7 +176,7 @@ class BrokerProcesses:
 
         log = self.file(broker_id, "log").read_text(errors="backslashreplace").splitlines()
         error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
-        why = f"broker {broker_id} {ending(code)}: {failure_reason(log)}"
+        why = f"broker {broker_id} {exit_text(code)}: {failure_reason(log)}"
         return ErrorWithHint(error, why, f"see {self.file(broker_id, 'log')}")
 
     def last_line(self, broker_id: int) -> str:
@@ -186,17 +186,17 @@ class BrokerProcesses:
 
     async def watch(self, broker_id: int) -> None:
         code = await self.running[broker_id].wait()
-        restarts = Restarts()
+        restarts = RestartBackoff()
         while code == STUCK_EXIT_CODE:
             delay_s = restarts.next_delay(asyncio.get_running_loop().time())
-            note(stuck_text(broker_id, delay_s, self.file(broker_id, "log")))
+            print_note(stuck_text(broker_id, delay_s, self.file(broker_id, "log")))
             if delay_s is None:
                 break
             await asyncio.sleep(delay_s)
             try:
                 await self.start_one(broker_id)
             except OSError as error:
-                note(f"cannot restart broker {broker_id}: {error}")
+                print_note(f"cannot restart broker {broker_id}: {error}")
                 break
             code = await self.running[broker_id].wait()
         config = self.file(broker_id, "properties")
@@ -204,14 +204,14 @@ class BrokerProcesses:
         # After a clean shutdown the controller knows at once; after a crash when the session times out.
         within = f"within {self.session_timeout_s:g} s (zookeeper.session.timeout.ms)"
         others = "the others go on" if code == 0 else f"the others notice {within} and go on"
-        note(f"broker {broker_id} {ending(code)}; {others}.", f"  {again}")
+        print_note(f"broker {broker_id} {exit_text(code)}; {others}.", f"  {again}")
 
     async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
         while True:
             for node, code in servers.collect_ended().items():
                 where = f"--data {servers.data} --port {servers.ports[node - 1]}"
-                note(
-                    f"ZooKeeper {ending(code)}; the brokers go on with what they know, but no topic and no leader "
+                print_note(
+                    f"ZooKeeper {exit_text(code)}; the brokers go on with what they know, but no topic and no leader "
                     f"can change without it. `barnabas zookeeper {where}` starts it again "
                     f"(see {servers.log_path(node)})"
                 )
@@ -230,8 +230,8 @@ class BrokerProcesses:
             *self.watching, return_exceptions=True
         )  # one may be restarting a broker
         last = await asyncio.to_thread(self.controller)
-        await end([process for broker, process in self.running.items() if broker != last])
-        await end([process for broker, process in self.running.items() if broker == last])
+        await terminate([process for broker, process in self.running.items() if broker != last])
+        await terminate([process for broker, process in self.running.items() if broker == last])
         for held in self.ports.values():
             held.release()
         self.running.clear()
@@ -240,7 +240,7 @@ class BrokerProcesses:
             await asyncio.to_thread(self.servers.stop)
 
 
-class Restarts:
+class RestartBackoff:
     """Back-off for restarts of one broker. Each waits twice as long as the one before; their number is limited."""
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ async def start_zookeeper(servers: ZooKeeperServers) -> None:
         raise
 
 
-async def end(processes: list[Process]) -> None:
+async def terminate(processes: list[Process]) -> None:
     """Send SIGTERM and wait; kill those that do not end in time."""
     for process in processes:
         if process.returncode is None:
@@ -303,9 +303,9 @@ def die_with(parent: int) -> Callable[[], None]:
     return request_death_signal
 
 
-def ending(code: int) -> str:
+def exit_text(code: int) -> str:
     """
-    >>> ending(-9), ending(1)
+    >>> exit_text(-9), exit_text(1)
     ('was killed (SIGKILL)', 'ended with exit code 1')
     """
     if code < 0:
@@ -325,10 +325,10 @@ def failure_reason(log: Sequence[str]) -> str:
 
 def properties_text(properties: Mapping[str, str]) -> str:
     """Return the text of a Java properties file: backslashes are doubled, non-ASCII characters escaped."""
-    return "".join(f"{key}={escaped(value)}\n" for key, value in properties.items())
+    return "".join(f"{key}={escape_property(value)}\n" for key, value in properties.items())
 
 
-def escaped(value: str) -> str:
+def escape_property(value: str) -> str:
     utf16 = value.replace("\\", "\\\\").encode("utf-16-be")
     units = [int.from_bytes(utf16[at : at + 2]) for at in range(0, len(utf16), 2)]
     return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in units)

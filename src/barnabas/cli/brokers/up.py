@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from barnabas.cli.brokers import interpreter
-from barnabas.cli.brokers.data_directory import absent_brokers, check_registry
+from barnabas.cli.brokers.data_directory import absent_brokers_warning, check_registry
 from barnabas.cli.brokers.overrides import parse_overrides
 from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY
 from barnabas.cli.terminal.log import log_to_stderr
-from barnabas.cli.terminal.output import is_up, note, plural, say
+from barnabas.cli.terminal.output import plural, print_lines, print_note, up_line
 from barnabas.cli.terminal.shutdown import ShutdownSignals
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.errors import ConfigError, ErrorCode
@@ -90,12 +90,12 @@ def up(
     """Start a cluster on this machine."""
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     raise_descriptor_limit()
-    interpreter.tune()
+    interpreter.tune_interpreter()
     if zookeeper and with_zookeeper:
         raise ConfigError("--with-zookeeper", "starts one; leave out --zookeeper, which names one")
     if port and port + brokers - 1 > 65535:
         raise ConfigError("--port", f"{brokers} brokers need as many ports, from {port} on")
-    wanted = list({topic.name: topic for topic in map(parse_topic, topics)}.values())
+    wanted = list({topic.name: topic for topic in map(parse_new_topic, topics)}.values())
     settings = parse_overrides(overrides)
     where = data.absolute()
     check_registry(where, with_zookeeper=bool(zookeeper or with_zookeeper))
@@ -112,7 +112,7 @@ def up(
         )
     # Locked before anything in it is touched: another process may use it.
     with locked(where, "this data directory"):
-        asyncio.run(run(cluster, wanted))
+        asyncio.run(run_cluster(cluster, wanted))
 
 
 class RunnableCluster(Protocol):
@@ -171,12 +171,12 @@ class InThisProcess:
     kill = None  # `stop` waits for no other process; a second signal could only lose data that is being written
 
 
-async def run(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
+async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
     for warning in cluster.warnings:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
 
     def kill(exit_code: int) -> None:
-        note("asked again: the brokers are killed")
+        print_note("asked again: the brokers are killed")
         if cluster.kill is not None:
             cluster.kill(exit_code)
 
@@ -184,11 +184,11 @@ async def run(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
     await shutdown.run_until_requested(cluster.start())
     try:
         if wanted:
-            await asyncio.to_thread(create_missing, cluster.bootstrap_servers, wanted)
+            await asyncio.to_thread(create_missing_topics, cluster.bootstrap_servers, wanted)
         await warn_of_absent_brokers(cluster)
-        say(*greeting(cluster, wanted[0].name if wanted else "greetings").split("\n"))
+        print_lines(*cluster_banner(cluster, wanted[0].name if wanted else "greetings").split("\n"))
         await shutdown.requested.wait()
-        note("stopping ...")
+        print_note("stopping ...")
     finally:
         await cluster.stop()
     if shutdown.is_urgent:
@@ -196,12 +196,14 @@ async def run(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> None:
 
 
 async def warn_of_absent_brokers(cluster: RunnableCluster) -> None:
-    warning = await asyncio.to_thread(absent_brokers, cluster.data, cluster.ids, cluster.zookeeper)
+    warning = await asyncio.to_thread(
+        absent_brokers_warning, cluster.data, cluster.ids, cluster.zookeeper
+    )
     if warning:
-        note(f"warning: {warning}")
+        print_note(f"warning: {warning}")
 
 
-def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
+def create_missing_topics(servers: str, wanted: Sequence[NewTopic]) -> None:
     from barnabas.cli.topics.lookup import explain_rejected_name
     from barnabas.client.admin import Admin
     from barnabas.client.cluster import Cluster as Client
@@ -212,13 +214,13 @@ def create_missing(servers: str, wanted: Sequence[NewTopic]) -> None:
                 raise explain_rejected_name(outcome.error, outcome.name)
 
 
-def greeting(cluster: RunnableCluster, topic: str) -> str:
+def cluster_banner(cluster: RunnableCluster, topic: str) -> str:
     topic = printable(topic)
     addresses = cluster.bootstrap_servers.split(",")
     servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
     up = f"Barnabas is up: {plural(len(addresses), 'broker')}"
     return f"""\
-{is_up(up, cluster.bootstrap_servers, printable(str(cluster.data)))}
+{up_line(up, cluster.bootstrap_servers, printable(str(cluster.data)))}
 
   kcat      echo hello | kcat -P -b {servers} -t {topic}
             kcat -C -b {servers} -t {topic} -e
@@ -236,17 +238,17 @@ def greeting(cluster: RunnableCluster, topic: str) -> str:
 
   Barnabas  barnabas topics list -b {servers}
             barnabas brokers list -b {servers}
-            barnabas registry ls /brokers/topics {on_its_own_line(printable(cluster.registry_option))}
+            barnabas registry ls /brokers/topics {break_if_long(printable(cluster.registry_option))}
 
 Ctrl-C stops it; the data stays."""
 
 
-def on_its_own_line(option: str) -> str:
+def break_if_long(option: str) -> str:
     """Return the option of the last command, on a line of its own if it is long, so that both can be pasted."""
     return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
 
 
-def parse_topic(text: str) -> NewTopic:
+def parse_new_topic(text: str) -> NewTopic:
     """Parse `orders:6:1`; partitions and replicas are optional."""
     from barnabas.client.admin import NewTopic
 

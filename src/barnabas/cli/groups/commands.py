@@ -10,8 +10,8 @@ from barnabas.cli.lazy_group import LazyGroup
 @click.group(
     cls=LazyGroup,
     modules={
-        "delete": "barnabas.cli.groups.delete:delete",
-        "describe": "barnabas.cli.groups.describe:describe",
+        "delete": "barnabas.cli.groups.delete:delete_groups",
+        "describe": "barnabas.cli.groups.describe:describe_groups",
         "list": "barnabas.cli.groups.list:list_groups",
         "reset": "barnabas.cli.groups.reset:reset",
     },

@@ -11,10 +11,16 @@ from typing import Any
 
 import click
 
-from barnabas.cli.groups.list import list_text
+from barnabas.cli.groups.list import group_table
 from barnabas.cli.groups.lookup import complete_groups, find_group
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
-from barnabas.cli.terminal.output import Output, plural, runs, show_or_watch, table
+from barnabas.cli.terminal.output import (
+    OutputFormat,
+    format_table,
+    number_ranges,
+    plural,
+    show_or_watch,
+)
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView, MemberView
 from barnabas.client.group_offsets import GroupOffset
@@ -23,14 +29,18 @@ from barnabas.errors import ApiError
 from barnabas.model import TopicPartition
 
 
-@click.command()
+@click.command("describe")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_groups)
 @watch_option
 @bootstrap_option
 @timeout_option
 @output_option
-def describe(
-    names: tuple[str, ...], watch: bool, bootstrap_servers: str, timeout_s: float, output: Output
+def describe_groups(
+    names: tuple[str, ...],
+    watch: bool,
+    bootstrap_servers: str,
+    timeout_s: float,
+    output: OutputFormat,
 ) -> None:
     """Show members, offsets and lag of the groups NAME, or of all groups."""
 
@@ -40,18 +50,20 @@ def describe(
 
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = GroupAdmin(cluster)
-        show_or_watch(watch, output, load, describe_text)
+        show_or_watch(watch, output, load, groups_text)
 
 
 def describe_group(cluster: Cluster, admin: GroupAdmin, name: str) -> dict[str, Any]:
     view = find_group(admin, name)
     committed = admin.committed_offsets(name)
     assigned = {partition for member in view.members for partition in member.partitions}
-    ends = ends_of(cluster, committed.keys() | assigned)
+    ends = end_offsets(cluster, committed.keys() | assigned)
     return group_document(view, committed, ends)
 
 
-def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def end_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
     """Return the end offset of each partition, without partitions of deleted topics and those without a leader."""
     wanted = sorted(partitions)
     view = cluster.refresh(sorted({partition.topic for partition in wanted}))
@@ -116,8 +128,8 @@ def offset_document(
     }
 
 
-def describe_text(document: dict[str, Any]) -> str:
-    return "\n\n".join(group_text(group) for group in document["groups"]) or list_text(document)
+def groups_text(document: dict[str, Any]) -> str:
+    return "\n\n".join(group_text(group) for group in document["groups"]) or group_table(document)
 
 
 def group_text(group: dict[str, Any]) -> str:
@@ -134,7 +146,7 @@ def group_text(group: dict[str, Any]) -> str:
 
 
 def offsets_table(group: dict[str, Any]) -> str:
-    short = short_names(group["members"])
+    short = short_member_ids(group["members"])
     rows = [
         [
             offset["topic"],
@@ -146,19 +158,19 @@ def offsets_table(group: dict[str, Any]) -> str:
         ]
         for offset in group["offsets"]
     ]
-    return table(["topic", "partition", "committed", "end", "lag", "member"], rows, null="-")
+    return format_table(["topic", "partition", "committed", "end", "lag", "member"], rows, null="-")
 
 
 def members_table(group: dict[str, Any]) -> str:
-    short = short_names(group["members"])
+    short = short_member_ids(group["members"])
     rows = [
-        [short[member["member_id"]], member["client_id"], member["host"], shares(member)]
+        [short[member["member_id"]], member["client_id"], member["host"], partitions_text(member)]
         for member in group["members"]
     ]
-    return table(["member", "client", "host", "partitions"], rows)
+    return format_table(["member", "client", "host", "partitions"], rows)
 
 
-def short_names(members: list[dict[str, Any]]) -> dict[str, str]:
+def short_member_ids(members: list[dict[str, Any]]) -> dict[str, str]:
     """Shorten the member ids: of the random part after the client id, keep as much as makes them unique.
 
     barnabas-0b8d1c77-… and barnabas-91e2f0aa-…  →  0b8d1c77 and 91e2f0aa
@@ -172,8 +184,11 @@ def short_names(members: list[dict[str, Any]]) -> dict[str, str]:
     return firsts if len(set(firsts.values())) == len(firsts) else rests
 
 
-def shares(member: dict[str, Any]) -> str:
+def partitions_text(member: dict[str, Any]) -> str:
     by_topic: dict[str, list[int]] = {}
     for partition in member["partitions"]:
         by_topic.setdefault(partition["topic"], []).append(partition["partition"])
-    return "; ".join(f"{topic} {runs(numbers)}" for topic, numbers in by_topic.items()) or "none"
+    return (
+        "; ".join(f"{topic} {number_ranges(numbers)}" for topic, numbers in by_topic.items())
+        or "none"
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
-from barnabas.cli.terminal.output import Output, show_or_watch, table
+from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin
 
@@ -17,14 +17,16 @@ from barnabas.client.group_admin import GroupAdmin
 @bootstrap_option
 @timeout_option
 @output_option
-def list_groups(watch: bool, bootstrap_servers: str, timeout_s: float, output: Output) -> None:
+def list_groups(
+    watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
+) -> None:
     """List all groups and their states."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = GroupAdmin(cluster)
-        show_or_watch(watch, output, lambda: list_document(admin), list_text)
+        show_or_watch(watch, output, lambda: groups_document(admin), group_table)
 
 
-def list_document(admin: GroupAdmin) -> dict[str, Any]:
+def groups_document(admin: GroupAdmin) -> dict[str, Any]:
     return {
         "groups": [
             {
@@ -37,11 +39,11 @@ def list_document(admin: GroupAdmin) -> dict[str, Any]:
     }
 
 
-def list_text(document: dict[str, Any]) -> str:
+def group_table(document: dict[str, Any]) -> str:
     if not document["groups"]:
         return "no groups yet; `barnabas consume TOPIC --group NAME` makes one"
     rows = [
         [group["group"], group["state"], group["protocol_type"] or "none"]
         for group in document["groups"]
     ]
-    return table(["group", "state", "protocol"], rows)
+    return format_table(["group", "state", "protocol"], rows)

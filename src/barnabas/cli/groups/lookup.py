@@ -9,13 +9,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
-from barnabas.cli.terminal.failure import ErrorWithHint, near_names
+from barnabas.cli.terminal.failure import ErrorWithHint, similar_names
 from barnabas.cli.terminal.output import plural
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_admin import GroupAdmin, GroupView
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 
-NAMED_AT_MOST = 3
+MEMBERS_SHOWN_MAX = 3
 
 
 def complete_groups(
@@ -32,7 +32,7 @@ def complete_groups(
     return []
 
 
-def refuse_nameless(option: str, name: str) -> None:
+def reject_empty_name(option: str, name: str) -> None:
     """Reject an empty group name: offsets can be committed for it, but no member can join it."""
     if not name:
         raise ConfigError(option, "a group's name has at least one character")
@@ -42,12 +42,12 @@ def find_group(admin: GroupAdmin, name: str) -> GroupView:
     """Return the group. The error for an unknown group suggests similar names."""
     view = admin.describe_group(name)
     if not view.exists:
-        raise unknown_group(name, [group.group_id for group in admin.list_groups()])
+        raise unknown_group_error(name, [group.group_id for group in admin.list_groups()])
     return view
 
 
-def unknown_group(name: str, names: list[str]) -> ApiError:
-    near = near_names(name, names)
+def unknown_group_error(name: str, names: list[str]) -> ApiError:
+    near = similar_names(name, names)
     hint = "see `barnabas groups list`"
     if near:
         hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
@@ -55,7 +55,7 @@ def unknown_group(name: str, names: list[str]) -> ApiError:
     return ErrorWithHint(error, f"there is no group {name!r}", hint)
 
 
-def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
+def reject_if_active(view: GroupView, why: str, servers: str) -> None:
     """Raise an error that names the members, unless the group has none.
 
     error: NON_EMPTY_GROUP: group billing is Stable with 2 members: offsets are set only while nobody reads
@@ -64,8 +64,8 @@ def refuse_if_active(view: GroupView, why: str, servers: str) -> None:
     if not view.is_active:
         return
     who = [f"{member.client_id or member.member_id} at {member.host}" for member in view.members]
-    shown = ", ".join(dict.fromkeys(who[:NAMED_AT_MOST]))
-    more = ", …" if len(who) > NAMED_AT_MOST else ""
+    shown = ", ".join(dict.fromkeys(who[:MEMBERS_SHOWN_MAX]))
+    more = ", …" if len(who) > MEMBERS_SHOWN_MAX else ""
     named = f" ({shown}{more})" if who else ""
     error = ApiError(ErrorCode.NON_EMPTY_GROUP)
     members = plural(len(view.members), "member")

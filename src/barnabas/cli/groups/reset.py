@@ -19,13 +19,13 @@ from msgspec import Struct
 
 from barnabas.cli.groups.lookup import (
     complete_groups,
-    refuse_if_active,
-    refuse_nameless,
-    unknown_group,
+    reject_empty_name,
+    reject_if_active,
+    unknown_group_error,
 )
-from barnabas.cli.options import bootstrap_option, output_option, servers_typed, timeout_option
-from barnabas.cli.records.start_position import DURATION, duration_ms, parse_time
-from barnabas.cli.terminal.output import Output, plural, show, table
+from barnabas.cli.options import bootstrap_option, output_option, servers_option, timeout_option
+from barnabas.cli.records.start_position import DURATION, parse_duration_ms, parse_time
+from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show
 from barnabas.cli.topics.lookup import find_topic
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
@@ -39,7 +39,7 @@ ISO_DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?)?"
 )
 TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})*))?")
-WHILE_READING = "offsets are set only while nobody reads"
+ONLY_WITHOUT_MEMBERS = "offsets are set only while nobody reads"
 
 
 class ShiftBy(Struct, frozen=True):
@@ -51,7 +51,7 @@ class ShiftBy(Struct, frozen=True):
 Target = Start | ShiftBy
 
 
-class Move(NamedTuple):
+class OffsetReset(NamedTuple):
     partition: TopicPartition
     before: int | None
     after: int
@@ -100,36 +100,38 @@ def reset(
     execute: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Reset the committed offsets of GROUP. Shows what would change; --execute changes it."""
-    refuse_nameless("GROUP", name)
-    target = one_target(
+    reject_empty_name("GROUP", name)
+    target = require_one_target(
         {
             "--to-earliest": Beginning() if to_earliest else None,
             "--to-latest": End() if to_latest else None,
             "--to-offset": None if to_offset is None else FromOffset(to_offset),
             "--shift-by": None if shift_by is None else ShiftBy(shift_by),
-            "--to-datetime": None if to_datetime is None else at_time(to_datetime),
-            "--by-duration": None if by_duration is None else ago(by_duration, now_ms()),
+            "--to-datetime": None if to_datetime is None else parse_datetime(to_datetime),
+            "--by-duration": None if by_duration is None else parse_time_ago(by_duration, now_ms()),
         }
     )
     if bool(topics) == all_topics:
         raise ConfigError("--topic", "say which partitions: --topic T[:P,…] or --all-topics")
-    wanted = [parse_topic(text) for text in topics]
+    wanted = [parse_topic_partitions(text) for text in topics]
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = GroupAdmin(cluster)
         view = admin.describe_group(name)
-        refuse_if_active(view, WHILE_READING, servers_typed(bootstrap_servers))
+        reject_if_active(view, ONLY_WITHOUT_MEMBERS, servers_option(bootstrap_servers))
         if all_topics and not view.exists:
-            raise unknown_group(name, [group.group_id for group in admin.list_groups()])
+            raise unknown_group_error(name, [group.group_id for group in admin.list_groups()])
         committed = {
             partition: found.offset for partition, found in admin.committed_offsets(name).items()
         }
         chosen = (
-            without_deleted(cluster, committed) if all_topics else partitions_of(cluster, wanted)
+            without_deleted(cluster, committed)
+            if all_topics
+            else requested_partitions(cluster, wanted)
         )
-        moves = plan(cluster, name, target, chosen, committed)
+        moves = plan_resets(cluster, name, target, chosen, committed)
         if execute and moves:
             admin.set_offsets(name, {move.partition: move.after for move in moves})
     document = reset_document(name, moves, execute)
@@ -139,7 +141,7 @@ def reset(
 # ---- parse the request ---------------------------------------------------------------------------------------
 
 
-def one_target(given: Mapping[str, Target | None]) -> Target:
+def require_one_target(given: Mapping[str, Target | None]) -> Target:
     chosen = {option: target for option, target in given.items() if target is not None}
     if not chosen:
         raise ConfigError("reset", f"say where to: one of {', '.join(given)}")
@@ -149,25 +151,25 @@ def one_target(given: Mapping[str, Target | None]) -> Target:
     return target
 
 
-def at_time(text: str) -> FromTime:
+def parse_datetime(text: str) -> FromTime:
     return FromTime(parse_time(text, now_ms(), "--to-datetime"))
 
 
-def ago(text: str, now: int) -> FromTime:
+def parse_time_ago(text: str, now: int) -> FromTime:
     """Parse 1h30m, or PT1H30M as Kafka's own tool writes it."""
     if DURATION.fullmatch(text):
-        return FromTime(max(0, now - duration_ms(text)))
+        return FromTime(max(0, now - parse_duration_ms(text)))
     iso = ISO_DURATION.fullmatch(text)
     parts = {unit: count for unit, count in iso.groupdict().items() if count} if iso else {}
     if not parts:
         raise ConfigError("--by-duration", f"{text!r} is not a duration; try 1h, 1d12h or PT1H30M")
-    since = duration_ms("".join(count + unit for unit, count in parts.items()))
+    since = parse_duration_ms("".join(count + unit for unit, count in parts.items()))
     return FromTime(max(0, now - since))
 
 
-def parse_topic(text: str) -> tuple[str, list[int]]:
+def parse_topic_partitions(text: str) -> tuple[str, list[int]]:
     """
-    >>> parse_topic("orders:0,2"), parse_topic("orders")
+    >>> parse_topic_partitions("orders:0,2"), parse_topic_partitions("orders")
     (('orders', [0, 2]), ('orders', []))
     """
     found = TOPIC_SPEC.fullmatch(text)
@@ -177,7 +179,7 @@ def parse_topic(text: str) -> tuple[str, list[int]]:
     return found["topic"], [int(number) for number in numbers.split(",")] if numbers else []
 
 
-def partitions_of(
+def requested_partitions(
     cluster: Cluster, wanted: Sequence[tuple[str, list[int]]]
 ) -> list[TopicPartition]:
     chosen = set()
@@ -199,20 +201,20 @@ def without_deleted(cluster: Cluster, partitions: Iterable[TopicPartition]) -> l
 # ---- plan and show the changes ---------------------------------------------------------------------------------------
 
 
-def plan(
+def plan_resets(
     cluster: Cluster,
     group: str,
     target: Target,
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],
-) -> list[Move]:
+) -> list[OffsetReset]:
     if isinstance(target, ShiftBy):
-        wanted = shifted(group, partitions, committed, target.count)
+        wanted = shift_offsets(group, partitions, committed, target.count)
     else:
         wanted = resolve_starts(cluster, dict.fromkeys(partitions, target))
     first, end = earliest_offsets(cluster, partitions), latest_offsets(cluster, partitions)
     return [
-        Move(
+        OffsetReset(
             partition,
             committed.get(partition),
             min(max(wanted[partition], first[partition]), end[partition]),
@@ -222,7 +224,7 @@ def plan(
     ]
 
 
-def shifted(
+def shift_offsets(
     group: str,
     partitions: Sequence[TopicPartition],
     committed: Mapping[TopicPartition, int],
@@ -235,7 +237,7 @@ def shifted(
     return {partition: committed[partition] + count for partition in partitions}
 
 
-def reset_document(group: str, moves: Sequence[Move], executed: bool) -> dict[str, Any]:
+def reset_document(group: str, moves: Sequence[OffsetReset], executed: bool) -> dict[str, Any]:
     return {
         "group": group,
         "executed": executed,
@@ -263,20 +265,20 @@ def reset_text(document: dict[str, Any]) -> str:
             offset["partition"],
             offset["before"],
             offset["after"],
-            remark(offset),
+            remark_text(offset),
         ]
         for offset in offsets
     ]
     lines = [
         f"group {document['group']}: {verb} {plural(len(offsets), 'offset')}",
-        table(["topic", "partition", "before", "after", ""], rows, null="-"),
+        format_table(["topic", "partition", "before", "after", ""], rows, null="-"),
     ]
     if not document["executed"]:
         lines.append("nothing was changed; add --execute to do it")
     return "\n".join(lines)
 
 
-def remark(offset: dict[str, Any]) -> str:
+def remark_text(offset: dict[str, Any]) -> str:
     if offset["asked_for"] > offset["after"]:
         return f"the end, instead of {offset['asked_for']}"
     if offset["asked_for"] < offset["after"]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import note
-from barnabas.cli.topics.lookup import find_topic, unknown_topic
+from barnabas.cli.terminal.output import print_note
+from barnabas.cli.topics.lookup import find_topic, unknown_topic_error
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Start
@@ -22,8 +22,8 @@ def require_history(cluster: Cluster, name: str | None = None) -> None:
         return
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if name is not None and name not in view.topics:
-        raise unknown_topic(cluster, name, missing, else_hint=NOT_FOUND_HINT)
-    setting = setting_of(cluster)
+        raise unknown_topic_error(cluster, name, missing, else_hint=NOT_FOUND_HINT)
+    setting = history_setting(cluster)
     if setting is None:
         why = f"this cluster keeps no history: there is no topic {STATE_CHANGES}"
         hint = "brokers of Barnabas keep one; those of Apache Kafka write a log file on each controller"
@@ -35,7 +35,7 @@ def require_history(cluster: Cluster, name: str | None = None) -> None:
     raise ErrorWithHint(missing, "the history is not published yet", hint)
 
 
-def setting_of(cluster: Cluster) -> str | None:
+def history_setting(cluster: Cluster) -> str | None:
     """Return the value of the setting, or None for brokers that do not have it."""
     broker = min(cluster.view.brokers)
     for entry in Admin(cluster).describe_broker_configs(broker):
@@ -44,8 +44,8 @@ def setting_of(cluster: Cluster) -> str | None:
     return None
 
 
-def require_topic(cluster: Cluster, name: str, start: Start) -> None:
+def report_no_events(cluster: Cluster, name: str, start: Start) -> None:
     """Report that a topic has no events. Raises if the topic does not exist."""
     find_topic(cluster, name, else_hint=NOT_FOUND_HINT)
     ago = "seven days" if isinstance(start, Beginning) else "that time"
-    note(f"nothing happened to {name} within {ago}")
+    print_note(f"nothing happened to {name} within {ago}")

@@ -17,14 +17,14 @@ from typing import Any
 
 import click
 
-from barnabas.cli.history.availability import require_history, require_topic
+from barnabas.cli.history.availability import report_no_events, require_history
 from barnabas.cli.history.narrator import Narrator
-from barnabas.cli.history.timeline import Event, Timeline
+from barnabas.cli.history.timeline import Event, TopicEvents
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option
 from barnabas.cli.records.start_position import parse_time
 from barnabas.cli.terminal.output import (
-    Output,
-    note,
+    OutputFormat,
+    print_note,
     printable_document,
     raise_if_reader_gone,
     show,
@@ -61,7 +61,7 @@ def history(
     follow: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Tell what happened to the topic NAME: transitions, elections, requests and answers, each with its cause."""
     start = Beginning() if since is None else FromTime(parse_time(since, now_ms(), "--since"))
@@ -70,32 +70,32 @@ def history(
         consumer = Consumer(
             cluster, {TopicPartition(STATE_CHANGES, 0): start}, reset=Beginning(), fetch_wait_ms=100
         )
-        timeline = Timeline(name)
+        timeline = TopicEvents(name)
         timeline.add(consumer.records(stop_at_end=True))
         if timeline.malformed:
-            note(skipped(timeline.malformed))
+            print_note(skipped(timeline.malformed))
         if not timeline.events and not follow:
-            require_topic(cluster, name, start)
+            report_no_events(cluster, name, start)
         narrator = Narrator(printable(name))
         if not follow:
             document = {"topic": name, "events": timeline.in_order()}
-            show(output, document, lambda shown: text_of(shown, narrator))
+            show(output, document, lambda shown: events_text(shown, narrator))
             return
-        write = follower(output, narrator)
+        write = event_writer(output, narrator)
         write(timeline.in_order())
         while True:
             write(timeline.add(consumer.poll(1.0)))
             raise_if_reader_gone()
 
 
-def follower(output: Output, narrator: Narrator) -> Callable[[list[Event]], None]:
+def event_writer(output: OutputFormat, narrator: Narrator) -> Callable[[list[Event]], None]:
     def lines(events: list[Event]) -> Iterable[str]:
         match output:
-            case Output.JSON:
+            case OutputFormat.JSON:
                 return map(to_json, events)
-            case Output.YAML:
+            case OutputFormat.YAML:
                 return (f"---\n{to_yaml(event)}" for event in events)
-            case Output.TEXT:
+            case OutputFormat.TEXT:
                 lines_of_text = narrator.tell(printable_document(events))
                 return (printable(text, keep="\n") for text in lines_of_text)
 
@@ -106,5 +106,5 @@ def follower(output: Output, narrator: Narrator) -> Callable[[list[Event]], None
     return write
 
 
-def text_of(document: dict[str, Any], narrator: Narrator) -> str:
+def events_text(document: dict[str, Any], narrator: Narrator) -> str:
     return "\n".join(narrator.tell(document["events"])) or "no events"

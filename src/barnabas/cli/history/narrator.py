@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from barnabas.cli.history.timeline import Event
-from barnabas.cli.terminal.output import wrapped
+from barnabas.cli.terminal.output import wrap
 
-LOSSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "RequestAnswered")
+LEADER_LOSS_CAUSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "RequestAnswered")
 """Causes for which a partition loses its leader."""
 
 
@@ -23,7 +23,7 @@ class Narrator:
         self.known: dict[int, Event] = {}
 
     def tell(self, events: list[Event]) -> Iterator[str]:
-        for run in runs(events):
+        for run in group_replica_events(events):
             first = run[0]
             day, _, time = str(first.get("at", "")).rstrip("Z").partition("T")
             chapter = (day, first.get("epoch"), first.get("cause"))
@@ -31,7 +31,7 @@ class Narrator:
                 self.chapter = chapter
                 by = f"controller {first.get('broker')}, epoch {first.get('epoch')}"
                 yield f"{day} {by}: {first.get('cause')}"
-            yield wrapped(f"  {time}  {self.sentence(run)}", indent=len(time) + 6)
+            yield wrap(f"  {time}  {self.sentence(run)}", indent=len(time) + 6)
 
     def sentence(self, run: list[Event]) -> str:
         event = run[0]
@@ -54,8 +54,8 @@ class Narrator:
         partition = event["partition"]
         name = f"partition {partition}"
         if event.get("result") == "failed":
-            return f"{name}: {plain(event['before'])} → {plain(event['after'])}"
-        before, after = plain(event["before"]), plain(event["after"])
+            return f"{name}: {state_name(event['before'])} → {state_name(event['after'])}"
+        before, after = state_name(event["before"]), state_name(event["after"])
         known = self.known.get(partition)
         self.learn(event)
         if after == "new":
@@ -64,10 +64,10 @@ class Narrator:
             return f"{name}: new, on {noun} {listed(assigned)}"
         if after == "online":
             state = "online, " if before != "online" else ""
-            return f"{name}: {state}{leader(event, known)}, {in_sync(event, known)}"
+            return f"{name}: {state}{leader_text(event, known)}, {isr_text(event, known)}"
         if after == "offline":
             # A topic that is to be deleted goes offline with its leaders alive.
-            if known is None or not str(event.get("cause")).startswith(LOSSES):
+            if known is None or not str(event.get("cause")).startswith(LEADER_LOSS_CAUSES):
                 return f"{name}: offline"
             return f"{name}: offline, its leader {known['leader']} is gone"
         self.known.pop(partition, None)
@@ -96,9 +96,9 @@ class Narrator:
         )
         noun = "replica" if len(run) == 1 else "replicas"
         event = run[0]
-        after = plain(event["after"])
+        after = state_name(event["after"])
         if event.get("result") == "failed":
-            after = f"{plain(event['before'])} → {after}"
+            after = f"{state_name(event['before'])} → {after}"
         return f"{noun} {where}: {after}"
 
     def request(self, event: Event) -> str:
@@ -128,7 +128,7 @@ class Narrator:
         return text
 
 
-def runs(events: list[Event]) -> Iterator[list[Event]]:
+def group_replica_events(events: list[Event]) -> Iterator[list[Event]]:
     """Group consecutive events of replicas with the same change and cause."""
     run: list[Event] = []
     for event in events:
@@ -145,14 +145,14 @@ def is_same_change(one: Event, other: Event) -> bool:
     return all(one.get(key) == other.get(key) for key in keys)
 
 
-def leader(event: Event, known: Event | None) -> str:
+def leader_text(event: Event, known: Event | None) -> str:
     now = f"leader {event['leader']} in epoch {event['leader_epoch']}"
     if known is not None and known["leader"] != event["leader"]:
         now += f" after {known['leader']}"
     return f"{now}, unclean: it was not in sync" if event.get("unclean") else now
 
 
-def in_sync(event: Event, known: Event | None) -> str:
+def isr_text(event: Event, known: Event | None) -> str:
     now = f"ISR {listed(event['isr'])}"
     if known is None or known["isr"] == event["isr"]:
         return now
@@ -191,7 +191,7 @@ def election_text(event: Event) -> str:
     return f"controller {event['after']} elected" + ("" if before is None else f" after {before}")
 
 
-WORDS = {
+STATE_NAMES = {
     "ReplicaDeletionStarted": "being deleted",
     "ReplicaDeletionSuccessful": "deleted",
     "ReplicaDeletionIneligible": "cannot be deleted now",
@@ -200,12 +200,12 @@ WORDS = {
 }
 
 
-def plain(state: str) -> str:
+def state_name(state: str) -> str:
     """
-    >>> plain("OnlinePartition"), plain("ReplicaDeletionStarted")
+    >>> state_name("OnlinePartition"), state_name("ReplicaDeletionStarted")
     ('online', 'being deleted')
     """
-    return WORDS.get(state) or state.removesuffix("Partition").removesuffix("Replica").lower()
+    return STATE_NAMES.get(state) or state.removesuffix("Partition").removesuffix("Replica").lower()
 
 
 def listed(brokers: Iterable[int]) -> str:

@@ -16,7 +16,7 @@ from barnabas.cli.history.report_text import report_text
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import Output, note, show
+from barnabas.cli.terminal.output import OutputFormat, print_note, show
 from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
@@ -73,7 +73,7 @@ def report(
     master: str | None,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Tell from the history how long topics took to come online, when they had no leader, how often leaders moved, what
     was waited for, which deletions are stuck, and who was controller.
@@ -89,7 +89,7 @@ def report(
         master, bootstrap_servers, app_name="barnabas lifecycle report", short=True
     ) as spark:
         with translate_errors([STATE_CHANGES]):
-            analysis, now = analysis_of(spark, bootstrap_servers)
+            analysis, now = read_and_analyse(spark, bootstrap_servers)
             tables = collect(analysis)
         document = document_of(rows_of(tables), servers=bootstrap_servers, now=now)
         with progress_paused():
@@ -99,7 +99,7 @@ def report(
                 write_page(document, html)
             show(output, plain(document), lambda _: report_text(document))
             for written in filter(None, (target, html)):
-                note(f"written to {written}")
+                print_note(f"written to {written}")
 
 
 def check_targets(target: Path | None, html: Path | None) -> None:
@@ -125,7 +125,7 @@ def nothing_to_report(why: str) -> ApiError:
     return ErrorWithHint(missing, f"there is nothing to report: {STATE_CHANGES} {why}", hint)
 
 
-def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
+def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
     """Return the analysis and its time, which is never before the last event, even if this clock is behind."""
     from barnabas.history.analysis import analyse
     from barnabas.history.reader import distinct_events, read_records
@@ -141,7 +141,7 @@ def analysis_of(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
     read = read_records(records).localCheckpoint()
     malformed = read.where("event is null").count()
     if malformed:
-        note(skipped(malformed))
+        print_note(skipped(malformed))
     events = distinct_events(read).localCheckpoint()
     (last_ms,) = events.selectExpr("unix_millis(max(at))").first()
     if last_ms is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cli.terminal.output import plural, table
+from barnabas.cli.terminal.output import format_table, plural
 from barnabas.history.page import topic_state
 from barnabas.history.report import Document, Row, is_failover
 from barnabas.history.words import cause_name, listed, moment, span, step_name, topic_name
@@ -61,7 +61,7 @@ def elections_text(elections: list[Row]) -> str:
         ]
         for row in elections[-ROWS_MAX:]
     ]
-    return shortened("controllers", heads, rows, len(elections), "last")
+    return titled_table("controllers", heads, rows, len(elections), "last")
 
 
 def incidents_text(incidents: list[Row]) -> str:
@@ -78,7 +78,7 @@ def incidents_text(incidents: list[Row]) -> str:
         ]
         for row in incidents[:ROWS_MAX]
     ]
-    return shortened("incidents", heads, rows, len(incidents), "last")
+    return titled_table("incidents", heads, rows, len(incidents), "last")
 
 
 def deletions_text(deletions: list[Row]) -> str:
@@ -97,7 +97,7 @@ def deletions_text(deletions: list[Row]) -> str:
         ]
         for row in pending[:ROWS_MAX]
     ]
-    return shortened("deletions that are not done", heads, rows, len(pending), "first")
+    return titled_table("deletions that are not done", heads, rows, len(pending), "first")
 
 
 def topics_text(topics: list[Row]) -> str:
@@ -122,7 +122,7 @@ def topics_text(topics: list[Row]) -> str:
         ]
         for row in topics[:ROWS_MAX]
     ]
-    return shortened("topics", heads, rows, len(topics), "most troubled")
+    return titled_table("topics", heads, rows, len(topics), "most troubled")
 
 
 def steps_text(steps: list[Row]) -> str:
@@ -137,10 +137,12 @@ def steps_text(steps: list[Row]) -> str:
         ]
         for row in steps[: ROWS_MAX // 2]
     ]
-    return shortened("slowest steps", heads, rows, len(rows), "")
+    return titled_table("slowest steps", heads, rows, len(rows), "")
 
 
-def shortened(title: str, heads: list[str], rows: list[list[Any]], count: int, which: str) -> str:
+def titled_table(
+    title: str, heads: list[str], rows: list[list[Any]], count: int, which: str
+) -> str:
     """Return a table under its title; the title says if rows were left out."""
     more = f" (the {len(rows)} {which} of {count:,})" if count > len(rows) else ""
-    return f"{title}{more}\n{table(heads, rows)}"
+    return f"{title}{more}\n{format_table(heads, rows)}"

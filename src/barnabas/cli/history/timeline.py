@@ -14,7 +14,7 @@ Event = dict[str, Any]
 """Fields of an event, as in the JSON of its record."""
 
 
-class Timeline:
+class TopicEvents:
     """The events of one topic, each once, and the elections of controllers."""
 
     def __init__(self, topic: str) -> None:

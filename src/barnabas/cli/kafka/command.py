@@ -62,11 +62,11 @@ def run(
 
 
 def say(*lines: str, keep: str = "") -> None:
-    output.say(*lines, keep=keep)
+    output.print_lines(*lines, keep=keep)
 
 
 def complain(*lines: str) -> None:
-    output.note(*lines)
+    output.print_note(*lines)
 
 
 def complain_hint(error: BarnabasError) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from barnabas.cli.terminal.failure import NEXT_STEPS, ErrorWithHint
+from barnabas.cli.terminal.failure import HINTS, ErrorWithHint
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, BarnabasError, ErrorCode, RegistryUnreachable
 from barnabas.printable import printable
@@ -100,4 +100,4 @@ def hint_of(error: BarnabasError) -> str | None:
         return "start a cluster with `barnabas up`, or correct --bootstrap-server"
     if isinstance(error, RegistryUnreachable):
         return "brokers of `barnabas up` without a ZooKeeper are asked with --bootstrap-server"
-    return NEXT_STEPS.get(error.code) if isinstance(error, ApiError) else None
+    return HINTS.get(error.code) if isinstance(error, ApiError) else None

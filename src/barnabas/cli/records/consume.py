@@ -24,11 +24,11 @@ from barnabas.cli.terminal.formats import (
     Formatter,
     compile_filter,
     compile_format,
-    document,
+    record_document,
 )
 from barnabas.cli.terminal.output import (
-    Output,
-    note,
+    OutputFormat,
+    print_note,
     raise_if_reader_gone,
     to_json,
     to_yaml,
@@ -113,36 +113,38 @@ def consume(
     filters: tuple[str, ...],
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Read records of TOPIC to standard output, one per line."""
     # With -e, a start at the end would read nothing.
     start = parse_start(offset or ("beginning" if stop_at_end else "end"), now_ms())
-    write = writer(output, template, key_delimiter, delimiter)
+    write = record_formatter(output, template, key_delimiter, delimiter)
     wanted = [compile_filter(expression) for expression in filters]
     if group is not None and partitions:
         raise ConfigError("--partition", "excludes --group, whose members share all partitions")
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        assigned = assignment(cluster, topic, partitions)
+        assigned = select_partitions(cluster, topic, partitions)
         if group is not None:
             # Imported here because a consumer without a group does not need it.
             from barnabas.cli.records.consume_group import join_group
 
             with join_group(cluster, group, topic, start) as member:
-                for batch in batches(member, stop_at_end, count, wanted, member.processed):
+                for batch in filtered_batches(member, stop_at_end, count, wanted, member.processed):
                     write_out(b"".join([write(record) for record in batch]))
             return
-        starts = within_range(cluster, dict.fromkeys(assigned, start))
+        starts = clamp_offsets(cluster, dict.fromkeys(assigned, start))
         # If retention overtakes the consumer, it continues with the oldest record that is left.
         watched_topics = () if partitions or stop_at_end else (topic,)
         consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
         if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
-            note(f"waiting for new records of {topic}; -O beginning reads what is there already")
-        for batch in batches(consumer, stop_at_end, count, wanted):
+            print_note(
+                f"waiting for new records of {topic}; -O beginning reads what is there already"
+            )
+        for batch in filtered_batches(consumer, stop_at_end, count, wanted):
             write_out(b"".join([write(record) for record in batch]))
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """A consumer, alone or in a group."""
 
     @property
@@ -150,15 +152,15 @@ class Source(Protocol):
     def poll(self, timeout_s: float) -> list[ConsumedRecord]: ...
 
 
-Written = Callable[[Sequence[ConsumedRecord] | None], None]
+OnWritten = Callable[[Sequence[ConsumedRecord] | None], None]
 
 
-def batches(
-    source: Source,
+def filtered_batches(
+    source: RecordSource,
     stop_at_end: bool,
     count: int | None,
     wanted: list[Filter],
-    written: Written = lambda _: None,
+    written: OnWritten = lambda _: None,
 ) -> Iterator[list[ConsumedRecord]]:
     """Yield the records of each poll that match all filters, until there are enough.
 
@@ -172,17 +174,19 @@ def batches(
             count -= len(found)
         if found:
             yield found
-        written(up_to(found[-1], polled) if found and count == 0 else None)
+        written(records_up_to(found[-1], polled) if found and count == 0 else None)
         if count == 0:
             return
         raise_if_reader_gone()
 
 
-def up_to(last: ConsumedRecord, polled: list[ConsumedRecord]) -> list[ConsumedRecord]:
+def records_up_to(last: ConsumedRecord, polled: list[ConsumedRecord]) -> list[ConsumedRecord]:
     return polled[: polled.index(last) + 1]
 
 
-def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
+def select_partitions(
+    cluster: Cluster, topic: str, partitions: tuple[int, ...]
+) -> list[TopicPartition]:
     view = find_topic(cluster, topic)
     chosen = partitions or [found.partition for found in view.partitions]
     assigned = [TopicPartition(topic, number) for number in dict.fromkeys(chosen)]
@@ -191,7 +195,7 @@ def assignment(cluster: Cluster, topic: str, partitions: tuple[int, ...]) -> lis
     return assigned
 
 
-def within_range(
+def clamp_offsets(
     cluster: Cluster, starts: dict[TopicPartition, Start]
 ) -> dict[TopicPartition, Start]:
     """Move a plain offset into the range of each partition. Raise OFFSET_OUT_OF_RANGE if it is in the range of none."""
@@ -210,15 +214,15 @@ def within_range(
     return {**starts, **moved}
 
 
-def writer(
-    output: Output, template: str | None, key_delimiter: str | None, delimiter: str
+def record_formatter(
+    output: OutputFormat, template: str | None, key_delimiter: str | None, delimiter: str
 ) -> Formatter:
     match output:
-        case Output.JSON:
-            return encoded(lambda record: to_json(document(record)) + "\n")
-        case Output.YAML:
-            return encoded(lambda record: f"---\n{to_yaml(document(record))}\n")
-        case Output.TEXT:
+        case OutputFormat.JSON:
+            return encode_text(lambda record: to_json(record_document(record)) + "\n")
+        case OutputFormat.YAML:
+            return encode_text(lambda record: f"---\n{to_yaml(record_document(record))}\n")
+        case OutputFormat.TEXT:
             if template is not None and key_delimiter is not None:
                 raise ConfigError("--format", "excludes --key-delimiter")
             if template is None:
@@ -227,5 +231,5 @@ def writer(
             return compile_format(template, for_terminal=sys.stdout.isatty())
 
 
-def encoded(render: Callable[[ConsumedRecord], str]) -> Formatter:
+def encode_text(render: Callable[[ConsumedRecord], str]) -> Formatter:
     return lambda record: render(record).encode()

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from barnabas.cli.groups.lookup import refuse_nameless
-from barnabas.cli.terminal.output import note, runs
+from barnabas.cli.groups.lookup import reject_empty_name
+from barnabas.cli.terminal.output import number_ranges, print_note
 from barnabas.cli.terminal.signals import raise_on_signals
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Start
@@ -27,18 +27,18 @@ def join_group(cluster: Cluster, group: str, topic: str, start: Start) -> Iterat
 
     def report_assignment(added: list[TopicPartition]) -> None:
         if sys.stderr.isatty():
-            numbers = runs([partition.partition for partition in sorted(added)])
+            numbers = number_ranges([partition.partition for partition in sorted(added)])
             what = (
                 f"reads {topic} {numbers}"
                 if added
                 else "waits: there are more members than partitions"
             )
-            note(f"group {group}: this member {what}")
+            print_note(f"group {group}: this member {what}")
 
-    refuse_nameless("--group", group)
+    reject_empty_name("--group", group)
     raise_on_signals()
     if sys.stderr.isatty():
-        note(f"group {group}: joining")
+        print_note(f"group {group}: joining")
     with GroupConsumer(
         cluster, group, [topic], start=start, reset=Beginning(), on_assigned=report_assignment
     ) as consumer:

@@ -22,8 +22,8 @@ from barnabas.cli.options import (
     output_option,
     timeout_option,
 )
-from barnabas.cli.terminal.formats import unescape
-from barnabas.cli.terminal.output import Output, note, plural, redraw, show
+from barnabas.cli.terminal.formats import unescape_bytes
+from barnabas.cli.terminal.output import OutputFormat, plural, print_note, redraw, show
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer, SentBatch
@@ -37,7 +37,7 @@ RECORD_BYTES_MAX = 64 << 20
 BAR_WIDTH = 30
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
-Keyed = Callable[[bytes], tuple[bytes | None, bytes | None]]
+SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
 
 
 @click.command()
@@ -94,7 +94,7 @@ def produce(
     dry_run: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Write records to TOPIC, from FILES or standard input, one per line.
 
@@ -102,18 +102,18 @@ def produce(
     """
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key", "excludes --key-delimiter")
-    end = unescape(delimiter)
+    end = unescape_bytes(delimiter)
     if not end:
         raise ConfigError("--delimiter", "cannot be empty")
-    split = splitter(key, key_delimiter, empty_is_null)
+    split = key_splitter(key, key_delimiter, empty_is_null)
     header_pairs = parse_headers(headers)
     sources = files or (sys.stdin.buffer,)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
-        check_target(cluster, topic, partition)
+        check_destination(cluster, topic, partition)
         producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
-        tally = Tally(topic, dry_run, size_of(files))
+        tally = ProduceProgress(topic, dry_run, input_size(files))
         try:
-            for records in (found for source in sources for found in pieces(source, end)):
+            for records in (found for source in sources for found in split_records(source, end)):
                 tally.read += len(records)
                 for record in records:
                     record_key, value = split(record)
@@ -133,19 +133,19 @@ def produce(
                 tally.failed()
             raise
         tally.finish()
-    if output is not Output.TEXT or dry_run:
+    if output is not OutputFormat.TEXT or dry_run:
         document = tally.document()
-        show(output, document, tally_text)
+        show(output, document, produced_text)
 
 
-def check_target(cluster: Cluster, topic: str, partition: int | None) -> None:
+def check_destination(cluster: Cluster, topic: str, partition: int | None) -> None:
     """Reject an unknown topic before any input is read: `produce` never creates topics."""
     find_topic(cluster, topic)
     if partition is not None:
         cluster.view.partition(TopicPartition(topic, partition))
 
 
-def pieces(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
+def split_records(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
     """Yield the complete records of each chunk of input as it arrives.
 
     A last record without its delimiter counts, like the last line of a file.
@@ -162,14 +162,14 @@ def pieces(source: BinaryIO, end: bytes) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> Keyed:
+def key_splitter(key: str | None, delimiter: str | None, empty_is_null: bool) -> SplitKey:
     def null(content: bytes | None) -> bytes | None:
         return None if empty_is_null and not content else content
 
     if delimiter is None:
         fixed = None if key is None else key.encode()
         return lambda record: (null(fixed), null(record))
-    between = unescape(delimiter)
+    between = unescape_bytes(delimiter)
     if not between:
         raise ConfigError("--key-delimiter", "cannot be empty")
 
@@ -191,7 +191,7 @@ def parse_headers(pairs: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...
     return tuple(headers)
 
 
-class Tally:
+class ProduceProgress:
     """Counts and offsets of the written records; on a terminal also the progress line."""
 
     def __init__(self, topic: str, dry_run: bool, bytes_expected: int | None = None) -> None:
@@ -246,7 +246,7 @@ class Tally:
         if self.on_terminal:
             redraw(" " * (BAR_WIDTH + 40), end="\r")
         done = f"{plural(self.total, 'record')} acknowledged by {self.topic}"
-        note(f"{done}; {self.outstanding:,} failed or unconfirmed")
+        print_note(f"{done}; {self.outstanding:,} failed or unconfirmed")
 
     def document(self) -> dict[str, Any]:
         return {
@@ -275,14 +275,14 @@ def progress_line(records: int, bytes_read: int, bytes_expected: int | None) -> 
     return f"[{bar}] {share:4.0%}  {counted}"
 
 
-def size_of(files: tuple[BinaryIO, ...]) -> int | None:
+def input_size(files: tuple[BinaryIO, ...]) -> int | None:
     """Return the total size, if all input comes from regular files."""
     stats = [os.fstat(file.fileno()) for file in files]
     whole = bool(stats) and all(stat.S_ISREG(found.st_mode) for found in stats)
     return sum(found.st_size for found in stats) if whole else None
 
 
-def tally_text(document: dict[str, Any]) -> str:
+def produced_text(document: dict[str, Any]) -> str:
     verb = "would write" if document["dry_run"] else "wrote"
     lines = [f"{verb} {plural(document['records'], 'record')} to {document['topic']}"]
     lines += [

@@ -48,7 +48,7 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
     if text.startswith("-") and DURATION.fullmatch(text[1:]):
-        return max(0, now_ms - duration_ms(text[1:]))
+        return max(0, now_ms - parse_duration_ms(text[1:]))
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -57,5 +57,5 @@ def parse_time(text: str, now_ms: int, option: str = "--offset") -> int:
         raise ConfigError(option, f"{text!r} is not a time; try {TIME_EXAMPLES}") from None
 
 
-def duration_ms(text: str) -> int:
+def parse_duration_ms(text: str) -> int:
     return sum(int(count) * UNITS_MS[unit] for count, unit in DURATION_PART.findall(text))

@@ -9,9 +9,9 @@ from typing import IO, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY, Source, source
+from barnabas.cli.registry.source import DEFAULT_DATA_DIRECTORY, RegistrySource, open_source
 from barnabas.cli.terminal.exit_codes import WRONG_USAGE
-from barnabas.cli.terminal.output import Output, note
+from barnabas.cli.terminal.output import OutputFormat, print_note
 from barnabas.errors import BadPath, BarnabasError, ConfigError, NoNode
 from barnabas.printable import LINE_MAX, printable
 
@@ -24,8 +24,8 @@ def registry_options(command: Command) -> Command:
         click.option(
             "-o",
             "--output",
-            type=click.Choice([output.value for output in Output]),
-            default=Output.TEXT.value,
+            type=click.Choice([output.value for output in OutputFormat]),
+            default=OutputFormat.TEXT.value,
             help="For people or for programs.",
         ),
         click.option(
@@ -46,31 +46,31 @@ def registry_options(command: Command) -> Command:
     return command
 
 
-class Failure(click.ClickException):
+class RegistryFailure(click.ClickException):
     """Failure that is shown as one line, without the usage of the command."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        note(f"error: {printable(self.message, LINE_MAX)}")
+        print_note(f"error: {printable(self.message, LINE_MAX)}")
 
 
-class WrongUsage(Failure):
+class RegistryUsageError(RegistryFailure):
     exit_code = WRONG_USAGE
 
 
 @contextmanager
-def open_registry(data: str, zookeeper: str | None) -> Iterator[Source]:
+def open_registry(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
     """Open the registry in the data directory or in a ZooKeeper. Errors become one line on standard error."""
     named = click.get_current_context().get_parameter_source("data")
     if zookeeper is not None and named is ParameterSource.COMMANDLINE:
-        raise WrongUsage("--data and --zookeeper name two registries; leave one out")
+        raise RegistryUsageError("--data and --zookeeper name two registries; leave one out")
     try:
-        with source(data, zookeeper) as found:
+        with open_source(data, zookeeper) as found:
             yield found
     except BadPath as error:
-        raise WrongUsage(str(error)) from error
+        raise RegistryUsageError(str(error)) from error
     except NoNode as error:
-        raise Failure(f"Node does not exist: {error.path}") from error
+        raise RegistryFailure(f"Node does not exist: {error.path}") from error
     except ConfigError as error:
-        raise Failure(error.why) from error
+        raise RegistryFailure(error.why) from error
     except BarnabasError as error:
-        raise Failure(str(error)) from error
+        raise RegistryFailure(str(error)) from error

@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.registry.access import open_registry, registry_options
 from barnabas.cli.registry.stat import stat_document, stat_text
-from barnabas.cli.terminal.output import Output, show, write_out
+from barnabas.cli.terminal.output import OutputFormat, show, write_out
 
 
 @click.command()
@@ -25,8 +25,8 @@ def get(path: str, data: str, zookeeper: str | None, output: str, with_stat: boo
         document["stat"] = stat_document(stat)
     # Kafka's nodes without content hold null, and that is what zkCli shows for them.
     ending = f"\n{stat_text(stat)}" if with_stat else ""
-    if Output(output) is Output.TEXT and not sys.stdout.isatty():
+    if OutputFormat(output) is OutputFormat.TEXT and not sys.stdout.isatty():
         # The data of a node goes to a pipe as it is, as records do.
         write_out(f"{content or 'null'}{ending}\n".encode())
         return
-    show(Output(output), document, lambda shown: (shown["data"] or "null") + ending)
+    show(OutputFormat(output), document, lambda shown: (shown["data"] or "null") + ending)

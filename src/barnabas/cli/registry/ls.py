@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from barnabas.cli.registry.access import open_registry, registry_options
-from barnabas.cli.registry.source import Source
+from barnabas.cli.registry.source import RegistrySource
 from barnabas.cli.registry.stat import stat_document, stat_text
-from barnabas.cli.terminal.output import Output, show
+from barnabas.cli.terminal.output import OutputFormat, show
 
 
 @click.command()
@@ -24,8 +24,8 @@ def ls(
     with open_registry(data, zookeeper) as found:
         _, stat = found.get(path)
         if recursive:
-            paths = list(beneath(found, path))
-            show(Output(output), paths, "\n".join)
+            paths = list(walk_paths(found, path))
+            show(OutputFormat(output), paths, "\n".join)
             return
         children = found.children(path)
     document: dict[str, Any] = {"path": path, "children": children}
@@ -36,11 +36,11 @@ def ls(
         line = f"[{', '.join(shown['children'])}]"
         return f"{line}\n{stat_text(stat)}" if with_stat else line
 
-    show(Output(output), document, text)
+    show(OutputFormat(output), document, text)
 
 
-def beneath(found: Source, path: str) -> Iterator[str]:
+def walk_paths(found: RegistrySource, path: str) -> Iterator[str]:
     """Yield the path and those of all descendants, each before its children."""
     yield path
     for name in found.children(path):
-        yield from beneath(found, f"{path.rstrip('/')}/{name}")
+        yield from walk_paths(found, f"{path.rstrip('/')}/{name}")

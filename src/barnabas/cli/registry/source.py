@@ -29,7 +29,7 @@ CONNECTION_TIMEOUT_MS = 10_000
 T = TypeVar("T")
 
 
-class SeenChange(NamedTuple):
+class ZnodeChange(NamedTuple):
     """Change of a node. `kind` is created, changed or deleted; `zxid` is None if the registry does not report it."""
 
     zxid: int | None
@@ -38,18 +38,18 @@ class SeenChange(NamedTuple):
     path: str
 
 
-class Source(Protocol):
+class RegistrySource(Protocol):
     def get(self, path: str) -> tuple[bytes, ZnodeStat]: ...
 
     def children(self, path: str) -> list[str]: ...
 
-    def follow(self, path: str) -> Iterator[SeenChange | None]:
+    def follow(self, path: str) -> Iterator[ZnodeChange | None]:
         """Yield None once the watch is set, then every change at or beneath `path`."""
         ...
 
 
 @contextmanager
-def source(data: str, zookeeper: str | None) -> Iterator[Source]:
+def open_source(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
     if zookeeper is None:
         with reader_of(data) as reader:
             yield FilesSource(reader)
@@ -113,7 +113,7 @@ class FilesSource:
     def children(self, path: str) -> list[str]:
         return self.tree.children(path)
 
-    def follow(self, path: str) -> Iterator[SeenChange | None]:
+    def follow(self, path: str) -> Iterator[ZnodeChange | None]:
         self.tree.node(path)  # raises if there is no such node
         last = self.reader.last_change()
         version = self.reader.data_version()
@@ -122,7 +122,7 @@ class FilesSource:
             for change in self.reader.changes_after(last):
                 last = change.number
                 if path in ("/", change.path) or change.path.startswith(path + "/"):
-                    yield SeenChange(change.zxid, change.time_ms, change.kind, change.path)
+                    yield ZnodeChange(change.zxid, change.time_ms, change.kind, change.path)
             while (now := self.reader.data_version()) == version:
                 time.sleep(POLL_S)
             version = now
@@ -150,7 +150,7 @@ class ZooKeeperSource:
     def children(self, path: str) -> list[str]:
         return self.run(self.session.children(path))
 
-    def follow(self, path: str) -> Iterator[SeenChange | None]:
+    def follow(self, path: str) -> Iterator[ZnodeChange | None]:
         watch = TreeWatch(self.session)
         self.run(watch.begin(path))
         yield None
@@ -174,9 +174,9 @@ class TreeWatch:
         await self.session.get(path)
         await self.look(path)
 
-    async def changes(self) -> list[SeenChange]:
+    async def changes(self) -> list[ZnodeChange]:
         """Wait for changes. Returns at least one, in the order of the events."""
-        found: list[SeenChange] = []
+        found: list[ZnodeChange] = []
         while not found:
             await self.more.wait()
             self.more.clear()
@@ -189,7 +189,7 @@ class TreeWatch:
         self.events.append(event)
         self.more.set()
 
-    async def look(self, path: str) -> list[SeenChange]:
+    async def look(self, path: str) -> list[ZnodeChange]:
         """Compare a node with its last version and set its watches again; descend into new children."""
         stat = await self.session.exists(path, self.on_event)
         if stat is None:
@@ -198,9 +198,9 @@ class TreeWatch:
         before = self.versions.get(path)
         self.versions[path] = (stat.czxid, stat.mzxid)
         if before is None:
-            found.append(SeenChange(stat.czxid, stat.ctime_ms, "created", path))
+            found.append(ZnodeChange(stat.czxid, stat.ctime_ms, "created", path))
         elif before != (stat.czxid, stat.mzxid):
-            found.append(SeenChange(stat.mzxid, stat.mtime_ms, "changed", path))
+            found.append(ZnodeChange(stat.mzxid, stat.mtime_ms, "changed", path))
         try:
             names = await self.session.children(path, self.on_event)
         except NoNode:
@@ -211,7 +211,7 @@ class TreeWatch:
                 found += await self.look(child)
         return found
 
-    def forget(self, path: str) -> list[SeenChange]:
+    def forget(self, path: str) -> list[ZnodeChange]:
         if self.versions.pop(path, None) is None:
             return []
-        return [SeenChange(None, time.time_ns() // 1_000_000, "deleted", path)]
+        return [ZnodeChange(None, time.time_ns() // 1_000_000, "deleted", path)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.registry.access import open_registry, registry_options
-from barnabas.cli.terminal.output import Output, show
+from barnabas.cli.terminal.output import OutputFormat, show
 
 if TYPE_CHECKING:
     from barnabas.world.ports import ZnodeStat
@@ -20,7 +20,7 @@ def stat(path: str, data: str, zookeeper: str | None, output: str) -> None:
     """Show when and by which transactions a node was made and changed."""
     with open_registry(data, zookeeper) as source:
         _, found = source.get(path)
-    show(Output(output), stat_document(found), lambda _: stat_text(found))
+    show(OutputFormat(output), stat_document(found), lambda _: stat_text(found))
 
 
 def stat_text(stat: ZnodeStat) -> str:

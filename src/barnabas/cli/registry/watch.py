@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import click
 
 from barnabas.cli.registry.access import open_registry, registry_options
-from barnabas.cli.registry.source import SeenChange
+from barnabas.cli.registry.source import ZnodeChange
 from barnabas.cli.terminal.exit_codes import INTERRUPTED
-from barnabas.cli.terminal.output import Output, note, say, to_json
+from barnabas.cli.terminal.output import OutputFormat, print_lines, print_note, to_json
 
 
 @click.command()
@@ -22,20 +22,20 @@ def watch(path: str, data: str, zookeeper: str | None, output: str, count: int |
         with open_registry(data, zookeeper) as found:
             for number, change in enumerate(found.follow(path)):
                 if change is None:
-                    note(f"Watching {path}; Ctrl-C stops.")
+                    print_note(f"Watching {path}; Ctrl-C stops.")
                 else:
-                    say(change_line(change, Output(output)))
+                    print_lines(change_line(change, OutputFormat(output)))
                 if number == count:
                     return
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
 
-def change_line(change: SeenChange, output: Output) -> str:
+def change_line(change: ZnodeChange, output: OutputFormat) -> str:
     moment = datetime.fromtimestamp(change.time_ms / 1000, UTC)
     written = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if output is Output.TEXT:
+    if output is OutputFormat.TEXT:
         return f"{written} {change.kind} {change.path}"
     document = {"time": written, "zxid": change.zxid, "kind": change.kind, "path": change.path}
     line = to_json(document, separators=(",", ":"))
-    return f"--- {line}" if output is Output.YAML else line
+    return f"--- {line}" if output is OutputFormat.YAML else line

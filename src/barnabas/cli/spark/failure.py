@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from barnabas.cli.terminal.failure import CONTINUATION, ErrorWithHint, near_names
+from barnabas.cli.terminal.failure import CONTINUATION, ErrorWithHint, similar_names
 from barnabas.errors import ApiError, BarnabasError, ConfigError, ErrorCode
 from barnabas.spark.tables import quote_topic
 
-OURS = re.compile(
+PYTHON_ERROR = re.compile(
     r"^(?:barnabas\.[\w.]+\.)(?P<kind>\w+): (?P<message>.+)$"
     r"|^(?P<python>[A-Za-z_][\w.]*(?:Error|Exception)): (?P<why>.+)$",
     re.MULTILINE,
 )
-JAVA = re.compile(
+JAVA_ERROR = re.compile(
     r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (?P<message>.*\S.*)$", re.MULTILINE
 )
 NOISE = re.compile(
@@ -29,7 +29,7 @@ NOISE = re.compile(
 LABEL = re.compile(r"^\[(?P<condition>[A-Z_.]+)\] ")
 STATE = re.compile(r"\.? ?SQLSTATE: \w+\s*")
 LINES_MAX = 8
-WRONG_SQL = (
+SQL_ERROR_PREFIXES = (
     "PARSE",
     "UNRESOLVED",
     "DATATYPE_MISMATCH",
@@ -43,7 +43,7 @@ class QueryFailed(BarnabasError):
     """Spark ran the query and failed."""
 
 
-JAVA_IS_GONE = (
+JAVA_ENDED = (
     "Java, in which Spark runs, has ended in the midst of it: "
     "it was killed, or the machine had too little memory for it"
 )
@@ -52,20 +52,20 @@ JAVA_IS_GONE = (
 def translate(error: Exception, topics: Iterable[str]) -> BarnabasError:
     """Return the failure as an error that the command line can show."""
     text = str(error).strip()
-    if is_loss_of_java(error, text):
-        return QueryFailed(JAVA_IS_GONE)
-    condition = condition_of(error, text)
+    if has_java_ended(error, text):
+        return QueryFailed(JAVA_ENDED)
+    condition = error_condition(error, text)
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
-        return no_table(text, topics)
-    if ours := last_cause(text):
+        return unknown_table_error(text, topics)
+    if ours := python_cause(text):
         return ours
     lines = message_lines(java_cause(text))
-    if condition.startswith(WRONG_SQL):
+    if condition.startswith(SQL_ERROR_PREFIXES):
         return ConfigError("SQL", CONTINUATION.join(lines[:LINES_MAX]))
     return QueryFailed(lines[0])
 
 
-def is_loss_of_java(error: Exception, text: str) -> bool:
+def has_java_ended(error: Exception, text: str) -> bool:
     """Return whether Java has ended. py4j has several errors for that; the last is one without a trace of Java."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -74,17 +74,17 @@ def is_loss_of_java(error: Exception, text: str) -> bool:
     return type(error) is Py4JError and "Trace:" not in text
 
 
-def condition_of(error: Exception, text: str) -> str:
+def error_condition(error: Exception, text: str) -> str:
     getter = getattr(error, "getCondition", None)
     found = LABEL.match(text)
     return str((getter() if getter else None) or (found["condition"] if found else ""))
 
 
-def no_table(text: str, topics: Iterable[str]) -> BarnabasError:
+def unknown_table_error(text: str, topics: Iterable[str]) -> BarnabasError:
     found = re.search(r"table or view (.+?) cannot be found", text)
     name = found[1].replace("`.`", ".").strip("`") if found else "?"
     known = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    near = near_names(name, topics)
+    near = similar_names(name, topics)
     hint = (
         "did you mean " + " or ".join(quote_topic(topic) for topic in near) + "?"
         if near
@@ -93,11 +93,11 @@ def no_table(text: str, topics: Iterable[str]) -> BarnabasError:
     return ErrorWithHint(known, f"there is no topic {name!r}", hint)
 
 
-def last_cause(text: str) -> BarnabasError | None:
+def python_cause(text: str) -> BarnabasError | None:
     """Return the error that ended a Python process of Spark; our own message if it was an error of ours."""
     if "Traceback" not in text:
         return None
-    found = list(OURS.finditer(text))
+    found = list(PYTHON_ERROR.finditer(text))
     if not found:
         return None
     cause = next((match for match in found if match["kind"]), found[-1])
@@ -112,7 +112,7 @@ def java_cause(text: str) -> str:
     """Return the message of the innermost Java exception, if PySpark did not extract it."""
     if not text.startswith("An error occurred while calling"):
         return text
-    found = [match["message"] for match in JAVA.finditer(text)]
+    found = [match["message"] for match in JAVA_ERROR.finditer(text)]
     return found[-1] if found else text
 
 

@@ -12,7 +12,7 @@ import click
 from barnabas.cli.options import bootstrap_option, timeout_option
 from barnabas.cli.spark.failure import translate
 from barnabas.cli.spark.session import spark_session, translate_errors
-from barnabas.cli.terminal.output import note, plural
+from barnabas.cli.terminal.output import plural, print_note
 from barnabas.client.cluster import Cluster
 from barnabas.progress_line import progress_paused
 from barnabas.spark.tables import register_topics
@@ -57,13 +57,13 @@ def spark(
             "topic": topic,
         }
         if command is not None:
-            run(command, names, topics)
+            run_code(command, names, topics)
             return
-        note(*banner(session.version, topics).split("\n"))
-        interact(names)
+        print_note(*banner(session.version, topics).split("\n"))
+        run_prompt(names)
 
 
-def run(command: str, names: dict[str, Any], topics: list[str]) -> None:
+def run_code(command: str, names: dict[str, Any], topics: list[str]) -> None:
     """Run the code. Its own errors are shown as Python shows them, those of Spark without Java's stack."""
     from pyspark.errors import PySparkException
 
@@ -87,7 +87,7 @@ def banner(version: str, topics: list[str]) -> str:
     return "\n".join(lines)
 
 
-def interact(names: dict[str, Any]) -> None:
+def run_prompt(names: dict[str, Any]) -> None:
     try:
         import readline
         import rlcompleter

@@ -22,8 +22,14 @@ from barnabas.cli.options import bootstrap_option, timeout_option
 from barnabas.cli.spark.session import spark_session, translate_errors
 from barnabas.cli.spark.statement import check_is_query, check_same_query, claim, unclaim
 from barnabas.cli.terminal.formats import escape_content
-from barnabas.cli.terminal.output import CLEAR_SCREEN, WIDTH, note, write_out
-from barnabas.cli.terminal.rows import ROWS_OF_A_TABLE, csv_lines, instants, json_lines, table_text
+from barnabas.cli.terminal.output import CLEAR_SCREEN, WIDTH, print_note, write_out
+from barnabas.cli.terminal.rows import (
+    TABLE_ROWS_MAX,
+    csv_lines,
+    json_lines,
+    table_text,
+    with_utc_offsets,
+)
 from barnabas.cli.terminal.signals import SignalRecorder
 from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError
@@ -46,7 +52,7 @@ CHECKPOINT = "_checkpoint"
 """Below the target directory; readers of Parquet ignore names that start with an underscore."""
 
 
-class Form(StrEnum):
+class SqlOutput(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
@@ -67,8 +73,8 @@ class Form(StrEnum):
 @click.option(
     "-o",
     "--output",
-    type=click.Choice([form.value for form in Form]),
-    default=Form.TABLE.value,
+    type=click.Choice([form.value for form in SqlOutput]),
+    default=SqlOutput.TABLE.value,
     show_default=True,
     help="A table to read, a line per row, or files.",
 )
@@ -100,10 +106,10 @@ def sql(
     barnabas sql --follow "select value_json:amount::double from orders where value_json:paid::boolean"
     barnabas sql -o parquet --to orders.parquet "select value_json from orders"
     """
-    form = Form(output)
+    form = SqlOutput(output)
     query = query.strip().rstrip(";")
     check_is_query(query)
-    check_target(form, target, follow=follow)
+    check_output_directory(form, target, follow=follow)
     if follow and target is not None:
         check_same_query(target / CHECKPOINT, query)
     if offset == "end" and not follow:
@@ -130,10 +136,10 @@ def sql(
             run_batch(rows, form, target)
 
 
-def check_target(form: Form, target: Path | None, *, follow: bool) -> None:
-    if form is Form.PARQUET and target is None:
+def check_output_directory(form: SqlOutput, target: Path | None, *, follow: bool) -> None:
+    if form is SqlOutput.PARQUET and target is None:
         raise ConfigError("--to", "is missing; say where the Parquet files are to go")
-    if form is not Form.PARQUET and target is not None:
+    if form is not SqlOutput.PARQUET and target is not None:
         raise ConfigError("--to", f"goes with -o parquet; redirect {form} with > instead")
     if target is not None and target.exists() and not (follow and (target / CHECKPOINT).exists()):
         raise ConfigError("--to", f"{target} exists already; choose another, or remove it")
@@ -143,7 +149,7 @@ def lists_tables(query: str) -> bool:
     return query.lower().split()[:2] in (["show", "tables"], ["show", "views"])
 
 
-def csv_shown(rows: Iterable[Sequence[Any]]) -> bytes:
+def csv_for_stdout(rows: Iterable[Sequence[Any]]) -> bytes:
     """Exact in a pipe; on a terminal, control characters are escaped."""
     lines = csv_lines(rows)
     return escape_content(lines) if sys.stdout.isatty() else lines
@@ -157,38 +163,40 @@ def print_out(data: bytes) -> None:
 # ---- batch -----------------------------------------------------------------------------------------------------
 
 
-def run_batch(rows: DataFrame, form: Form, target: Path | None) -> None:
+def run_batch(rows: DataFrame, form: SqlOutput, target: Path | None) -> None:
     names = rows.columns
     match form:
-        case Form.PARQUET:
+        case SqlOutput.PARQUET:
             rows.write.parquet(str(target))
             with progress_paused():
-                note(f"written to {target}")
-        case Form.TABLE:
+                print_note(f"written to {target}")
+        case SqlOutput.TABLE:
             if names:
-                found = rows.limit(ROWS_OF_A_TABLE + 1).collect()
-                more = len(found) > ROWS_OF_A_TABLE
-                shown = found[:ROWS_OF_A_TABLE]
+                found = rows.limit(TABLE_ROWS_MAX + 1).collect()
+                more = len(found) > TABLE_ROWS_MAX
+                shown = found[:TABLE_ROWS_MAX]
                 print_out(table_text(names, shown, more=more, width=table_width()))
                 if more:
                     with progress_paused():
-                        note(f"there are more; add a limit, or use -o {Form.JSON} for all of them")
-        case Form.JSON:
+                        print_note(
+                            f"there are more; add a limit, or use -o {SqlOutput.JSON} for all of them"
+                        )
+        case SqlOutput.JSON:
             write_in_pieces(rows, partial(json_lines, names))
-        case Form.CSV:
-            print_out(csv_shown([names]))
-            write_in_pieces(rows, csv_shown)
+        case SqlOutput.CSV:
+            print_out(csv_for_stdout([names]))
+            write_in_pieces(rows, csv_for_stdout)
 
 
 def write_in_pieces(rows: DataFrame, lines: Callable[[list[Any]], bytes]) -> None:
     """Write a result of any size, one partition after the other."""
     iterator = rows.toLocalIterator(prefetchPartitions=True)
-    kinds = types_of(rows)
+    kinds = column_types(rows)
     while piece := list(islice(iterator, ROWS_AT_A_TIME)):
-        print_out(lines(instants(kinds, piece)))
+        print_out(lines(with_utc_offsets(kinds, piece)))
 
 
-def types_of(rows: DataFrame) -> list[Any]:
+def column_types(rows: DataFrame) -> list[Any]:
     return [field.dataType for field in rows.schema.fields]
 
 
@@ -200,16 +208,16 @@ def table_width() -> int | None:
 # ---- stream ----------------------------------------------------------------------------------------------
 
 
-def run_stream(rows: DataFrame, form: Form, target: Path | None, query_text: str) -> None:
+def run_stream(rows: DataFrame, form: SqlOutput, target: Path | None, query_text: str) -> None:
     if not rows.isStreaming:
         raise ConfigError("--follow", "the query reads no topic; there is nothing to follow")
     if target is not None:
-        follow(start_to_files(rows, target, query_text), [])
+        wait_for_stream(start_to_files(rows, target, query_text), [])
         return
     with tempfile.TemporaryDirectory(prefix="barnabas-sql-", ignore_cleanup_errors=True) as scratch:
         failures: list[BaseException] = []
         query = start_in_supported_mode(rows, form, Path(scratch), failures)
-        follow(query, failures)
+        wait_for_stream(query, failures)
 
 
 def start_to_files(rows: DataFrame, target: Path, query_text: str) -> StreamingQuery:
@@ -226,17 +234,19 @@ def start_to_files(rows: DataFrame, target: Path, query_text: str) -> StreamingQ
 
 
 def start_in_supported_mode(
-    rows: DataFrame, form: Form, scratch: Path, failures: list[BaseException]
+    rows: DataFrame, form: SqlOutput, scratch: Path, failures: list[BaseException]
 ) -> StreamingQuery:
     """New rows where a query only has such; else all of its result for a table, the rows that changed for a pipe."""
     from pyspark.errors import AnalysisException
 
     write = partial(write_batch, rows.columns, form, failures)
     modes = (
-        ["append", "complete", "update"] if form is Form.TABLE else ["append", "update", "complete"]
+        ["append", "complete", "update"]
+        if form is SqlOutput.TABLE
+        else ["append", "update", "complete"]
     )
-    if form is Form.CSV:
-        print_out(csv_shown([rows.columns]))
+    if form is SqlOutput.CSV:
+        print_out(csv_for_stdout([rows.columns]))
     for mode in modes:
         write_this = partial(write, is_whole=mode == "complete")
         writer = rows.writeStream.outputMode(mode).foreachBatch(write_this)
@@ -251,7 +261,7 @@ def start_in_supported_mode(
 
 def write_batch(
     names: list[str],
-    form: Form,
+    form: SqlOutput,
     failures: list[BaseException],
     batch: DataFrame,
     _number: int,
@@ -264,10 +274,10 @@ def write_batch(
         if not found:
             return
         match form:
-            case Form.JSON:
-                print_out(json_lines(names, instants(types_of(batch), found)))
-            case Form.CSV:
-                print_out(csv_shown(instants(types_of(batch), found)))
+            case SqlOutput.JSON:
+                print_out(json_lines(names, with_utc_offsets(column_types(batch), found)))
+            case SqlOutput.CSV:
+                print_out(csv_for_stdout(with_utc_offsets(column_types(batch), found)))
             case _:
                 in_place = CLEAR_SCREEN.encode() if is_whole and sys.stdout.isatty() else b""
                 print_out(in_place + table_text(names, found, width=table_width()))
@@ -276,7 +286,7 @@ def write_batch(
         raise
 
 
-def follow(query: StreamingQuery, failures: list[BaseException]) -> None:
+def wait_for_stream(query: StreamingQuery, failures: list[BaseException]) -> None:
     """Wait until the stream ends or a signal arrives."""
     signals = SignalRecorder()
     while not signals.wait(LOOK_INTERVAL_S) and query.isActive:

@@ -33,20 +33,22 @@ def check_is_query(query: str) -> None:
     word = first[0].lower() if first else ""
     if word not in QUERY_WORDS and not begins.startswith("("):
         raise ConfigError(
-            "SQL", f"{word or begins[0]!r}: only queries are supported here; {alternatives()}"
+            "SQL", f"{word or begins[0]!r}: only queries are supported here; {alternatives_text()}"
         )
     if INSERT.search(STRING_OR_COMMENT.sub(" ", begins)):
-        raise ConfigError("SQL", f"'insert': only queries are supported here; {alternatives()}")
+        raise ConfigError(
+            "SQL", f"'insert': only queries are supported here; {alternatives_text()}"
+        )
 
 
-def alternatives() -> str:
+def alternatives_text() -> str:
     return (
         f"a query begins with {', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use "
         "`barnabas produce`, for all else `barnabas spark` or PySpark"
     )
 
 
-def normalised(query: str) -> str:
+def normalise_query(query: str) -> str:
     """Return the query without differences in white space and the last semicolon."""
     return " ".join(query.strip().rstrip(";").split())
 
@@ -57,8 +59,8 @@ def check_same_query(checkpoint: Path, query: str) -> None:
         began = (checkpoint / QUERY_FILE).read_text("utf-8", "replace")
     except FileNotFoundError:
         return
-    if normalised(began) != normalised(encodable(query)):
-        shown = normalised(began)
+    if normalise_query(began) != normalise_query(encodable(query)):
+        shown = normalise_query(began)
         shown = shown if len(shown) <= SHOWN_MAX else shown[: SHOWN_MAX - 1] + "…"
         raise ConfigError(
             "--to", f"{checkpoint.parent} belongs to another query; choose another --to: {shown}"

@@ -16,7 +16,7 @@ import traceback
 
 import click
 
-from barnabas.cli.terminal.output import note
+from barnabas.cli.terminal.output import print_note
 from barnabas.errors import BarnabasError, ConfigError
 from barnabas.printable import LINE_MAX, printable
 
@@ -37,14 +37,14 @@ def report_failure(
         # Imported here because it loads the client, which usage errors do not need.
         from barnabas.cli.terminal.failure import explain
 
-        note(*explain(error).split("\n"))
+        print_note(*explain(error).split("\n"))
         return WRONG_USAGE if isinstance(error, ConfigError) else FAILED
     return INTERRUPTED
 
 
 def report_crash() -> int:
     """Print the traceback of the current exception, escaped because it may quote names, and return the exit code."""
-    note(*traceback.format_exc().rstrip("\n").split("\n"))
+    print_note(*traceback.format_exc().rstrip("\n").split("\n"))
     return FAILED
 
 
@@ -55,7 +55,7 @@ def show_usage_error(error: click.ClickException) -> None:
     text = io.StringIO()
     error.show(text)
     if shown := text.getvalue().rstrip("\n"):
-        note(*shown.split("\n"))
+        print_note(*shown.split("\n"))
 
 
 def discard_output() -> int:

@@ -12,7 +12,7 @@ from barnabas.printable import LINE_MAX, printable
 CONTINUATION = "\n       "
 """Starts the second and later lines of an error: indented like the text after `error: `."""
 
-NEXT_STEPS = {
+HINTS = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
     ErrorCode.INVALID_REPLICATION_FACTOR: "each copy of a partition lies on another broker: ask for fewer copies, "
     "or start more brokers",
@@ -64,12 +64,12 @@ def explain(error: BarnabasError) -> str:
         lines.append(
             "hint:  start more brokers, or these with an offsets.topic.replication.factor no larger than their number"
         )
-    elif isinstance(error, ApiError) and error.code in NEXT_STEPS:
-        lines.append(f"hint:  {NEXT_STEPS[error.code]}")
+    elif isinstance(error, ApiError) and error.code in HINTS:
+        lines.append(f"hint:  {HINTS[error.code]}")
     return "\n".join(lines)
 
 
-def near_names(name: str, names: Iterable[str]) -> list[str]:
+def similar_names(name: str, names: Iterable[str]) -> list[str]:
     """Return up to three similar names, whatever their case."""
     by_lower = {found.lower(): found for found in sorted(names)}
     return [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]

@@ -20,9 +20,9 @@ from barnabas.printable import printable
 Formatter = Callable[[ConsumedRecord], bytes]
 Filter = Callable[[ConsumedRecord], bool]
 
-PIECE = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.)|([^%\\]+|\\$)", re.DOTALL)
+TEMPLATE_PART = re.compile(r"%(.?)|\\(x[0-9a-fA-F]{1,2}|.)|([^%\\]+|\\$)", re.DOTALL)
 ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
-KEPT = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
+UNESCAPED = "\n\t" + "".join(map(chr, range(0xDCA0, 0xDD00)))
 """Not escaped in keys and values. Of the bytes that are not UTF-8, only 80 to 9F may be C1 controls."""
 
 
@@ -32,9 +32,9 @@ def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
     named = escape_name if for_terminal else str.encode
     letters: dict[str, Formatter] = {
         "s": lambda record: content(record.value),
-        "S": lambda record: size(record.value),
+        "S": lambda record: size_text(record.value),
         "k": lambda record: content(record.key),
-        "K": lambda record: size(record.key),
+        "K": lambda record: size_text(record.key),
         "h": lambda record: b",".join(
             named(name) + b"=" + content(value) for name, value in record.headers
         ),
@@ -45,7 +45,7 @@ def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
         "%": lambda record: b"%",
     }
     pieces: list[Formatter] = []
-    for letter, escape, text in (found.groups() for found in PIECE.finditer(template)):
+    for letter, escape, literal in (found.groups() for found in TEMPLATE_PART.finditer(template)):
         if letter is not None:
             if letter not in letters:
                 known = " ".join("%" + name for name in letters)
@@ -53,16 +53,16 @@ def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
             pieces.append(letters[letter])
         else:
             pieces.append(
-                constant(unescape(f"\\{escape}") if escape is not None else text.encode())
+                constant(unescape_bytes(f"\\{escape}") if escape is not None else literal.encode())
             )
     return lambda record: b"".join([piece(record) for piece in pieces])
 
 
-def constant(text: bytes) -> Formatter:
-    return lambda record: text
+def constant(content: bytes) -> Formatter:
+    return lambda record: content
 
 
-def unescape(text: str) -> bytes:
+def unescape_bytes(text: str) -> bytes:
     r"""Return the bytes of a delimiter or format in which \n, \t and \x1f may be written."""
     return re.sub(
         rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])",
@@ -78,31 +78,31 @@ def raw_content(content: bytes | None) -> bytes:
 
 
 def escape_content(content: bytes | None) -> bytes:
-    return printable(content or b"", keep=KEPT).encode("utf-8", "surrogateescape")
+    return printable(content or b"", keep=UNESCAPED).encode("utf-8", "surrogateescape")
 
 
 def escape_name(name: str) -> bytes:
     return printable(name).encode()
 
 
-def size(content: bytes | None) -> bytes:
+def size_text(content: bytes | None) -> bytes:
     return b"-1" if content is None else b"%d" % len(content)
 
 
-def document(record: ConsumedRecord) -> dict[str, Any]:
+def record_document(record: ConsumedRecord) -> dict[str, Any]:
     """Return a record for JSON or YAML. Bytes that are not UTF-8 become backslash escapes."""
     return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": text(record.key),
-        "value": text(record.value),
-        "headers": [{"name": name, "value": text(value)} for name, value in record.headers],
+        "key": decode_text(record.key),
+        "value": decode_text(record.value),
+        "headers": [{"name": name, "value": decode_text(value)} for name, value in record.headers],
     }
 
 
-def text(content: bytes | None) -> str | None:
+def decode_text(content: bytes | None) -> str | None:
     return None if content is None else content.decode("utf-8", "backslashreplace")
 
 

@@ -4,8 +4,9 @@ A command builds one plain document (dicts, lists, strings, numbers, booleans, N
 one that `--output` selects. The shape of the document is stable, the text is not. Tables are at most 100 columns wide:
 the widest column is cut first.
 
-Commands print through this module only, because it escapes names from outside (see barnabas/printable.py): `show` for
-results, `say` for other lines on standard output, `note` and `confirm` for standard error. JSON and YAML stay exact.
+Commands print through this module only, because it escapes names from outside (see barnabas/printable.py). `show`
+prints results, `print_lines` other lines on standard output, `print_note` and `confirm` write to standard error. JSON
+and YAML are not escaped.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ WATCH_INTERVAL_S = 2.0
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     YAML = "yaml"
 
 
-def show(output: Output, document: Any, text: Callable[[Any], str]) -> None:
+def show(output: OutputFormat, document: Any, text: Callable[[Any], str]) -> None:
     write_out(f"{render(output, document, text)}\n".encode())
 
 
-def render(output: Output, document: Any, text: Callable[[Any], str]) -> str:
+def render(output: OutputFormat, document: Any, text: Callable[[Any], str]) -> str:
     """Return the output. `text` gets the document with all strings escaped."""
     match output:
-        case Output.TEXT:
+        case OutputFormat.TEXT:
             lines = text(printable_document(document)).split("\n")
             return "\n".join(map(printable, lines))
-        case Output.JSON:
+        case OutputFormat.JSON:
             return to_json(document, indent=2)
-        case Output.YAML:
+        case OutputFormat.YAML:
             return to_yaml(document)
 
 
 def show_or_watch(
-    watch: bool, output: Output, load: Callable[[], Any], text: Callable[[Any], str]
+    watch: bool, output: OutputFormat, load: Callable[[], Any], text: Callable[[Any], str]
 ) -> None:
     """Print a document once, or every two seconds: in place on a terminal, one after the other in a pipe."""
     while True:
@@ -61,7 +62,7 @@ def show_or_watch(
         page = render(output, document, text)
         if watch and sys.stdout.isatty():
             page = CLEAR_SCREEN + page
-        elif watch and output is Output.YAML:
+        elif watch and output is OutputFormat.YAML:
             page = "---\n" + page
         write_out(f"{page}\n".encode())
         if not watch:
@@ -83,7 +84,7 @@ def printable_document(value: Any) -> Any:
             return value
 
 
-def say(*lines: str, keep: str = "") -> None:
+def print_lines(*lines: str, keep: str = "") -> None:
     """Print lines on standard output. Each argument is one line; `keep` are control characters not to escape."""
     write_out("".join(f"{printable(line, keep=keep)}\n" for line in lines).encode())
 
@@ -110,7 +111,7 @@ def raise_if_reader_gone() -> None:
             raise BrokenPipeError
 
 
-def note(*lines: str) -> None:
+def print_note(*lines: str) -> None:
     """Print lines on standard error. Each argument is one line."""
     print(*map(printable, lines), sep="\n", file=sys.stderr, flush=True)
 
@@ -127,7 +128,7 @@ def redraw(line: str, end: str = "") -> None:
 # ---- tables ---------------------------------------------------------------------------------------------------
 
 
-def table(
+def format_table(
     heads: Sequence[str],
     rows: Sequence[Sequence[object]],
     *,
@@ -136,7 +137,7 @@ def table(
 ) -> str:
     """Return a table. Columns of numbers, some of which may be missing, are right-aligned.
 
-    >>> print(table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
+    >>> print(format_table(["topic", "partitions"], [["orders", 6], ["a", 12]]))
     TOPIC   PARTITIONS
     orders           6
     a               12
@@ -145,19 +146,19 @@ def table(
     lines = [[printable(head).upper() for head in heads], *cells]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
     if width is not None:
-        widths = fit(widths, width)
+        widths = shrink_columns(widths, width)
     present = [[row[at] for row in rows if row[at] is not None] for at in range(len(heads))]
     to_the_right = [bool(column) and all(map(is_number, column)) for column in present]
     return "\n".join(
         GAP.join(
-            cut(cell, size).rjust(size) if right else cut(cell, size).ljust(size)
+            cut_cell(cell, size).rjust(size) if right else cut_cell(cell, size).ljust(size)
             for cell, size, right in zip(line, widths, to_the_right, strict=True)
         ).rstrip()
         for line in lines
     )
 
 
-def fit(widths: list[int], width: int) -> list[int]:
+def shrink_columns(widths: list[int], width: int) -> list[int]:
     """Shrink the widest columns until all fit, none below eight characters."""
     fitted = list(widths)
     while sum(fitted) + len(GAP) * (len(fitted) - 1) > width and max(fitted) > 8:
@@ -165,7 +166,7 @@ def fit(widths: list[int], width: int) -> list[int]:
     return fitted
 
 
-def cut(cell: str, size: int) -> str:
+def cut_cell(cell: str, size: int) -> str:
     return cell if len(cell) <= size else cell[: size - 1] + "…"
 
 
@@ -173,11 +174,11 @@ def is_number(cell: object) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
-def wrapped(text: str, indent: int) -> str:
-    return "\n".join(wrapped_lines(text, indent))
+def wrap(text: str, indent: int) -> str:
+    return "\n".join(wrap_lines(text, indent))
 
 
-def wrapped_lines(text: str, indent: int) -> list[str]:
+def wrap_lines(text: str, indent: int) -> list[str]:
     """Wrap at `WIDTH`, with the second and later lines indented. Longer words stay whole, to be copied."""
     return textwrap.wrap(
         text,
@@ -188,11 +189,11 @@ def wrapped_lines(text: str, indent: int) -> list[str]:
     )
 
 
-def is_up(what: str, addresses: str, data: object) -> str:
+def up_line(what: str, addresses: str, data: object) -> str:
     """Return `Barnabas is up: 1 broker at HOST:PORT, data in DIR`, on as many lines as needed."""
     line = f"{what} at {addresses}"
     if len(line) > WIDTH:
-        line = wrapped(line.replace(",", ", "), indent=2)
+        line = wrap(line.replace(",", ", "), indent=2)
     return (
         f"{line}, data in {data}"
         if len(f"{line}, data in {data}") <= WIDTH
@@ -204,10 +205,10 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def runs(numbers: Sequence[int]) -> str:
+def number_ranges(numbers: Sequence[int]) -> str:
     """Shorten sorted numbers to ranges.
 
-    >>> runs([0, 1, 2, 5, 7, 8])
+    >>> number_ranges([0, 1, 2, 5, 7, 8])
     '0-2,5,7-8'
     """
     found: list[list[int]] = []
@@ -221,8 +222,8 @@ def runs(numbers: Sequence[int]) -> str:
 
 # ---- JSON and YAML --------------------------------------------------------------------------------------------
 
-PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
-NOT_STRINGS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"})
+UNQUOTED_YAML = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*")
+YAML_KEYWORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n", "~"})
 
 
 def to_json(
@@ -268,7 +269,7 @@ def yaml_escape(character: str) -> str:
 
 def yaml_scalar(value: Any) -> str:
     if isinstance(value, str):
-        if PLAIN.fullmatch(value) and value.lower() not in NOT_STRINGS:
+        if UNQUOTED_YAML.fullmatch(value) and value.lower() not in YAML_KEYWORDS:
             return value
         quoted = json.dumps(value, ensure_ascii=False)
         if quoted.isprintable():

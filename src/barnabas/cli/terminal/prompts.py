@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from barnabas.cli.terminal.output import confirm, note
+from barnabas.cli.terminal.output import confirm, print_note
 from barnabas.errors import ConfigError
 
 
@@ -17,5 +17,5 @@ def confirm_deletion(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("--yes", "needed to delete where nobody can be asked")
     if not confirm(question):
-        note("nothing was deleted")
+        print_note("nothing was deleted")
         raise click.exceptions.Exit(1)

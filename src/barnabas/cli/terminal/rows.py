@@ -9,12 +9,12 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from barnabas.cli.terminal.output import WIDTH, plural, table, to_json
+from barnabas.cli.terminal.output import WIDTH, format_table, plural, to_json
 
-ROWS_OF_A_TABLE = 1000
+TABLE_ROWS_MAX = 1000
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value that JSON can hold. Bytes become text, with backslash escapes if they are not UTF-8."""
     match value:
         case None | bool() | int() | float() | str():
@@ -26,18 +26,18 @@ def plain(value: Any) -> Any:
         case Decimal() | timedelta():
             return str(value)
         case dict():
-            return {str(plain(key)): plain(inner) for key, inner in value.items()}
+            return {str(json_value(key)): json_value(inner) for key, inner in value.items()}
         case _ if hasattr(value, "toPython"):
-            return plain(value.toPython())
+            return json_value(value.toPython())
         case _ if hasattr(value, "asDict"):
-            return {name: plain(value[name]) for name in value.asDict()}
+            return {name: json_value(value[name]) for name in value.asDict()}
         case list() | tuple():
-            return [plain(inner) for inner in value]
+            return [json_value(inner) for inner in value]
         case _:
             return str(value)
 
 
-def instants(kinds: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def with_utc_offsets(kinds: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Add the offset from UTC to timestamps. `kinds` are Spark's types of the columns.
 
     Spark returns an instant as a naive local time. A timestamp_ntz looks the same and stays unchanged.
@@ -76,23 +76,23 @@ def with_offset(kind: Any, value: Any) -> Any:
             return value
 
 
-def cell(value: Any) -> Any:
+def table_cell(value: Any) -> Any:
     """Return a value for a table or CSV: nested values become JSON."""
-    value = plain(value)
+    value = json_value(value)
     if isinstance(value, dict | list | bool):
         return to_json(value)
     return "" if value is None else value
 
 
 def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    lines = [to_json(dict(zip(names, map(plain, row), strict=True))) for row in rows]
+    lines = [to_json(dict(zip(names, map(json_value, row), strict=True))) for row in rows]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
-        [[cell(value) for value in row] for row in rows]
+        [[table_cell(value) for value in row] for row in rows]
     )
     return text.getvalue().encode("utf-8", "backslashreplace")
 
@@ -105,9 +105,9 @@ def table_text(
     width: int | None = WIDTH,
 ) -> bytes:
     """Return a table, cut to `width` if given. Null is shown as NULL, unlike an empty string."""
-    shown = table(
+    shown = format_table(
         names,
-        [[None if value is None else cell(value) for value in row] for row in rows],
+        [[None if value is None else table_cell(value) for value in row] for row in rows],
         width=width,
         null="NULL",
     )

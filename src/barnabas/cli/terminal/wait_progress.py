@@ -18,38 +18,40 @@ from barnabas.client.cluster import Cluster
 from barnabas.errors import BarnabasError
 from barnabas.progress_line import ProgressLine
 
-PATIENCE_S = 0.3
+DELAY_S = 0.3
 """Shorter requests get no line."""
 INTERVAL_S = 0.25
-LOOK_TIMEOUT_S = 2.0
+REQUEST_TIMEOUT_S = 2.0
 
-Look = Callable[[Cluster], str]
+DescribeRemaining = Callable[[Cluster], str]
 """Returns what is still missing, or an empty text."""
 
 
 @contextmanager
-def show_progress_while(servers: str, look: Look) -> Iterator[None]:
+def show_progress_while(servers: str, look: DescribeRemaining) -> Iterator[None]:
     """Show the result of `look`, again every moment, until the block ends."""
     if not sys.stderr.isatty():
         yield
         return
     line = ProgressLine(sys.stderr)
     done = threading.Event()
-    thread = threading.Thread(target=watch, args=(servers, look, line, done), daemon=True)
+    thread = threading.Thread(target=show_until_done, args=(servers, look, line, done), daemon=True)
     thread.start()
     try:
         yield
     finally:
         done.set()
-        thread.join(LOOK_TIMEOUT_S)
+        thread.join(REQUEST_TIMEOUT_S)
         line.erase()
 
 
-def watch(servers: str, look: Look, line: ProgressLine, done: threading.Event) -> None:
+def show_until_done(
+    servers: str, look: DescribeRemaining, line: ProgressLine, done: threading.Event
+) -> None:
     began = time.monotonic()
-    if done.wait(PATIENCE_S):
+    if done.wait(DELAY_S):
         return
-    with suppress(BarnabasError), Cluster(servers, timeout_s=LOOK_TIMEOUT_S) as cluster:
+    with suppress(BarnabasError), Cluster(servers, timeout_s=REQUEST_TIMEOUT_S) as cluster:
         while not done.is_set():
             # If no broker answers, the line stays as it was.
             with suppress(BarnabasError):

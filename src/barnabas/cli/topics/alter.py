@@ -15,13 +15,13 @@ from barnabas.cli.options import (
     bootstrap_option,
     dry_run_option,
     output_option,
-    servers_typed,
+    servers_option,
     timeout_option,
 )
 from barnabas.cli.terminal.failure import ErrorWithHint
-from barnabas.cli.terminal.output import Output, note, plural, show, wrapped
+from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show, wrap
 from barnabas.cli.terminal.wait_progress import show_progress_while
-from barnabas.cli.topics.health import listed
+from barnabas.cli.topics.health import join_with_and
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.cli.topics.replica_assignment import parse_assignment
 from barnabas.client.admin import Admin, NewPartitions
@@ -29,7 +29,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.errors import ApiError, ErrorCode
 
 
-@click.command()
+@click.command("alter")
 @click.argument("name", shell_complete=complete_topics)
 @click.option(
     "--partitions",
@@ -47,14 +47,14 @@ from barnabas.errors import ApiError, ErrorCode
 @bootstrap_option
 @timeout_option
 @output_option
-def alter(
+def alter_topic(
     name: str,
     partitions: int,
     assignment: str | None,
     dry_run: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Give the topic NAME more partitions.
 
@@ -65,17 +65,19 @@ def alter(
         before = find_topic(cluster, name)
         request = NewPartitions(name=name, count=partitions, assignment=brokers)
         with show_progress_while(
-            bootstrap_servers, lambda seen: leaderless(seen, name, partitions)
+            bootstrap_servers, lambda seen: missing_leaders_text(seen, name, partitions)
         ):
             (outcome,) = Admin(cluster).create_partitions([request], validate_only=dry_run)
         if outcome.error is not None:
-            raise explain_refusal(outcome.error, cluster, request, servers_typed(bootstrap_servers))
+            raise explain_rejection(
+                outcome.error, cluster, request, servers_option(bootstrap_servers)
+            )
     document = altered_document(name, len(before.partitions), partitions, dry_run=dry_run)
-    note(*warning(document).split("\n"))
+    print_note(*keys_warning(document).split("\n"))
     show(output, document, altered_text)
 
 
-def leaderless(cluster: Cluster, name: str, count: int) -> str:
+def missing_leaders_text(cluster: Cluster, name: str, count: int) -> str:
     """Return `orders: partitions 3 and 5 have no leader yet`, or an empty text if all have one."""
     topic = cluster.refresh([name]).topics.get(name)
     led = {each.partition for each in topic.partitions if not each.is_offline} if topic else set()
@@ -83,15 +85,18 @@ def leaderless(cluster: Cluster, name: str, count: int) -> str:
     if not missing:
         return ""
     noun, verb = ("partition", "has") if len(missing) == 1 else ("partitions", "have")
-    return f"{name}: {noun} {listed(missing)} {verb} no leader yet"
+    return f"{name}: {noun} {join_with_and(missing)} {verb} no leader yet"
 
 
-def explain_refusal(
+def explain_rejection(
     error: ApiError, cluster: Cluster, request: NewPartitions, servers: str
 ) -> ApiError:
     """Return the error with a hint, where we know one."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
-        why = leaderless(cluster, request.name, request.count) or "it took longer than we waited"
+        why = (
+            missing_leaders_text(cluster, request.name, request.count)
+            or "it took longer than we waited"
+        )
         hint = f"they get one when a broker of theirs is alive: `barnabas topics describe {request.name}{servers}`"
         return ErrorWithHint(error, why, hint)
     if error.code is ErrorCode.INVALID_PARTITIONS:
@@ -126,8 +131,8 @@ def altered_text(document: dict[str, Any]) -> str:
     return f"{verb} topic {document['topic']}: {plural(after, 'partition')}, {before} before"
 
 
-def warning(document: dict[str, Any]) -> str:
-    return wrapped(
+def keys_warning(document: dict[str, Any]) -> str:
+    return wrap(
         f"warning: about {document['keys_moved_percent']} % of keys will map to another partition; existing records "
         "stay where they are, so that the records of a key are in order only within each partition. Consumers that "
         "start at the end of a partition miss records that are written to a new one before they discover it.",

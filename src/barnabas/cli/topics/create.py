@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from barnabas.cli.options import bootstrap_option, dry_run_option, output_option, timeout_option
-from barnabas.cli.terminal.output import Output, plural, show
+from barnabas.cli.terminal.output import OutputFormat, plural, show
 from barnabas.cli.topics.describe import topic_id_text
 from barnabas.cli.topics.lookup import explain_rejected_name
 from barnabas.cli.topics.replica_assignment import parse_assignment
@@ -16,7 +16,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.errors import ConfigError, ErrorCode
 
 
-@click.command()
+@click.command("create")
 @click.argument("name")
 @click.option(
     "--partitions", type=click.IntRange(min=1), help="How many; the cluster's default if not given."
@@ -43,7 +43,7 @@ from barnabas.errors import ConfigError, ErrorCode
 @bootstrap_option
 @timeout_option
 @output_option
-def create(
+def create_topic(
     name: str,
     partitions: int | None,
     replication_factor: int | None,
@@ -53,7 +53,7 @@ def create(
     dry_run: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Create the topic NAME.
 
@@ -65,7 +65,7 @@ def create(
         name=name,
         partitions=partitions or -1,
         replication_factor=replication_factor or -1,
-        configs=parse_configs(configs),
+        configs=parse_topic_configs(configs),
         assignment=parse_assignment(replica_assignment) if replica_assignment else (),
     )
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
@@ -102,7 +102,7 @@ def created_text(document: dict[str, Any]) -> str:
     return f"{verb} topic {document['topic']}{shape}"
 
 
-def parse_configs(pairs: tuple[str, ...]) -> dict[str, str]:
+def parse_topic_configs(pairs: tuple[str, ...]) -> dict[str, str]:
     configs = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

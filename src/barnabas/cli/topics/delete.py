@@ -21,11 +21,11 @@ from barnabas.cli.options import (
     timeout_option,
     yes_option,
 )
-from barnabas.cli.terminal.output import Output, note, plural, show, wrapped, wrapped_lines
+from barnabas.cli.terminal.output import OutputFormat, plural, print_note, show, wrap, wrap_lines
 from barnabas.cli.terminal.prompts import confirm_deletion
-from barnabas.cli.terminal.wait_progress import LOOK_TIMEOUT_S, show_progress_while
-from barnabas.cli.topics.health import is_or_are, named
-from barnabas.cli.topics.lookup import complete_topics, unknown_topic
+from barnabas.cli.terminal.wait_progress import REQUEST_TIMEOUT_S, show_progress_while
+from barnabas.cli.topics.health import is_or_are, name_brokers
+from barnabas.cli.topics.lookup import complete_topics, unknown_topic_error
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import Deadline, pause
 from barnabas.client.cluster import Cluster
@@ -37,7 +37,7 @@ from barnabas.retry import Backoff
 
 PAUSE_S = (0.05, 0.25)
 
-LOST_WITH = {
+INTERNAL_TOPIC_WARNINGS = {
     CONSUMER_OFFSETS: f"with {CONSUMER_OFFSETS} go the offsets of every consumer group: all of them begin anew, where "
     "their consumers begin without an offset.",
     STATE_CHANGES: f"with {STATE_CHANGES} goes the history of all topics.",
@@ -48,7 +48,7 @@ Holders = Mapping[str, Sequence[int]]
 """Topic → brokers that have a replica of it."""
 
 
-@click.command()
+@click.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is fine.")
 @yes_option
@@ -56,31 +56,31 @@ Holders = Mapping[str, Sequence[int]]
 @bootstrap_option
 @timeout_option
 @output_option
-def delete(
+def delete_topics(
     names: tuple[str, ...],
     if_exists: bool,
     yes: bool,
     dry_run: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Delete the topics NAME with all their records."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         doomed = find_topics(cluster, names, if_exists)
         left_on = dead_holders(doomed, cluster.view.brokers)
         for topic in doomed:
-            if topic.name in LOST_WITH:
-                note(*wrapped_lines(f"warning: {LOST_WITH[topic.name]}", indent=9))
+            if topic.name in INTERNAL_TOPIC_WARNINGS:
+                print_note(*wrap_lines(f"warning: {INTERNAL_TOPIC_WARNINGS[topic.name]}", indent=9))
         if not dry_run and doomed:
             confirm_deletion(question(doomed), yes=yes)
             deadline = Deadline(timeout_s)
-            with show_progress_while(bootstrap_servers, lambda seen: still_there(seen, doomed)):
+            with show_progress_while(bootstrap_servers, lambda seen: remaining_text(seen, doomed)):
                 delete_all(cluster, doomed, if_exists)
                 held = wait_until_removed(bootstrap_servers, doomed, deadline)
             left_on = {name: sorted({*left_on[name], *held.get(name, ())}) for name in left_on}
     document = deleted_document(names, left_on, dry_run=dry_run)
-    show(output, document, deleted_text)
+    show(output, document, deleted_topics_text)
 
 
 def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> list[TopicView]:
@@ -92,7 +92,7 @@ def find_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool) -> li
             unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if not (unknown and if_exists):
                 hint = "see `barnabas topics list`; to accept a missing topic, add --if-exists"
-                raise unknown_topic(cluster, name, error, else_hint=hint) from None
+                raise unknown_topic_error(cluster, name, error, else_hint=hint) from None
     return found
 
 
@@ -126,10 +126,10 @@ def delete_all(cluster: Cluster, doomed: Sequence[TopicView], if_exists: bool) -
 
 def wait_until_removed(servers: str, doomed: Sequence[TopicView], deadline: Deadline) -> Holders:
     """Wait until no live broker holds a replica. Return the brokers that still do at the deadline."""
-    with Cluster(servers, timeout_s=LOOK_TIMEOUT_S) as cluster:
+    with Cluster(servers, timeout_s=REQUEST_TIMEOUT_S) as cluster:
         left = list(doomed)
         backoff = Backoff(*PAUSE_S, random=cluster.random)
-        while held := holders(cluster, left):
+        while held := find_holders(cluster, left):
             if deadline.passed:
                 return held
             with suppress(ApiError):
@@ -147,7 +147,7 @@ def is_recreated(now: TopicView | None, before: TopicView) -> bool:
     return now is not None and now.id != before.id
 
 
-def holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int]]:
+def find_holders(cluster: Cluster, topics: Sequence[TopicView]) -> dict[str, list[int]]:
     """Return topic → registered brokers with a replica.
 
     A broker that does not answer counts as a holder of all its replicas. A broker that refuses to answer is ignored.
@@ -174,15 +174,15 @@ def held_topics(cluster: Cluster, broker: BrokerId, given: Sequence[TopicPartiti
     return sorted({topic.name for directory in directories for topic in directory.topics})
 
 
-def still_there(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
+def remaining_text(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
     """Return `deleting orders: still on brokers 1 and 2`, or an empty text when nothing is left."""
     names = {topic.name for topic in doomed}
     known = sorted(names & cluster.refresh(None).topics.keys())
-    held = holders(cluster, doomed)
+    held = find_holders(cluster, doomed)
     if held:
         brokers = sorted({broker for on in held.values() for broker in on})
         what = next(iter(held)) if len(held) == 1 else plural(len(held), "topic")
-        return f"deleting {what}: still on {named(brokers)}"
+        return f"deleting {what}: still on {name_brokers(brokers)}"
     return f"deleting {', '.join(known)}: brokers still know of it" if known else ""
 
 
@@ -204,14 +204,14 @@ def deleted_document(names: Sequence[str], left_on: Holders, *, dry_run: bool) -
     }
 
 
-def deleted_text(document: dict[str, Any]) -> str:
+def deleted_topics_text(document: dict[str, Any]) -> str:
     return "\n".join(
-        wrapped(line_of(topic, dry_run=document["dry_run"]), indent=2)
+        wrap(deleted_topic_line(topic, dry_run=document["dry_run"]), indent=2)
         for topic in document["topics"]
     )
 
 
-def line_of(topic: dict[str, Any], *, dry_run: bool) -> str:
+def deleted_topic_line(topic: dict[str, Any], *, dry_run: bool) -> str:
     name, left_on = topic["topic"], topic["left_on"]
     if not topic["existed"]:
         return f"there is no topic {name}"
@@ -219,9 +219,9 @@ def line_of(topic: dict[str, Any], *, dry_run: bool) -> str:
     if not left_on:
         return text
     if dry_run:
-        return f"{text}; {named(left_on)} {is_or_are(left_on)} not alive: it would wait for that"
+        return f"{text}; {name_brokers(left_on)} {is_or_are(left_on)} not alive: it would wait for that"
     has = "has" if len(left_on) == 1 else "have"
     return (
-        f"{text}; {named(left_on)} still {has} replicas of it, to be deleted when "
+        f"{text}; {name_brokers(left_on)} still {has} replicas of it, to be deleted when "
         f"{'it is' if len(left_on) == 1 else 'they are'} back; until then the name is taken"
     )

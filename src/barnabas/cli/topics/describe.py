@@ -11,13 +11,13 @@ import click
 from barnabas.cli.options import (
     bootstrap_option,
     output_option,
-    servers_typed,
+    servers_option,
     timeout_option,
     watch_option,
 )
-from barnabas.cli.terminal.output import Output, plural, show_or_watch, table, wrapped
-from barnabas.cli.topics.health import diagnose, listed, next_step
-from barnabas.cli.topics.list import list_text, state, summary
+from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show_or_watch, wrap
+from barnabas.cli.topics.health import diagnose, join_with_and, suggest_next_step
+from barnabas.cli.topics.list import state_text, topic_summary, topic_table
 from barnabas.cli.topics.lookup import complete_topics, find_topic
 from barnabas.client.admin import Admin, ConfigEntry
 from barnabas.client.cluster import Cluster
@@ -26,7 +26,7 @@ from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 
 
-@click.command()
+@click.command("describe")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_topics)
 @click.option(
     "--all-configs",
@@ -37,18 +37,18 @@ from barnabas.model import ZERO_ID
 @bootstrap_option
 @timeout_option
 @output_option
-def describe(
+def describe_topics(
     names: tuple[str, ...],
     all_configs: bool,
     watch: bool,
     bootstrap_servers: str,
     timeout_s: float,
-    output: Output,
+    output: OutputFormat,
 ) -> None:
     """Show partitions, leaders, replicas and settings of the topics NAME, or of all topics."""
 
     def load() -> dict[str, Any]:
-        views = describe_topics(cluster, admin, names) if names else admin.list_topics()
+        views = load_topics(cluster, admin, names) if names else admin.list_topics()
         configs = admin.describe_topic_configs([view.name for view in views]) if views else {}
         return {
             "topics": [
@@ -57,7 +57,7 @@ def describe(
                     configs.get(view.name, []),
                     all_configs,
                     cluster.view.brokers,
-                    servers_typed(bootstrap_servers),
+                    servers_option(bootstrap_servers),
                 )
                 for view in views
             ]
@@ -65,10 +65,10 @@ def describe(
 
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = Admin(cluster)
-        show_or_watch(watch, output, load, describe_text)
+        show_or_watch(watch, output, load, topics_text)
 
 
-def describe_topics(cluster: Cluster, admin: Admin, names: tuple[str, ...]) -> list[TopicView]:
+def load_topics(cluster: Cluster, admin: Admin, names: tuple[str, ...]) -> list[TopicView]:
     for name in names:
         find_topic(cluster, name)
     return admin.describe_topics(names)
@@ -85,7 +85,7 @@ def topic_document(
     partitions = [partition_document(each, alive, in_sync_min) for each in view.partitions]
     needs_attention = any(partition["trouble"] for partition in partitions)
     return {
-        **summary(view),
+        **topic_summary(view),
         "topic_id": topic_id_text(view.id),
         "configs": {
             config.name: config.value
@@ -93,7 +93,7 @@ def topic_document(
             if all_configs or not config.is_default
         },
         "partition_list": partitions,
-        "next_step": next_step(view.name, view.partitions, alive, servers)
+        "next_step": suggest_next_step(view.name, view.partitions, alive, servers)
         if needs_attention
         else None,
     }
@@ -123,14 +123,14 @@ def partition_document(
     }
 
 
-def describe_text(document: dict[str, Any]) -> str:
-    return "\n\n".join(topic_text(topic) for topic in document["topics"]) or list_text(document)
+def topics_text(document: dict[str, Any]) -> str:
+    return "\n\n".join(topic_text(topic) for topic in document["topics"]) or topic_table(document)
 
 
 def topic_text(topic: dict[str, Any]) -> str:
     lines = [
         f"topic {topic['topic']}: {plural(topic['partitions'], 'partition')}, "
-        f"replication factor {topic['replication_factor']}, {state(topic)}"
+        f"replication factor {topic['replication_factor']}, {state_text(topic)}"
     ]
     if topic["topic_id"]:
         lines.append(f"  id {topic['topic_id']}")
@@ -141,11 +141,11 @@ def topic_text(topic: dict[str, Any]) -> str:
             "none" if partition["leader"] is None else partition["leader"],
             ",".join(map(str, partition["replicas"])),
             ",".join(map(str, partition["isr"])),
-            missing(partition),
+            missing_replicas_text(partition),
         ]
         for partition in topic["partition_list"]
     ]
-    lines.append(table(["partition", "leader", "replicas", "isr", "missing"], rows))
+    lines.append(format_table(["partition", "leader", "replicas", "isr", "missing"], rows))
     return "\n".join([*lines, *diagnosis_lines(topic)])
 
 
@@ -156,14 +156,14 @@ def diagnosis_lines(topic: dict[str, Any]) -> list[str]:
         if partition["trouble"]:
             diagnoses.setdefault(partition["trouble"], []).append(partition["partition"])
     lines = [
-        f"  partition{'s' if len(partitions) > 1 else ''} {listed(partitions)}: {why}"
+        f"  partition{'s' if len(partitions) > 1 else ''} {join_with_and(partitions)}: {why}"
         for why, partitions in diagnoses.items()
     ]
     lines += [f"  next: {topic['next_step']}"] if lines else []
-    return [wrapped(line, indent=4) for line in lines]
+    return [wrap(line, indent=4) for line in lines]
 
 
-def missing(partition: dict[str, Any]) -> str:
+def missing_replicas_text(partition: dict[str, Any]) -> str:
     return ",".join(
         str(broker) for broker in partition["replicas"] if broker not in partition["isr"]
     )

@@ -19,7 +19,7 @@ def diagnose(
     leader 1,  replicas 1,2, isr 1, alive 1  →  broker 2 is not alive
     """
     if partition.is_offline:
-        return f"no leader: {no_leader(partition, alive)}"
+        return f"no leader: {explain_no_leader(partition, alive)}"
     missing = [broker for broker in partition.replicas if broker not in partition.isr]
     if not missing:
         return None
@@ -27,28 +27,30 @@ def diagnose(
     behind = [broker for broker in missing if broker in alive]
     reasons = []
     if gone:
-        reasons.append(f"{named(gone)} {is_or_are(gone)} not alive")
+        reasons.append(f"{name_brokers(gone)} {is_or_are(gone)} not alive")
     if behind:
-        reasons.append(f"{named(behind)} {is_or_are(behind)} alive and catching up with the leader")
+        reasons.append(
+            f"{name_brokers(behind)} {is_or_are(behind)} alive and catching up with the leader"
+        )
     if len(partition.isr) < min_insync_replicas:
         copies = f"{len(partition.isr)} in sync, min.insync.replicas={min_insync_replicas}"
         reasons.append(f"writes with acks=all are refused ({copies})")
     return "; ".join(reasons)
 
 
-def no_leader(partition: PartitionView, alive: Collection[int]) -> str:
+def explain_no_leader(partition: PartitionView, alive: Collection[int]) -> str:
     """Return why no in-sync replica leads."""
     waiting = [broker for broker in partition.isr if broker in alive]
     if waiting:
-        return f"{named(waiting)} could lead and {is_or_are(waiting)} alive; the controller has yet to elect"
+        return f"{name_brokers(waiting)} could lead and {is_or_are(waiting)} alive; the controller has yet to elect"
     if not partition.isr:
         return "no replica is in sync"
     if len(partition.isr) == 1:
-        return f"{named(partition.isr)}, the only one in sync, is not alive"
-    return f"{named(partition.isr)}, all that are in sync, are not alive"
+        return f"{name_brokers(partition.isr)}, the only one in sync, is not alive"
+    return f"{name_brokers(partition.isr)}, all that are in sync, are not alive"
 
 
-def next_step(
+def suggest_next_step(
     topic: str, partitions: Sequence[PartitionView], alive: Collection[int], servers: str = ""
 ) -> str:
     """Return the most useful step for the worst problem. `servers` is the option of the commands: ` -b HOST:PORT`."""
@@ -56,21 +58,21 @@ def next_step(
     for partition in partitions:
         if partition.is_offline and not any(broker in alive for broker in partition.isr):
             dead = [broker for broker in partition.isr if broker not in alive]
-            return f"start {named(dead)} again; {who}"
+            return f"start {name_brokers(dead)} again; {who}"
     if any(broker not in alive for partition in partitions for broker in partition.replicas):
         return who
     return f"`barnabas topics history {topic}{servers}` shows what happened"
 
 
-def named(brokers: Sequence[int]) -> str:
+def name_brokers(brokers: Sequence[int]) -> str:
     """
-    >>> named([1]), named([1, 2, 3])
+    >>> name_brokers([1]), name_brokers([1, 2, 3])
     ('broker 1', 'brokers 1, 2 and 3')
     """
-    return f"{'broker' if len(brokers) == 1 else 'brokers'} {listed(brokers)}"
+    return f"{'broker' if len(brokers) == 1 else 'brokers'} {join_with_and(brokers)}"
 
 
-def listed(numbers: Sequence[int]) -> str:
+def join_with_and(numbers: Sequence[int]) -> str:
     *most, last = map(str, numbers)
     return f"{', '.join(most)} and {last}" if most else last
 

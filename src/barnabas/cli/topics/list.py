@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from barnabas.cli.options import bootstrap_option, output_option, timeout_option, watch_option
-from barnabas.cli.terminal.output import Output, show_or_watch, table
+from barnabas.cli.terminal.output import OutputFormat, format_table, show_or_watch
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
@@ -22,7 +22,7 @@ from barnabas.client.view import TopicView
 @timeout_option
 @output_option
 def list_topics(
-    internal: bool, watch: bool, bootstrap_servers: str, timeout_s: float, output: Output
+    internal: bool, watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
     """List all topics and whether they are whole."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
@@ -32,16 +32,16 @@ def list_topics(
             output,
             lambda: {
                 "topics": [
-                    summary(topic)
+                    topic_summary(topic)
                     for topic in admin.list_topics()
                     if internal or not topic.is_internal
                 ]
             },
-            list_text,
+            topic_table,
         )
 
 
-def summary(topic: TopicView) -> dict[str, Any]:
+def topic_summary(topic: TopicView) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),
@@ -52,18 +52,18 @@ def summary(topic: TopicView) -> dict[str, Any]:
     }
 
 
-def list_text(document: dict[str, Any]) -> str:
+def topic_table(document: dict[str, Any]) -> str:
     if not document["topics"]:
         return "no topics yet; create one with `barnabas topics create NAME`"
     heads = ["topic", "partitions", "replicas", "state"]
     rows = [
-        [topic["topic"], topic["partitions"], topic["replication_factor"], state(topic)]
+        [topic["topic"], topic["partitions"], topic["replication_factor"], state_text(topic)]
         for topic in document["topics"]
     ]
-    return table(heads, rows)
+    return format_table(heads, rows)
 
 
-def state(topic: dict[str, Any]) -> str:
+def state_text(topic: dict[str, Any]) -> str:
     counts = [f"{topic[key]} {word}" for key, word in DEGRADED_STATES.items() if topic[key]]
     return ", ".join(counts) or "ok"
 

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from barnabas.cli.options import COMPLETION_TIMEOUT_S, DEFAULT_SERVERS, completions
-from barnabas.cli.terminal.failure import ErrorWithHint, near_names
+from barnabas.cli.terminal.failure import ErrorWithHint, similar_names
 from barnabas.client.cluster import Cluster
 from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
@@ -36,16 +36,16 @@ def find_topic(cluster: Cluster, name: str, *, else_hint: str | None = None) -> 
     try:
         return cluster.topic(name)
     except ApiError as error:
-        raise unknown_topic(cluster, name, error, else_hint=else_hint) from None
+        raise unknown_topic_error(cluster, name, error, else_hint=else_hint) from None
 
 
-def unknown_topic(
+def unknown_topic_error(
     cluster: Cluster, name: str, error: ApiError, *, else_hint: str | None = None
 ) -> ApiError:
     """Return the error with a hint: similar names if there are any, else `else_hint`, else how to create the topic."""
     if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error
-    near = near_names(name, cluster.refresh(None).topics)
+    near = similar_names(name, cluster.refresh(None).topics)
     if near:
         hint = "did you mean " + " or ".join(repr(found) for found in near) + "?"
     elif else_hint is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.brokers.broker import open_registry
+from barnabas.cli.brokers.broker import open_broker_registry
 from barnabas.config.load import load_broker_config
 
 
@@ -16,7 +16,7 @@ async def test_a_broker_that_stays_alone_says_at_once_that_it_cannot_keep_groups
     factor = {} if replicas is None else {"offsets.topic.replication.factor": replicas}
     settings, _ = load_broker_config({"broker.id": "1", "log.dirs": f"{tmp_path}/logs", **factor})
     with caplog.at_level(logging.WARNING, "barnabas.broker"):
-        registry = await open_registry(settings)
+        registry = await open_broker_registry(settings)
     await registry.close()
     assert ("no consumer group can be used" in caplog.text) == is_told
     assert ("set it to 1" in caplog.text) == is_told

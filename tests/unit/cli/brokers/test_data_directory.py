@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.brokers.data_directory import (
-    absent_brokers,
-    broker_ids,
+    absent_brokers_warning,
+    broker_ids_in,
     check_registry,
-    numbered,
+    format_broker_ids,
 )
 from barnabas.cli.registry.source import zookeeper_connect
 from barnabas.errors import ConfigError
@@ -70,7 +70,7 @@ def test_data_without_its_registry_is_not_given_a_new_one(tmp_path: Path) -> Non
 
 async def test_partitions_that_wait_for_absent_brokers_are_counted(tmp_path: Path) -> None:
     keep(tmp_path, 1, 2, 3)
-    assert broker_ids(tmp_path) == [1, 2, 3]
+    assert broker_ids_in(tmp_path) == [1, 2, 3]
     registry = EmbeddedRegistry(str(tmp_path / "registry"), SystemClock())
     session = await registry.connect(6000)
     for path in (
@@ -91,16 +91,16 @@ async def test_partitions_that_wait_for_absent_brokers_are_counted(tmp_path: Pat
         await session.create(znodes.partition_path(partition))
         await session.create(znodes.state_path(partition), znodes.encode_state(state))
     await registry.close()
-    assert absent_brokers(tmp_path, [1], None) == (
+    assert absent_brokers_warning(tmp_path, [1], None) == (
         "this data has brokers 1–3; 2 partitions are offline until they run: add --brokers 3"
     )
-    assert absent_brokers(tmp_path, [1, 2], None) == (
+    assert absent_brokers_warning(tmp_path, [1, 2], None) == (
         "this data has brokers 1–3; some replicas are missing until they run: add --brokers 3"
     )
-    assert absent_brokers(tmp_path, [1, 2, 3, 4], None) is None
+    assert absent_brokers_warning(tmp_path, [1, 2, 3, 4], None) is None
 
 
 def test_numbers_in_a_row_are_a_range() -> None:
-    assert numbered([1, 2, 3]) == "brokers 1–3"
-    assert numbered([1, 3]) == "brokers 1, 3"
-    assert numbered([2]) == "broker 2"
+    assert format_broker_ids([1, 2, 3]) == "brokers 1–3"
+    assert format_broker_ids([1, 3]) == "brokers 1, 3"
+    assert format_broker_ids([2]) == "broker 2"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from barnabas.cli.brokers.controller import controller_text
-from barnabas.cli.brokers.list import list_document, list_text
+from barnabas.cli.brokers.list import broker_table, brokers_document
 from barnabas.client.view import BrokerView, ClusterView, PartitionView, TopicView
 from barnabas.model import NO_LEADER, BrokerId
 
@@ -35,7 +35,7 @@ VIEW = ClusterView(
 
 
 def test_every_broker_is_listed_with_its_part_even_one_that_is_down() -> None:
-    document = list_document(VIEW)
+    document = brokers_document(VIEW)
     assert document["controller"] == 2
     assert [row["broker"] for row in document["brokers"]] == [1, 2, 3]
     first, second, third = document["brokers"]
@@ -53,7 +53,7 @@ def test_every_broker_is_listed_with_its_part_even_one_that_is_down() -> None:
         "replicas": 1,
         "in_sync": 0,
     }
-    assert list_text(document).splitlines() == [
+    assert broker_table(document).splitlines() == [
         "BROKER  ADDRESS         LEADS  REPLICAS  IN SYNC",
         "     1  127.0.0.1:9091      2         2        2",
         "     2  127.0.0.1:9092      0         1        1  controller",
@@ -63,14 +63,14 @@ def test_every_broker_is_listed_with_its_part_even_one_that_is_down() -> None:
 
 def test_racks_are_shown_where_there_are_any() -> None:
     with_rack = replace(VIEW, brokers={BrokerId(1): broker(1, "east"), BrokerId(2): broker(2)})
-    assert "RACK" in list_text(list_document(with_rack))
-    assert "RACK" not in list_text(list_document(VIEW))
+    assert "RACK" in broker_table(brokers_document(with_rack))
+    assert "RACK" not in broker_table(brokers_document(VIEW))
 
 
 def test_a_cluster_without_a_controller_is_told_what_that_means() -> None:
-    document = list_document(replace(VIEW, controller=NO_LEADER))
+    document = brokers_document(replace(VIEW, controller=NO_LEADER))
     assert document["controller"] is None
-    assert "no controller now" in list_text(document)
+    assert "no controller now" in broker_table(document)
     assert "no controller now" in controller_text({"controller": None})
 
 

@@ -11,8 +11,8 @@ from barnabas.cli.brokers.processes import (
     RESTARTS_MAX,
     RESTARTS_PERIOD_SECONDS,
     BrokerProcesses,
-    Restarts,
-    ending,
+    RestartBackoff,
+    exit_text,
     failure_reason,
     stuck_text,
 )
@@ -31,12 +31,12 @@ def test_the_reason_of_a_death_is_its_error_without_the_word_and_the_hint() -> N
 
 
 def test_an_end_is_told_by_its_signal_or_its_code() -> None:
-    assert ending(-9) == "was killed (SIGKILL)"
-    assert ending(3) == "ended with exit code 3"
+    assert exit_text(-9) == "was killed (SIGKILL)"
+    assert exit_text(3) == "ended with exit code 3"
 
 
 def test_restarts_back_off_and_are_bounded() -> None:
-    restarts = Restarts()
+    restarts = RestartBackoff()
     delays = [restarts.next_delay(100.0 + number) for number in range(RESTARTS_MAX)]
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0]
     assert restarts.next_delay(200.0) is None
@@ -44,7 +44,7 @@ def test_restarts_back_off_and_are_bounded() -> None:
 
 
 def test_restarts_are_forgotten_after_a_period() -> None:
-    restarts = Restarts()
+    restarts = RestartBackoff()
     for _ in range(RESTARTS_MAX):
         restarts.next_delay(100.0)
     assert restarts.next_delay(100.0 + RESTARTS_PERIOD_SECONDS) == 1.0

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from barnabas.cli.groups.describe import describe_text, group_document, short_names
-from barnabas.cli.groups.list import list_text
-from barnabas.cli.terminal.output import runs
+from barnabas.cli.groups.describe import group_document, groups_text, short_member_ids
+from barnabas.cli.groups.list import group_table
+from barnabas.cli.terminal.output import number_ranges
 from barnabas.client.group_admin import GroupView, MemberView
 from barnabas.client.group_offsets import GroupOffset
 from barnabas.model import TopicPartition
@@ -48,7 +48,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
         {each: GroupOffset(5) for each in partitions(0, 1, 2)},
         dict.fromkeys(partitions(0, 1, 2, 3), 10),
     )
-    assert describe_text({"groups": [document]}).splitlines() == [
+    assert groups_text({"groups": [document]}).splitlines() == [
         "group billing: Stable, 2 members, assignor range, lag 15",
         "  coordinator h:9092",
         "TOPIC   PARTITION  COMMITTED  END  LAG  MEMBER",
@@ -66,7 +66,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
 def test_an_empty_group_shows_its_offsets_alone() -> None:
     view = GroupView("billing", "Empty", "consumer", "", "h:9092", ())
     document = group_document(view, {partitions(0)[0]: GroupOffset(5)}, {})
-    lines = describe_text({"groups": [document]}).splitlines()
+    lines = groups_text({"groups": [document]}).splitlines()
     assert lines[0] == "group billing: Empty, 0 members"
     assert lines[-1].split() == ["orders", "0", "5", "-", "-"]
 
@@ -75,17 +75,17 @@ def test_member_ids_are_shortened_only_as_far_as_they_stay_apart() -> None:
     same = [
         {"member_id": f"c-same-{end}", "client_id": "c", "instance_id": None} for end in ("1", "2")
     ]
-    assert short_names(same) == {"c-same-1": "same-1", "c-same-2": "same-2"}
+    assert short_member_ids(same) == {"c-same-1": "same-1", "c-same-2": "same-2"}
     named = [{"member_id": "x-1", "client_id": "c", "instance_id": "worker"}]
-    assert short_names(named) == {"x-1": "worker"}
+    assert short_member_ids(named) == {"x-1": "worker"}
 
 
 def test_numbers_in_a_row_are_shown_as_runs() -> None:
-    assert runs([]) == ""
-    assert runs([4]) == "4"
-    assert runs([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert number_ranges([]) == ""
+    assert number_ranges([4]) == "4"
+    assert number_ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
 def test_without_groups_the_next_step_is_shown() -> None:
-    assert "barnabas consume TOPIC --group NAME" in list_text({"groups": []})
-    assert describe_text({"groups": []}) == list_text({"groups": []})
+    assert "barnabas consume TOPIC --group NAME" in group_table({"groups": []})
+    assert groups_text({"groups": []}) == group_table({"groups": []})

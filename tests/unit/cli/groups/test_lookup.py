@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.groups.lookup import refuse_if_active, unknown_group
+from barnabas.cli.groups.lookup import reject_if_active, unknown_group_error
 from barnabas.cli.terminal.failure import explain
 from barnabas.client.group_admin import GroupView, MemberView
 from barnabas.errors import ApiError
@@ -25,7 +25,7 @@ TWO = MemberView("loader-91e2f0aa-bb", None, "loader", "10.0.0.8", partitions(2)
 
 def test_a_group_with_members_is_refused_with_who_they_are() -> None:
     with pytest.raises(ApiError) as raised:
-        refuse_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
+        reject_if_active(group(members=(ONE, TWO)), "not now", " -b h:9092")
     assert explain(raised.value).splitlines() == [
         "error: NON_EMPTY_GROUP: group billing is Stable with 2 members: not now",
         "hint:  stop its consumers (loader at 10.0.0.7, loader at 10.0.0.8), then run this again; "
@@ -35,12 +35,12 @@ def test_a_group_with_members_is_refused_with_who_they_are() -> None:
 
 def test_an_empty_group_and_one_that_is_not_there_are_not_refused() -> None:
     for state in ("Empty", "Dead"):
-        refuse_if_active(group(state), "not now", "")
+        reject_if_active(group(state), "not now", "")
 
 
 def test_a_mistyped_group_is_answered_with_a_near_name() -> None:
-    assert explain(unknown_group("biling", ["billing", "other"])).splitlines() == [
+    assert explain(unknown_group_error("biling", ["billing", "other"])).splitlines() == [
         "error: GROUP_ID_NOT_FOUND: there is no group 'biling'",
         "hint:  did you mean 'billing'?",
     ]
-    assert "barnabas groups list" in explain(unknown_group("x", []))
+    assert "barnabas groups list" in explain(unknown_group_error("x", []))

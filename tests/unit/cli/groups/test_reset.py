@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.cli.groups.reset import (
-    Move,
+    OffsetReset,
     ShiftBy,
     Target,
-    ago,
-    one_target,
-    parse_topic,
+    parse_time_ago,
+    parse_topic_partitions,
+    require_one_target,
     reset_document,
     reset_text,
-    shifted,
+    shift_offsets,
 )
 from barnabas.client.consumer import Beginning, End, FromOffset, FromTime
 from barnabas.errors import ConfigError
@@ -23,15 +23,15 @@ HOUR = 3_600_000
 
 def test_one_target_is_chosen_and_no_two() -> None:
     given: dict[str, Target | None] = {"--to-earliest": None, "--to-offset": FromOffset(0)}
-    assert one_target(given) == FromOffset(0)
+    assert require_one_target(given) == FromOffset(0)
     with pytest.raises(ConfigError, match="--to-earliest: excludes --to-latest"):
-        one_target({"--to-earliest": Beginning(), "--to-latest": End(), "--shift-by": None})
+        require_one_target({"--to-earliest": Beginning(), "--to-latest": End(), "--shift-by": None})
     with pytest.raises(ConfigError, match="say where to: one of --to-latest, --shift-by"):
-        one_target({"--to-latest": None, "--shift-by": None})
+        require_one_target({"--to-latest": None, "--shift-by": None})
 
 
 def test_a_shift_by_nothing_is_a_target_too() -> None:
-    assert one_target({"--to-latest": None, "--shift-by": ShiftBy(0)}) == ShiftBy(0)
+    assert require_one_target({"--to-latest": None, "--shift-by": ShiftBy(0)}) == ShiftBy(0)
 
 
 @pytest.mark.parametrize(
@@ -46,34 +46,34 @@ def test_a_shift_by_nothing_is_a_target_too() -> None:
     ],
 )
 def test_durations_are_read_in_both_ways_of_writing(text: str, back_ms: int) -> None:
-    assert ago(text, 10**12) == FromTime(10**12 - back_ms)
+    assert parse_time_ago(text, 10**12) == FromTime(10**12 - back_ms)
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1 hour", "-1h", "H1", "PT1H30"])
 def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigError, match="try 1h, 1d12h or PT1H30M"):
-        ago(text, 10**12)
+        parse_time_ago(text, 10**12)
 
 
 def test_partitions_of_a_topic_are_named_behind_a_colon() -> None:
-    assert parse_topic("orders") == ("orders", [])
-    assert parse_topic("orders:0,12") == ("orders", [0, 12])
+    assert parse_topic_partitions("orders") == ("orders", [])
+    assert parse_topic_partitions("orders:0,12") == ("orders", [0, 12])
     for wrong in ("", "orders:", "orders:a", "orders:1,", ":1", "orders:-1"):
         with pytest.raises(ConfigError, match="try orders or orders:0,2"):
-            parse_topic(wrong)
+            parse_topic_partitions(wrong)
 
 
 def test_only_what_is_committed_can_be_shifted() -> None:
-    assert shifted("billing", [ORDERS_0], {ORDERS_0: 7}, -3) == {ORDERS_0: 4}
+    assert shift_offsets("billing", [ORDERS_0], {ORDERS_0: 7}, -3) == {ORDERS_0: 4}
     with pytest.raises(ConfigError, match="billing has no offset in orders-1 to shift"):
-        shifted("billing", [ORDERS_0, ORDERS_1], {ORDERS_0: 7}, -3)
+        shift_offsets("billing", [ORDERS_0, ORDERS_1], {ORDERS_0: 7}, -3)
 
 
 def test_the_text_says_what_would_change_and_how_to_do_it() -> None:
     moves = [
-        Move(ORDERS_0, 7, 0, -3),
-        Move(ORDERS_1, None, 10, 12),
-        Move(TopicPartition("orders", 2), 5, 5, 5),
+        OffsetReset(ORDERS_0, 7, 0, -3),
+        OffsetReset(ORDERS_1, None, 10, 12),
+        OffsetReset(TopicPartition("orders", 2), 5, 5, 5),
     ]
     assert reset_text(reset_document("billing", moves, executed=False)).splitlines() == [
         "group billing: would set 3 offsets",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from barnabas.cli.history.availability import require_history
-from barnabas.cli.history.narrator import Narrator, plain, runs
-from barnabas.cli.history.timeline import Event, Timeline
+from barnabas.cli.history.narrator import Narrator, group_replica_events, state_name
+from barnabas.cli.history.timeline import Event, TopicEvents
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
@@ -63,7 +63,7 @@ def consumed(changes: list[EventLine]) -> list[ConsumedRecord]:
 
 
 def timeline(*changes: EventLine, topic: str = "orders") -> list[Event]:
-    found = Timeline(topic)
+    found = TopicEvents(topic)
     found.add(consumed(list(changes)))
     return found.in_order()
 
@@ -245,7 +245,7 @@ def test_a_request_in_parts_finds_its_answer() -> None:
 
 @pytest.mark.parametrize("value", [None, b"", b"orders", b'"orders"', b'{"topic":"orders"}'])
 def test_what_others_wrote_there_is_passed_over(value: bytes | None) -> None:
-    found = Timeline("orders")
+    found = TopicEvents("orders")
     assert found.add([ConsumedRecord(STATE_CHANGES, 0, 0, 0, None, value)]) == []
 
 
@@ -319,7 +319,7 @@ def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
 
 def test_states_have_plain_names() -> None:
     states = [*PartitionState, *ReplicaState]
-    assert {plain(state) for state in states} == {
+    assert {state_name(state) for state in states} == {
         *("gone", "new", "online", "offline", "being deleted", "deleted", "cannot be deleted now"),
     }
 
@@ -330,5 +330,5 @@ def test_every_event_is_in_exactly_one_run() -> None:
         json.loads(change.line)
         for change in by.record_transitions([NEW, replica(1), replica(2), ONLINE, replica(3)])
     ]
-    assert [len(run) for run in runs(events)] == [1, 2, 1, 1]
-    assert list(runs([])) == []
+    assert [len(run) for run in group_replica_events(events)] == [1, 2, 1, 1]
+    assert list(group_replica_events([])) == []

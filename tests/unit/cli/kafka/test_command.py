@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.kafka.command import client_settings, milliseconds
-from barnabas.cli.main import run
+from barnabas.cli.main import run_command
 from barnabas.errors import ConfigError
 
 COMMANDS = ("kafka-topics", "kafka-configs")
@@ -16,7 +16,7 @@ COMMANDS = ("kafka-topics", "kafka-configs")
 def test_help_goes_to_standard_error_and_ends_with_1_as_kafkas_does(
     name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([name, *arguments]) == 1
+    assert run_command([name, *arguments]) == 1
     told = capsys.readouterr()
     assert told.out == ""
     assert "--bootstrap-server <brokers>" in told.err
@@ -26,26 +26,26 @@ def test_help_goes_to_standard_error_and_ends_with_1_as_kafkas_does(
 def test_the_version_begins_with_that_of_the_kafka_it_follows(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([name, "--version"]) == 0
+    assert run_command([name, "--version"]) == 0
     assert capsys.readouterr().out.startswith("3.9.0 (Barnabas ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([name, "--nosuch"]) == 1
+    assert run_command([name, "--nosuch"]) == 1
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "nosuch is not a recognized option\n")
 
 
 def test_wrong_usage_is_a_line_and_all_options(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["kafka-topics", "--bootstrap-server", "a:1", "--delete"]) == 1
+    assert run_command(["kafka-topics", "--bootstrap-server", "a:1", "--delete"]) == 1
     first, *others = capsys.readouterr().err.splitlines()
     assert first == 'Missing required argument "[topic]"'
     assert any(line.startswith("--replica-assignment ") for line in others)
 
 
 def test_an_address_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["kafka-topics", "--bootstrap-server", "a:b", "--list"]) == 1
+    assert run_command(["kafka-topics", "--bootstrap-server", "a:b", "--list"]) == 1
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == "bootstrap.servers: 'a:b' is not an address; write host:port\n"
@@ -54,7 +54,7 @@ def test_an_address_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str])
 def test_a_broker_that_is_not_there_is_told_in_the_form_of_the_tool(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list"]) == 1
+    assert run_command(["kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list"]) == 1
     told = capsys.readouterr()
     assert told.out.startswith("Error while executing topic command : no broker answers: 127.0.0.1")
     assert "ERROR org.apache.kafka.common.errors.TimeoutException: " in told.err
@@ -65,7 +65,7 @@ def test_an_option_of_kafka_configs_that_is_given_twice_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     twice = ["--topic", "a", "--topic", "b"]
-    assert run(["kafka-configs", "--bootstrap-server", "a:1", "--describe", *twice]) == 1
+    assert run_command(["kafka-configs", "--bootstrap-server", "a:1", "--describe", *twice]) == 1
     expected = "Found multiple arguments for option topic, but you asked for only one\n"
     assert capsys.readouterr().err == expected
 

@@ -33,7 +33,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_written_is_told_after_it_was_written() -> None:
     told: list[list[int] | None] = []
-    batches = consume.batches(
+    batches = consume.filtered_batches(
         Scripted([0, 1], [2]), True, None, [], lambda done: told.append(offsets(done))
     )
     assert offsets(next(batches)) == [0, 1]
@@ -47,7 +47,7 @@ def test_what_was_written_is_told_after_it_was_written() -> None:
 def test_with_enough_in_the_middle_of_a_poll_only_that_much_is_done() -> None:
     told: list[list[int] | None] = []
     wanted = [compile_filter("value~[13]")]
-    batches = consume.batches(
+    batches = consume.filtered_batches(
         Scripted([0, 1, 2, 3, 4]), False, 1, wanted, lambda done: told.append(offsets(done))
     )
     assert [offsets(batch) for batch in batches] == [[1]]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.records.produce import (
-    Tally,
+    ProduceProgress,
+    input_size,
+    key_splitter,
     parse_headers,
-    pieces,
+    produced_text,
     progress_line,
-    size_of,
-    splitter,
-    tally_text,
+    split_records,
 )
 from barnabas.client.producer import SentBatch
 from barnabas.errors import ConfigError
@@ -40,25 +40,25 @@ class Slow(io.BytesIO):
 def test_input_becomes_records_however_it_arrives(
     source: type[io.BytesIO], text: bytes, end: bytes, expected: list[bytes]
 ) -> None:
-    assert [record for found in pieces(source(text), end) for record in found] == expected
+    assert [record for found in split_records(source(text), end) for record in found] == expected
 
 
 def test_what_has_arrived_is_handed_on_before_more_is_waited_for() -> None:
-    assert next(pieces(Slow(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
+    assert next(split_records(Slow(b"1\n2\n3\n4\n"), b"\n")) == [b"1", b"2"]
 
 
 def test_keys_are_split_off_at_the_first_delimiter() -> None:
-    split = splitter(None, r"\t", False)
+    split = key_splitter(None, r"\t", False)
     assert split(b"k\tv\tw") == (b"k", b"v\tw")
     assert split(b"no key") == (None, b"no key")
     assert split(b"\t") == (b"", b"")
-    assert splitter(None, ":", True)(b"k:") == (b"k", None)
+    assert key_splitter(None, ":", True)(b"k:") == (b"k", None)
 
 
 def test_one_key_serves_all_records() -> None:
-    assert splitter("k", None, False)(b"v") == (b"k", b"v")
-    assert splitter(None, None, False)(b"v") == (None, b"v")
-    assert splitter(None, None, True)(b"") == (None, None)
+    assert key_splitter("k", None, False)(b"v") == (b"k", b"v")
+    assert key_splitter(None, None, False)(b"v") == (None, b"v")
+    assert key_splitter(None, None, True)(b"") == (None, None)
 
 
 def test_headers_are_pairs_and_a_name_alone_has_no_value() -> None:
@@ -69,11 +69,11 @@ def test_headers_are_pairs_and_a_name_alone_has_no_value() -> None:
 
 def test_an_empty_key_delimiter_is_refused() -> None:
     with pytest.raises(ConfigError):
-        splitter(None, "", False)
+        key_splitter(None, "", False)
 
 
 def test_the_tally_tells_offsets_per_partition() -> None:
-    tally = Tally("orders", dry_run=False)
+    tally = ProduceProgress("orders", dry_run=False)
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
     tally.sent([SentBatch(zero, 10, 5), SentBatch(one, -1, 2), SentBatch(zero, 15, 1)])
     assert tally.document() == {
@@ -85,13 +85,13 @@ def test_the_tally_tells_offsets_per_partition() -> None:
             {"partition": 1, "records": 2, "first_offset": None, "last_offset": None},
         ],
     }
-    assert tally_text(tally.document()).startswith("wrote 8 records to orders")
+    assert produced_text(tally.document()).startswith("wrote 8 records to orders")
 
 
 def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tally = Tally("orders", dry_run=False)
+    tally = ProduceProgress("orders", dry_run=False)
     tally.read = 1_200
     tally.sent([SentBatch(TopicPartition("orders", 0), 10, 1_000)])
     tally.failed()
@@ -101,7 +101,7 @@ def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
 
 
 def test_a_success_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = Tally("orders", dry_run=False)
+    tally = ProduceProgress("orders", dry_run=False)
     tally.finish()
     assert capsys.readouterr() == ("", "")
 
@@ -115,6 +115,6 @@ def test_progress_is_a_bar_where_the_end_is_known_and_a_count_elsewhere() -> Non
 def test_only_regular_files_have_a_known_size(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     with (tmp_path / "a").open("rb") as file, Path(os.devnull).open("rb") as device:
-        assert size_of((file, file)) == 10
-        assert size_of((file, device)) is None
-    assert size_of(()) is None
+        assert input_size((file, file)) == 10
+        assert input_size((file, device)) is None
+    assert input_size(()) is None

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.terminal.failure import ErrorWithHint, explain, near_names
+from barnabas.cli.terminal.failure import ErrorWithHint, explain, similar_names
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 
@@ -32,9 +32,9 @@ def test_what_a_broker_says_cannot_move_the_cursor() -> None:
 
 
 def test_near_names_are_found_whatever_their_case() -> None:
-    assert near_names("ordres", ["orders", "payments", "Orders-eu"])[0] == "orders"
-    assert near_names("ORDERS", ["orders"]) == ["orders"]
-    assert near_names("zzz", ["orders"]) == []
+    assert similar_names("ordres", ["orders", "payments", "Orders-eu"])[0] == "orders"
+    assert similar_names("ORDERS", ["orders"]) == ["orders"]
+    assert similar_names("zzz", ["orders"]) == []
 
 
 def test_too_many_copies_are_answered_without_an_option_of_another_command() -> None:

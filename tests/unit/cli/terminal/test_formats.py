@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from barnabas.cli.terminal.formats import compile_filter, compile_format, document, unescape
+from barnabas.cli.terminal.formats import (
+    compile_filter,
+    compile_format,
+    record_document,
+    unescape_bytes,
+)
 from barnabas.client.consumer import ConsumedRecord
 from barnabas.errors import ConfigError
 
@@ -45,17 +50,17 @@ def test_a_letter_there_is_not_is_named(template: str) -> None:
 
 
 def test_delimiters_may_be_escaped() -> None:
-    assert unescape(r"\t") == b"\t"
-    assert unescape(r"\x1f|\n") == b"\x1f|\n"
-    assert unescape("::") == b"::"
+    assert unescape_bytes(r"\t") == b"\t"
+    assert unescape_bytes(r"\x1f|\n") == b"\x1f|\n"
+    assert unescape_bytes("::") == b"::"
 
 
 def test_a_record_as_a_document_can_always_be_encoded() -> None:
-    found = document(RECORD)
+    found = record_document(RECORD)
     assert found["value"] == "\x1b[31mred\\xff"
     assert found["headers"] == [{"name": "a", "value": "1"}, {"name": "b", "value": None}]
     assert json.loads(json.dumps(found)) == found
-    assert document(EMPTY)["key"] is None
+    assert record_document(EMPTY)["key"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,26 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.terminal.output import Output, note, plural, render, say, table, to_json, to_yaml
+from barnabas.cli.terminal.output import (
+    OutputFormat,
+    format_table,
+    plural,
+    print_lines,
+    print_note,
+    render,
+    to_json,
+    to_yaml,
+)
 
 
 def test_a_table_sets_numbers_to_the_right_and_ends_no_line_in_blanks() -> None:
-    assert table(["topic", "partitions", "state"], [["orders", 6, "ok"], ["a", 12, ""]]) == (
+    assert format_table(["topic", "partitions", "state"], [["orders", 6, "ok"], ["a", 12, ""]]) == (
         "TOPIC   PARTITIONS  STATE\norders           6  ok\na               12"
     )
 
 
 def test_a_table_keeps_within_a_hundred_columns_by_cutting_the_widest() -> None:
-    page = table(["name", "why", "n"], [["t" * 249, "some reason", 1], ["short", "x" * 30, 22]])
+    page = format_table(
+        ["name", "why", "n"], [["t" * 249, "some reason", 1], ["short", "x" * 30, 22]]
+    )
     assert max(map(len, page.splitlines())) == 100
     assert "some reason" in page
     assert "…" in page
 
 
 def test_names_from_the_cluster_cannot_move_the_cursor() -> None:
-    assert "\x1b" not in table(["a"], [["\x1b[2Jboo\nnew line"]])
-    assert "\x1b" not in table(["\x1b[2J"], [["a"]])
-    assert table(["a"], [["tab\t, \x9b, \u202e"]]).endswith("tab\\t, \\x9b, \\u202e")
+    assert "\x1b" not in format_table(["a"], [["\x1b[2Jboo\nnew line"]])
+    assert "\x1b" not in format_table(["\x1b[2J"], [["a"]])
+    assert format_table(["a"], [["tab\t, \x9b, \u202e"]]).endswith("tab\\t, \\x9b, \\u202e")
 
 
 def test_counts_read_well() -> None:
@@ -36,9 +47,9 @@ def test_counts_read_well() -> None:
 
 def test_one_document_has_three_faces() -> None:
     document = {"topics": [{"topic": "é", "partitions": 3}]}
-    assert render(Output.TEXT, document, lambda _: "words") == "words"
-    assert json.loads(render(Output.JSON, document, str)) == document
-    assert render(Output.YAML, document, str) == 'topics:\n  - topic: "é"\n    partitions: 3'
+    assert render(OutputFormat.TEXT, document, lambda _: "words") == "words"
+    assert json.loads(render(OutputFormat.JSON, document, str)) == document
+    assert render(OutputFormat.YAML, document, str) == 'topics:\n  - topic: "é"\n    partitions: 3'
 
 
 @pytest.mark.parametrize(
@@ -94,8 +105,8 @@ def test_yaml_escapes_what_a_terminal_would_obey() -> None:
     assert to_yaml("é\x9b\u202e\U000e0001") == '"é\\u009b\\u202e\\U000e0001"'
 
 
-@pytest.mark.parametrize("output", Output)
-def test_pages_hold_printable_lines_only(output: Output) -> None:
+@pytest.mark.parametrize("output", OutputFormat)
+def test_pages_hold_printable_lines_only(output: OutputFormat) -> None:
     hostile = "a\n\x1b[31m\x9b\u202e\u2028"
     document = {hostile: [{"group": hostile}]}
     page = render(output, document, lambda shown: f"{shown}\n{shown['a' + ESCAPED][0]['group']}")
@@ -109,7 +120,7 @@ ESCAPED = "\\n\\x1b[31m\\x9b\\u202e\\u2028"
 def test_say_and_note_print_one_line_per_argument(
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    say("a\nb", "c\td", keep="\t")
-    note("a\nb\x1b", "c")
+    print_lines("a\nb", "c\td", keep="\t")
+    print_note("a\nb\x1b", "c")
     out, err = capsysbinary.readouterr()
     assert (out, err) == (b"a\\nb\nc\td\n", b"a\\nb\\x1b\nc\n")

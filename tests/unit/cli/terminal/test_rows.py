@@ -14,13 +14,19 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barnabas.cli.terminal.rows import csv_lines, instants, json_lines, plain, table_text
+from barnabas.cli.terminal.rows import (
+    csv_lines,
+    json_lines,
+    json_value,
+    table_text,
+    with_utc_offsets,
+)
 
 
 def test_values_of_spark_become_plain_ones() -> None:
-    assert plain(b"\xffab") == "\\xffab"
-    assert plain({"a": [Decimal("1.50"), None]}) == {"a": ["1.50", None]}
-    assert plain(datetime(2024, 5, 1, tzinfo=UTC)) == "2024-05-01T00:00:00+00:00"
+    assert json_value(b"\xffab") == "\\xffab"
+    assert json_value({"a": [Decimal("1.50"), None]}) == {"a": ["1.50", None]}
+    assert json_value(datetime(2024, 5, 1, tzinfo=UTC)) == "2024-05-01T00:00:00+00:00"
 
 
 def test_a_row_is_one_line_of_json_or_csv() -> None:
@@ -56,7 +62,7 @@ def test_an_instant_carries_its_offset_and_a_time_without_a_zone_does_not(
         moment = datetime(2024, 5, 1, 12)  # noqa: DTZ001 - as Spark hands it over
         nested = StructType([StructField("at", TimestampType())])
         kinds = [TimestampType(), TimestampNTZType(), ArrayType(nested), TimestampType()]
-        found = instants(kinds, [(moment, moment, [Row(at=moment)], None)])
+        found = with_utc_offsets(kinds, [(moment, moment, [Row(at=moment)], None)])
         assert json_lines(["a", "b", "c", "d"], found) == (
             b'{"a": "2024-05-01T12:00:00+05:30", "b": "2024-05-01T12:00:00", '
             b'"c": [{"at": "2024-05-01T12:00:00+05:30"}], "d": null}\n'

@@ -4,7 +4,12 @@ from math import lcm
 
 import pytest
 
-from barnabas.cli.topics.alter import altered_document, altered_text, keys_moved_percent, warning
+from barnabas.cli.topics.alter import (
+    altered_document,
+    altered_text,
+    keys_moved_percent,
+    keys_warning,
+)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 4), (3, 6), (6, 9), (10, 12)])
@@ -17,7 +22,7 @@ def test_how_many_keys_move_is_what_counting_them_gives(before: int, after: int)
 def test_growing_is_told_with_what_it_does_to_keys() -> None:
     document = altered_document("orders", 3, 4, dry_run=False)
     assert altered_text(document) == "altered topic orders: 4 partitions, 3 before"
-    assert " ".join(warning(document).split()).startswith(
+    assert " ".join(keys_warning(document).split()).startswith(
         "warning: about 75 % of keys will map to another"
     )
     dry = altered_document("orders", 3, 4, dry_run=True)

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.topics.create import created_text, parse_configs
+from barnabas.cli.topics.create import created_text, parse_topic_configs
 from barnabas.errors import ConfigError
 
 
 def test_settings_are_pairs() -> None:
-    assert parse_configs(("a.b=1", "c=x=y")) == {"a.b": "1", "c": "x=y"}
+    assert parse_topic_configs(("a.b=1", "c=x=y")) == {"a.b": "1", "c": "x=y"}
     for wrong in ("a", "=1"):
         with pytest.raises(ConfigError, match="KEY=VALUE"):
-            parse_configs((wrong,))
+            parse_topic_configs((wrong,))
 
 
 def test_what_was_created_is_told_with_its_shape() -> None:

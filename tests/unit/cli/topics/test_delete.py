@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from barnabas.cli.topics.delete import dead_holders, deleted_document, deleted_text, is_recreated
+from barnabas.cli.topics.delete import (
+    dead_holders,
+    deleted_document,
+    deleted_topics_text,
+    is_recreated,
+)
 from barnabas.client.view import PartitionView, TopicView
 from barnabas.model import BrokerId
 
@@ -8,7 +13,7 @@ from barnabas.model import BrokerId
 def test_a_deletion_says_who_keeps_something() -> None:
     left_on = {"orders": [], "clicks": [2], "views": [2, 3]}
     names = ("orders", "clicks", "views", "none")
-    told = deleted_text(deleted_document(names, left_on, dry_run=False))
+    told = deleted_topics_text(deleted_document(names, left_on, dry_run=False))
     assert max(map(len, told.splitlines())) <= 100
     words = " ".join(told.split())
     assert words.startswith(
@@ -16,7 +21,7 @@ def test_a_deletion_says_who_keeps_something() -> None:
     )
     assert "brokers 2 and 3 still have replicas of it, to be deleted when they are back" in words
     assert words.endswith("there is no topic none")
-    dry = " ".join(deleted_text(deleted_document(names, left_on, dry_run=True)).split())
+    dry = " ".join(deleted_topics_text(deleted_document(names, left_on, dry_run=True)).split())
     assert "would delete topic clicks; broker 2 is not alive: it would wait for that" in dry
 
 

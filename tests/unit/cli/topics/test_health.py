@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.topics.health import diagnose, named, next_step
+from barnabas.cli.topics.health import diagnose, name_brokers, suggest_next_step
 from barnabas.client.view import PartitionView
 from barnabas.model import NO_LEADER, BrokerId
 
@@ -64,21 +64,26 @@ def test_refused_writes_are_told_with_their_setting() -> None:
 def test_the_next_step_is_for_the_worst_of_it() -> None:
     behind, gone = partition(1, (1, 2), (1,)), partition(1, (1, 3), (1,))
     offline = partition(NO_LEADER, (3, 1), (3,))
-    assert next_step("orders", [behind], {1, 2}) == (
+    assert suggest_next_step("orders", [behind], {1, 2}) == (
         "`barnabas topics history orders` shows what happened"
     )
     assert (
-        next_step("orders", [behind, gone], {1, 2}) == "`barnabas brokers list` shows who is alive"
+        suggest_next_step("orders", [behind, gone], {1, 2})
+        == "`barnabas brokers list` shows who is alive"
     )
-    assert next_step("orders", [behind, gone, offline], {1, 2}).startswith("start broker 3 again")
+    assert suggest_next_step("orders", [behind, gone, offline], {1, 2}).startswith(
+        "start broker 3 again"
+    )
 
 
 def test_the_next_step_reaches_the_same_brokers() -> None:
     offline = partition(NO_LEADER, (3, 1), (3,))
-    assert "`barnabas brokers list -b b:1`" in next_step("orders", [offline], {1}, " -b b:1")
+    assert "`barnabas brokers list -b b:1`" in suggest_next_step(
+        "orders", [offline], {1}, " -b b:1"
+    )
 
 
 def test_brokers_are_listed_as_people_list_them() -> None:
-    assert named([1]) == "broker 1"
-    assert named([1, 2]) == "brokers 1 and 2"
-    assert named([1, 2, 3]) == "brokers 1, 2 and 3"
+    assert name_brokers([1]) == "broker 1"
+    assert name_brokers([1, 2]) == "brokers 1 and 2"
+    assert name_brokers([1, 2, 3]) == "brokers 1, 2 and 3"

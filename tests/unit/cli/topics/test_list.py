@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.topics.list import list_text, summary
+from barnabas.cli.topics.list import topic_summary, topic_table
 from barnabas.client.view import PartitionView, TopicView
 from barnabas.model import NO_LEADER, BrokerId
 
@@ -17,7 +17,7 @@ ORDERS = TopicView(
 
 def test_a_list_shows_which_topics_are_not_whole() -> None:
     whole = TopicView(name="whole", partitions=())
-    text = list_text({"topics": [summary(ORDERS), summary(whole)]})
+    text = topic_table({"topics": [topic_summary(ORDERS), topic_summary(whole)]})
     assert "1 offline, 2 under-replicated" in text
     assert text.splitlines()[-1].endswith("ok")
-    assert "create one" in list_text({"topics": []})
+    assert "create one" in topic_table({"topics": []})
