@@ -294,7 +294,10 @@ def test_the_settings_of_brokers_are_shown(cluster: LocalCluster) -> None:
     [
         ("--describe --topic nowhere", "UnknownTopicOrPartitionException: there is no topic"),
         ("--describe --broker 9", "BrokerNotAvailableException: broker 9 is not in the cluster"),
-        ("--describe --user me", "UnsupportedVersionException: settings of users are not served"),
+        (
+            "--describe --user me",
+            "UnsupportedVersionException: settings of users are not supported",
+        ),
     ],
 )
 def test_settings_that_nobody_has_are_an_error(cluster: LocalCluster, line: str, why: str) -> None:

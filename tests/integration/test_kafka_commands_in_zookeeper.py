@@ -13,7 +13,7 @@ import click.testing
 import pytest
 from kazoo.client import KazooClient
 
-from barnabas.cli.kafka.topics_by_zookeeper import TAKEN_UP_LATER
+from barnabas.cli.kafka.topics_by_zookeeper import EFFECT_AT_RESTART
 from barnabas.cli.main import cli
 from barnabas.client.admin import parse_describe_configs
 from barnabas.client.cluster import Cluster
@@ -205,7 +205,7 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
     before = set(kazoo.get_children("/config/changes"))
     warning, line, updated = done(
         run(f"--alter --topic {topic} --config retention.ms=7 --delete-config flush.ms"),
-        f"{TAKEN_UP_LATER}\n",
+        f"{EFFECT_AT_RESTART}\n",
     )
     assert warning.startswith("WARNING: Altering topic configuration from this script has been")
     assert line.strip().startswith("Going forward, please use kafka-configs.sh")
@@ -219,7 +219,7 @@ def test_settings_are_changed_with_a_note_for_the_brokers(
     entity = f"--entity-type topics --entity-name {topic}"
     *_, completed = done(
         run(f"--alter {entity} --add-config cleanup.policy=[compact,delete]", name="kafka-configs"),
-        f"{TAKEN_UP_LATER}\n",
+        f"{EFFECT_AT_RESTART}\n",
     )
     assert completed == f"Completed updating config for entity: topic '{topic}'."
     *_, described = done(run(f"--describe {entity}", name="kafka-configs"))
@@ -289,7 +289,7 @@ def test_a_place_without_a_cluster_is_named(connect: str) -> None:
     arguments = ["kafka-topics", "--zookeeper", f"{connect}/elsewhere", "--list"]
     told = click.testing.CliRunner().invoke(cli, arguments)
     assert told.exit_code == 1
-    assert f"no cluster has its state at {connect}/elsewhere" in told.stdout
+    assert f"there is no cluster at {connect}/elsewhere" in told.stdout
 
 
 # ---- by hand

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.history.page import page
+from barnabas.history.page import render_page
 from tests import tools
 from tests.browser import Browser, ShownPage
 from tests.compatibility.optional import require
@@ -27,7 +27,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(sample()), "utf-8")
+    path.write_text(render_page(sample()), "utf-8")
     return path.as_uri()
 
 

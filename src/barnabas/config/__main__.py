@@ -2,6 +2,6 @@
 
 import sys
 
-from barnabas.config.page import page
+from barnabas.config.page import configuration_page
 
-sys.stdout.write(page())
+sys.stdout.write(configuration_page())

@@ -38,8 +38,8 @@ from barnabas.config.setting import (
     Setting,
     at_least,
     between,
+    collect_settings,
     setting,
-    settings_of,
 )
 from barnabas.config.topic import BROKER_SYNONYMS, TopicConfig
 from barnabas.model import Endpoint
@@ -429,4 +429,4 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         return TopicConfig(**values).settled()
 
 
-BROKER_SETTINGS: dict[str, Setting] = settings_of(BrokerConfig)
+BROKER_SETTINGS: dict[str, Setting] = collect_settings(BrokerConfig)

@@ -214,12 +214,12 @@ def broker_value(name: str, levels: BrokerLevels) -> str | None:
 
 # Settings with several names, highest precedence first. log.flush.interval.ms falls back to the
 # scheduler's interval, but not the other way round.
-NAMES_OF_ONE_THING = (
+ALTERNATIVE_NAMES = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
-BROKER_NAMES = {name: names for names in NAMES_OF_ONE_THING for name in names}
+BROKER_NAMES = {name: names for names in ALTERNATIVE_NAMES for name in names}
 BROKER_NAMES["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 

@@ -44,7 +44,7 @@ def parse_protocols(name: str, text: str) -> dict[str, str]:
 
 def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[Endpoint, ...]:
     """Parse endpoints, in the given order. An empty host means all interfaces."""
-    endpoints = tuple(parse_endpoint(name, part) for part in split_by_comma(text))
+    endpoints = tuple(parse_listener(name, part) for part in split_by_comma(text))
     if not endpoints:
         raise ConfigError(name, f"{text!r} names no listener")
     for endpoint in endpoints:
@@ -61,7 +61,7 @@ def parse_listeners(name: str, text: str, protocols: dict[str, str]) -> tuple[En
     return endpoints
 
 
-def parse_endpoint(name: str, text: str) -> Endpoint:
+def parse_listener(name: str, text: str) -> Endpoint:
     match = ENDPOINT.fullmatch(text)
     if not match or not 0 <= int(match[3]) <= 65535:
         raise ConfigError(name, f"{text!r} is not of the form NAME://host:port")

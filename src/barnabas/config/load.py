@@ -47,7 +47,7 @@ def load_broker_config(
         if name not in BROKER_SETTINGS or name in NOT_YET:
             ignored.append(name)
     config = assemble(values, properties)
-    check(config, set(properties))
+    check_combinations(config, set(properties))
     return config, warnings_about(config, ignored)
 
 
@@ -78,7 +78,7 @@ def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerCon
     if "log_dirs" in values or "log_dir" in values:
         values["log_dirs"] = split_by_comma(values.get("log_dirs", values.get("log_dir", "")))
     if "max_connections_per_ip_overrides" in values:
-        values["max_connections_per_ip_overrides"] = connection_limits(
+        values["max_connections_per_ip_overrides"] = parse_connection_limits(
             values["max_connections_per_ip_overrides"]
         )
     broker_id = values.get("broker_id", values.get("node_id", -1))
@@ -88,7 +88,7 @@ def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerCon
     return BrokerConfig(**values, properties=dict(properties))
 
 
-def connection_limits(text: str) -> tuple[tuple[str, int], ...]:
+def parse_connection_limits(text: str) -> tuple[tuple[str, int], ...]:
     name = "max.connections.per.ip.overrides"
     limits = []
     for host, count in split_pairs(name, text):
@@ -100,7 +100,7 @@ def connection_limits(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(limits)
 
 
-def check(config: BrokerConfig, given: set[str]) -> None:
+def check_combinations(config: BrokerConfig, given: set[str]) -> None:
     """Validate combinations of settings, as Kafka does at startup. Raises ConfigError."""
     check_identity(config)
     check_reachability(config, given)

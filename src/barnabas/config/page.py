@@ -74,17 +74,26 @@ WITHOUT = """
 """
 
 
-def page() -> str:
+def configuration_page() -> str:
     return "".join(
-        (HEAD, BROKER, broker_table(), TOPIC, topic_table(), MEMORY, WITHOUT, without_table())
+        (
+            HEAD,
+            BROKER,
+            broker_table(),
+            TOPIC,
+            topic_table(),
+            MEMORY,
+            WITHOUT,
+            without_effect_table(),
+        )
     )
 
 
 def broker_table() -> str:
-    return table(
+    return markdown_table(
         ("Name", "Type", "Default", "Allowed", "Description"),
         (
-            (*columns(each), cell(each.doc))
+            (*columns(each), markdown_cell(each.doc))
             for each in documented(BROKER_SETTINGS)
             if each.name not in NOT_YET
         ),
@@ -92,19 +101,26 @@ def broker_table() -> str:
 
 
 def topic_table() -> str:
-    return table(
+    return markdown_table(
         ("Name", "Type", "Default", "Allowed", "Description", "Broker setting"),
         (
-            (*columns(each), cell(each.doc), ", ".join(f"`{n}`" for n, _ in synonyms(each)) or "—")
+            (
+                *columns(each),
+                markdown_cell(each.doc),
+                ", ".join(f"`{n}`" for n, _ in synonyms(each)) or "—",
+            )
             for each in documented(TOPIC_SETTINGS)
         ),
     )
 
 
-def without_table() -> str:
-    return table(
+def without_effect_table() -> str:
+    return markdown_table(
         ("Name", "Type", "Default", "Allowed", "Description in Kafka"),
-        ((*columns(each), cell(each.doc)) for each in documented(WITHOUT_EFFECT | not_yet())),
+        (
+            (*columns(each), markdown_cell(each.doc))
+            for each in documented(WITHOUT_EFFECT | not_yet())
+        ),
     )
 
 
@@ -123,14 +139,14 @@ def synonyms(declared: Setting) -> tuple[tuple[str, int], ...]:
 def columns(declared: Setting) -> tuple[str, str, str, str]:
     default = declared.show(declared.default)
     shown = "—" if default is None else f"`{default}`" if default else "empty"
-    allowed = "" if declared.check is ANY else cell(declared.check.allowed)
+    allowed = "" if declared.check is ANY else markdown_cell(declared.check.allowed)
     return f"`{declared.name}`", declared.kind.name.lower(), shown, allowed
 
 
-def cell(text: str) -> str:
+def markdown_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*").replace("__", "\\_\\_")
 
 
-def table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def markdown_table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -36,7 +36,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
             )
         entry = ENTRY.fullmatch(line)
         assert entry, "the pattern takes any text"
-        properties[unescape(entry[1])] = unescape(entry[2])
+        properties[unescape_property(entry[1])] = unescape_property(entry[2])
     return properties
 
 
@@ -58,7 +58,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield begun_at, joined
 
 
-def unescape(text: str) -> str:
+def unescape_property(text: str) -> str:
     if "\\" not in text:
         return text
     plain = ESCAPE.sub(lambda e: chr(int(e[1], 16)) if e[1] else ESCAPES.get(e[2], e[2]), text)

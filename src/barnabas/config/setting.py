@@ -80,7 +80,7 @@ class Setting(Struct, frozen=True):
     def parse(self, text: str) -> Value:
         """Parse and validate a value. Raises ConfigError."""
         try:
-            value = READERS[self.kind](text.strip(JAVA_BLANKS))
+            value = READERS[self.kind](text.strip(JAVA_WHITE_SPACE))
         except ValueError as error:
             raise self.refused(text, str(error)) from None
         if not self.check.holds(value):
@@ -126,7 +126,7 @@ def setting(
     return default if held_as is None else held_as
 
 
-def settings_of(config: type[Struct]) -> dict[str, Setting]:
+def collect_settings(config: type[Struct]) -> dict[str, Setting]:
     """Return the settings of a configuration class by Kafka's name, in order of declaration.
 
     Call it once, directly after the class definition.
@@ -213,7 +213,7 @@ RELEASE = Check("a Kafka release", is_release)
 
 # Reading text -------------------------------------------------------------------------------------
 
-JAVA_BLANKS = "".join(map(chr, range(33)))
+JAVA_WHITE_SPACE = "".join(map(chr, range(33)))
 WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 FRACTION = re.compile(
     r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII
@@ -226,7 +226,7 @@ def read_boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def reads_whole_number(bits: int) -> Callable[[str], int]:
+def integer_reader(bits: int) -> Callable[[str], int]:
     bound = 1 << (bits - 1)
 
     def read(text: str) -> int:
@@ -251,9 +251,9 @@ def read_list(text: str) -> tuple[str, ...]:
 READERS: dict[Kind, Callable[[str], Value]] = {
     BOOLEAN: read_boolean,
     STRING: str,
-    INT: reads_whole_number(32),
-    SHORT: reads_whole_number(16),
-    LONG: reads_whole_number(64),
+    INT: integer_reader(32),
+    SHORT: integer_reader(16),
+    LONG: integer_reader(64),
     DOUBLE: read_double,
     LIST: read_list,
     CLASS: str,

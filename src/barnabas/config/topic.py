@@ -34,8 +34,8 @@ from barnabas.config.setting import (
     Setting,
     at_least,
     between,
+    collect_settings,
     setting,
-    settings_of,
     unknown,
 )
 from barnabas.errors import ConfigError
@@ -156,7 +156,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
         """
         values: dict[str, Any] = {}
         for name, text in overrides.items():
-            declared = setting_of(name)
+            declared = find_topic_setting(name)
             values[declared.field] = declared.parse(text)
         changed = replace(self, **values)
         changed.check()
@@ -192,10 +192,10 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
                 raise ConfigError(name, "true is not allowed with cluster metadata in ZooKeeper")
 
 
-TOPIC_SETTINGS: dict[str, Setting] = settings_of(TopicConfig)
+TOPIC_SETTINGS: dict[str, Setting] = collect_settings(TopicConfig)
 
 
-def setting_of(name: str) -> Setting:
+def find_topic_setting(name: str) -> Setting:
     if name not in TOPIC_SETTINGS:
         raise unknown(name, list(TOPIC_SETTINGS), "topic setting")
     return TOPIC_SETTINGS[name]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from barnabas.history.reader import about_topics, in_order, millis, with_lives
+from barnabas.history.reader import about_topics, millis, ordered_window, with_lives
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -116,7 +116,7 @@ def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
 
     Offline 08:00:10.0, Online 08:00:10.4  →  from 08:00:10.0, until 08:00:10.4, 400 ms
     """
-    one = in_order(*PARTITION)
+    one = ordered_window(*PARTITION)
     changes = (
         partition_states(lived, elections)
         .withColumn("was_down", f.lag("is_down", 1, False).over(one))
@@ -168,7 +168,7 @@ def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
     A new controller records no event for finding a partition without a leader, only for its attempt to elect one. Such
     a partition is down from the controller's election on, in an additional row.
     """
-    one = in_order(*PARTITION)
+    one = ordered_window(*PARTITION)
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
     leader = f.when(f.col("leader") >= 0, f.col("leader"))
     state = f.when(f.col("result") == "failed", f.col("before")).otherwise(f.col("after"))
@@ -198,7 +198,7 @@ def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
 
 def is_going() -> Column:
     """Offline because the topic is being deleted, which is no outage: the next event, of the same cause, deletes it."""
-    one = in_order(*PARTITION)
+    one = ordered_window(*PARTITION)
     return f.coalesce(
         (f.lead("after").over(one) == "NonExistentPartition")
         & (f.lead("cause").over(one) == f.col("cause"))
@@ -211,7 +211,7 @@ def leader_moves(lived: DataFrame) -> DataFrame:
     """One row per change of the leader, however long there was none in between."""
     led = lived.where("what = 'partition' and result = 'done' and leader >= 0")
     return (
-        led.withColumn("before", f.lag("leader").over(in_order(*PARTITION)))
+        led.withColumn("before", f.lag("leader").over(ordered_window(*PARTITION)))
         .where("before is not null and before != leader")
         .select(*PARTITION, "at", "before", f.col("leader").alias("after"), "leader_epoch", "cause")
     )
@@ -303,8 +303,8 @@ def deletions(lived: DataFrame, now: Column) -> DataFrame:
     left = ~f.col("state").isin("ReplicaDeletionSuccessful", "NonExistentReplica")
     ended = replicas.groupBy(*LIFE).agg(
         f.max("gone_at").alias("finished_at"),
-        brokers(left).alias("waits_for"),
-        brokers(f.col("was_away")).alias("waited_for"),
+        collect_replica_brokers(left).alias("waits_for"),
+        collect_replica_brokers(f.col("was_away")).alias("waited_for"),
     )
     took = millis(f.col("requested_at"), f.coalesce("finished_at", now))
     state = (
@@ -324,7 +324,7 @@ def deletions(lived: DataFrame, now: Column) -> DataFrame:
     )
 
 
-def brokers(where: Column) -> Column:
+def collect_replica_brokers(where: Column) -> Column:
     return f.array_sort(f.collect_set(f.when(where, f.col("replica"))))
 
 

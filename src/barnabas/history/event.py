@@ -167,7 +167,7 @@ def normalise(value: bytes | None) -> str | None:
     return None if event is None else encode(event).decode()
 
 
-def skipped(malformed: int) -> str:
+def skipped_text(malformed: int) -> str:
     return f"skipped {malformed} malformed event{'' if malformed == 1 else 's'}"
 
 

@@ -20,12 +20,12 @@ from barnabas.history.report import Document, Row, is_failover
 from barnabas.history.timeline import LANE_HEIGHT, lanes_of, scale_of, topics_shown
 from barnabas.history.words import (
     describe_cause,
-    listed,
+    format_duration,
+    format_time,
+    join_brokers,
     millis_of,
-    moment,
-    span,
     step_name,
-    topic_name,
+    topic_label,
 )
 from barnabas.printable import LINE_MAX, printable
 
@@ -36,7 +36,7 @@ LIMITS = {"CREATIONS": 12, "OUTAGES": 20, "STEPS": 12, "ROWS": 2000, "ALERTS": 1
 """Numbers of rows of each table, and of lines and names in the alert. The Parquet files have all rows."""
 
 
-def page(document: Document) -> str:
+def render_page(document: Document) -> str:
     script = asset("page.js")
     waits = [row["ms"] for row in document["creations"] if row["ms"] is not None]
     scale = scale_of(document)
@@ -78,8 +78,16 @@ def template() -> Template:
         keep_trailing_newline=True,
     )
     filters: tuple[Callable[..., Any], ...] = (
-        *(creation_steps, describe_cause, listed, millis_of, moment, requester_name, span),
-        *(step_name, topic_name, topic_state),
+        *(
+            creation_steps,
+            describe_cause,
+            join_brokers,
+            millis_of,
+            format_time,
+            requester_name,
+            format_duration,
+        ),
+        *(step_name, topic_label, topic_state),
     )
     environment.filters |= {each.__name__: each for each in filters}
     environment.tests["failover"] = is_failover

@@ -95,13 +95,13 @@ def with_lives(rows: DataFrame) -> DataFrame:
     marked = rows.withColumn("mark", creation_or_deletion())
     marks = (
         marked.where("mark is not null")
-        .withColumn("mark_before", f.lag("mark").over(in_order("topic")))
-        .withColumn("mark_after", f.lead("mark").over(in_order("topic")))
+        .withColumn("mark_before", f.lag("mark").over(ordered_window("topic")))
+        .withColumn("mark_after", f.lead("mark").over(ordered_window("topic")))
         .withColumn("begins", begins_another_life().cast("int"))
         .select("topic", *ORDER, "begins")
     )
     begun_so_far = f.sum("begins").over(
-        in_order("topic").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        ordered_window("topic").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     return (
         marked.join(marks, ["topic", *ORDER], "left")
@@ -128,7 +128,7 @@ def begins_another_life() -> Column:
     )
 
 
-def in_order(*columns: str) -> WindowSpec:
+def ordered_window(*columns: str) -> WindowSpec:
     return Window.partitionBy(*columns).orderBy(*ORDER)
 
 

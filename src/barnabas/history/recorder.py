@@ -170,18 +170,18 @@ class Recorder:
             if each.cause is not cause:
                 cause, quoted_cause = each.cause, quoted(each.cause)
             known = each.leadership
-            leadership = "" if known is None else leadership_of(known)
+            leadership = "" if known is None else leadership_fields(known)
             if each.is_unclean:
                 leadership += ',"unclean":true'
             assigned = ""
             if replicas_of is not None and isinstance(each.item, TopicPartition):
-                assigned = f',"replicas":{numbers(tuple(replicas_of(each.item)))}'
+                assigned = f',"replicas":{json_numbers(tuple(replicas_of(each.item)))}'
             line = (
-                f'{head}{sequence},"cause":{quoted_cause},{subject(each.item)},'
+                f'{head}{sequence},"cause":{quoted_cause},{subject_fields(each.item)},'
                 f'"before":"{each.before}","after":"{each.after}"{leadership}{assigned},'
                 '"result":"done"'
             )
-            events.append(EventLine(epoch, sequence, f"{line}{own(each.item)}}}"))
+            events.append(EventLine(epoch, sequence, f"{line}{own_mark(each.item)}}}"))
         self.sequence = sequence
         return events
 
@@ -189,9 +189,9 @@ class Recorder:
         return [
             self.event(
                 failure.cause,
-                f'{subject(failure.item)},"before":"{failure.before}","after":"{failure.after}",'
+                f'{subject_fields(failure.item)},"before":"{failure.before}","after":"{failure.after}",'
                 f'"result":"failed","why":{json.dumps(f"{failure.reason}: {failure.why}")}'
-                f"{own(failure.item)}",
+                f"{own_mark(failure.item)}",
             )
             for failure in failures
         ]
@@ -204,8 +204,8 @@ class Recorder:
             [
                 self.event(
                     cause,
-                    f'{subject(partition)},"before":"{ONLINE}","after":"{ONLINE}"{leadership_of(state)},'
-                    f'"result":"done"{own(partition)}',
+                    f'{subject_fields(partition)},"before":"{ONLINE}","after":"{ONLINE}"{leadership_fields(state)},'
+                    f'"result":"done"{own_mark(partition)}',
                 )
                 for partition, state in states
             ]
@@ -228,7 +228,7 @@ class Recorder:
         """
         by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
         if asked_at_ms is not None:
-            by += f',"asked_at":"{instant(asked_at_ms)}"'
+            by += f',"asked_at":"{format_instant(asked_at_ms)}"'
         more = {
             topic: f"{json.dumps(fields, separators=(',', ':'))[1:-1]},"
             for topic, fields in (facts or {}).items()
@@ -238,7 +238,7 @@ class Recorder:
             [
                 self.event(
                     request,
-                    f'"what":"topic","id":"{inside(topic)}","topic":"{inside(topic)}",'
+                    f'"what":"topic","id":"{json_inside(topic)}","topic":"{json_inside(topic)}",'
                     f'"after":"{after}",{by},{more.get(topic, "")}'
                     f'"result":"done"{OWN if topic == STATE_CHANGES else ""}',
                 )
@@ -251,7 +251,7 @@ class Recorder:
     def record_request(self, broker: BrokerId, request: Request, *, cause: str) -> SentRequest:
         """To be called before the request is sent."""
         ranges = self.topic_ranges(request)
-        about = f'"what":"request","id":"{name_of(request)} to {broker}","to":{broker}'
+        about = f'"what":"request","id":"{request_name(request)} to {broker}","to":{broker}'
         count = f',"partitions":{ranges.partitions}'
         if isinstance(request, StopReplicaRequest):
             count += f',"deletes":{count_deletes(request)}'
@@ -286,7 +286,7 @@ class Recorder:
 
     def record_response(self, sent: SentRequest, response: Response) -> list[EventLine]:
         """STALE_CONTROLLER_EPOCH of a partition is no failure: the broker has this leader epoch or a later one."""
-        errors = list(errors_of(sent.request, response))
+        errors = list(failed_partitions(sent.request, response))
         failed = [(item, code) for item, code in errors if code != ALREADY_KNOWN]
         known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
         if not response.error_code and not failed:
@@ -304,16 +304,14 @@ class Recorder:
         return self.record([self.response_event(sent, rest)])
 
     def response_event(self, sent: SentRequest, rest: str) -> EventLine:
-        about = (
-            f'"what":"request","id":"{name_of(sent.request)} to {sent.broker}","to":{sent.broker}'
-        )
+        about = f'"what":"request","id":"{request_name(sent.request)} to {sent.broker}","to":{sent.broker}'
         mark = OWN if sent.is_own else ""
         return self.event(sent.cause, f'{about},"answers":{sent.events[0].sequence},{rest}{mark}')
 
     # ---- lines
 
     def head(self) -> str:
-        at = instant(self.clock.now_ms())
+        at = format_instant(self.clock.now_ms())
         return (
             f'{{"at":"{at}","broker":{self.controller_id},"role":"controller","epoch":{self.epoch},'
             '"sequence":'
@@ -331,9 +329,9 @@ quoted = lru_cache(maxsize=1024)(json.dumps)
 
 
 @lru_cache(maxsize=16)
-def instant(at_ms: int) -> str:
+def format_instant(at_ms: int) -> str:
     """
-    >>> instant(1_777_622_400_123)
+    >>> format_instant(1_777_622_400_123)
     '2026-05-01T08:00:00.123Z'
     """
     at = datetime.fromtimestamp(at_ms // 1000, UTC)
@@ -341,38 +339,38 @@ def instant(at_ms: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def numbers(values: tuple[int, ...]) -> str:
+def json_numbers(values: tuple[int, ...]) -> str:
     return f"[{','.join(map(str, values))}]"
 
 
 @lru_cache(maxsize=1024)
-def inside(topic: str) -> str:
+def json_inside(topic: str) -> str:
     """The name as it stands between quotes. Other programs may have written invalid names to the registry."""
     return json.dumps(topic)[1:-1]
 
 
-def subject(item: TopicPartition | Replica) -> str:
+def subject_fields(item: TopicPartition | Replica) -> str:
     if isinstance(item, Replica):
         (topic, partition), broker = item
-        name = inside(topic)
+        name = json_inside(topic)
         return (
             f'"what":"replica","id":"{name}-{partition} on {broker}","topic":"{name}",'
             f'"partition":{partition},"replica":{broker}'
         )
     topic, partition = item
-    name = inside(topic)
+    name = json_inside(topic)
     return f'"what":"partition","id":"{name}-{partition}","topic":"{name}","partition":{partition}'
 
 
-def own(item: TopicPartition | Replica) -> str:
+def own_mark(item: TopicPartition | Replica) -> str:
     topic = item.partition.topic if isinstance(item, Replica) else item.topic
     return OWN if topic == STATE_CHANGES else ""
 
 
-def leadership_of(known: LeaderAndIsr) -> str:
+def leadership_fields(known: LeaderAndIsr) -> str:
     return (
         f',"leader":{known.leader},"leader_epoch":{known.leader_epoch},'
-        f'"isr":{numbers(known.isr)},"znode_version":{known.partition_epoch}'
+        f'"isr":{json_numbers(known.isr)},"znode_version":{known.partition_epoch}'
     )
 
 
@@ -394,7 +392,7 @@ def format_topics(topics: Iterable[tuple[str, list[int]]]) -> TopicRanges:
     is_own = True
     for topic, partitions in topics:
         is_own = is_own and topic == STATE_CHANGES
-        named = f'"{inside(topic)}":"{format_ranges(partitions)}"'
+        named = f'"{json_inside(topic)}":"{format_ranges(partitions)}"'
         if names and length + len(named) > NAMES_LENGTH_MAX:
             lines.append(",".join(names))
             names, length = [], 0
@@ -412,23 +410,23 @@ def format_ranges(partitions: list[int]) -> str:
     """
     ordered = sorted(partitions)
     if ordered and ordered[-1] - ordered[0] == len(ordered) - 1:
-        return span(ordered[0], ordered[-1])
+        return format_range(ordered[0], ordered[-1])
     spans = []
     first = last = -1
     for partition in ordered:
         if partition != last + 1 or first < 0:
             if first >= 0:
-                spans.append(span(first, last))
+                spans.append(format_range(first, last))
             first = partition
         last = partition
-    return ",".join([*spans, span(first, last)] if first >= 0 else spans)
+    return ",".join([*spans, format_range(first, last)] if first >= 0 else spans)
 
 
-def span(first: int, last: int) -> str:
+def format_range(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
 
 
-def name_of(request: Request) -> str:
+def request_name(request: Request) -> str:
     return type(request).__name__.removesuffix("Request")
 
 
@@ -438,21 +436,21 @@ def count_deletes(request: StopReplicaRequest) -> int:
     )
 
 
-def errors_of(request: Request, response: Response) -> Iterator[tuple[str, int]]:
+def failed_partitions(request: Request, response: Response) -> Iterator[tuple[str, int]]:
     """The partitions that failed. A LeaderAndIsr response names topics by their ids alone."""
     if isinstance(response, LeaderAndIsrResponse):
         names: dict[UUID, str] = {}
         if isinstance(request, LeaderAndIsrRequest):
             names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
         for topic in response.topics:
-            name = inside(names.get(topic.topic_id, str(topic.topic_id)))
+            name = json_inside(names.get(topic.topic_id, str(topic.topic_id)))
             for entry in topic.partition_errors:
                 if entry.error_code:
                     yield f"{name}-{entry.partition_index}", entry.error_code
     elif isinstance(response, StopReplicaResponse):
         for error in response.partition_errors:
             if error.error_code:
-                yield f"{inside(error.topic_name)}-{error.partition_index}", error.error_code
+                yield f"{json_inside(error.topic_name)}-{error.partition_index}", error.error_code
 
 
 def code_name(code: int) -> str:

@@ -36,7 +36,7 @@ def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
 
 def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
     """The document that `barnabas lifecycle report` shows."""
-    ordered = {name: sorted(rows, key=ORDERS[name]) for name, rows in tables.items()}
+    ordered = {name: sorted(rows, key=SORT_KEYS[name]) for name, rows in tables.items()}
     epochs = ordered["elections"]
     return {
         "bootstrap_servers": servers,
@@ -46,7 +46,7 @@ def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
             "until": max((row["last_at"] for row in epochs), default=None),
             "events": sum(row["events"] for row in epochs),
         },
-        "summary": summary(ordered),
+        "summary": summarize(ordered),
         "elections": epochs,
         "topics": ordered["topics"],
         "creations": ordered["creations"],
@@ -58,7 +58,7 @@ def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
     }
 
 
-def summary(tables: Tables) -> Row:
+def summarize(tables: Tables) -> Row:
     elections = tables["elections"]
     topics, outages = tables["topics"], tables["outages"]
     waits = [row["ms"] for row in tables["creations"] if row["ms"] is not None]
@@ -90,34 +90,34 @@ def longest(durations: Any) -> int | None:
     return max((ms for ms in durations if ms is not None), default=None)
 
 
-def named(row: Row) -> tuple[Any, ...]:
+def topic_order(row: Row) -> tuple[Any, ...]:
     return row["topic"], row["life"], row.get("partition", 0)
 
 
-TROUBLE = ("offline_now", "unavailable_ms", "leader_moves")
+SEVERITY = ("offline_now", "unavailable_ms", "leader_moves")
 STATES = ("stuck", "running", "done")
-ORDERS: dict[str, Callable[[Row], Any]] = {
+SORT_KEYS: dict[str, Callable[[Row], Any]] = {
     "elections": lambda row: row["epoch"],
     "topics": lambda row: (
         row["deletion"] != "stuck",
-        *(-row[key] for key in TROUBLE),
-        *named(row),
+        *(-row[key] for key in SEVERITY),
+        *topic_order(row),
     ),
-    "creations": lambda row: (row["ms"] is not None, -(row["ms"] or 0), *named(row)),
-    "deletions": lambda row: (STATES.index(row["state"]), -row["ms"], *named(row)),
+    "creations": lambda row: (row["ms"] is not None, -(row["ms"] or 0), *topic_order(row)),
+    "deletions": lambda row: (STATES.index(row["state"]), -row["ms"], *topic_order(row)),
     "incidents": lambda row: (row["until"] is not None, -row["from"].timestamp(), row["cause"]),
-    "outages": lambda row: (row["until"] is not None, -row["ms"], *named(row)),
-    "leader_moves": lambda row: (row["at"], *named(row)),
-    "steps": lambda row: (-row["ms"], *named(row), row["step"], row["broker"] or 0),
+    "outages": lambda row: (row["until"] is not None, -row["ms"], *topic_order(row)),
+    "leader_moves": lambda row: (row["at"], *topic_order(row)),
+    "steps": lambda row: (-row["ms"], *topic_order(row), row["step"], row["broker"] or 0),
 }
 
 
-def plain(value: Any) -> Any:
+def json_types(value: Any) -> Any:
     """Convert to JSON types; times are formatted as in events."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
+        return {key: json_types(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [plain(inner) for inner in value]
+        return [json_types(inner) for inner in value]
     return value

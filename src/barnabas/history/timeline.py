@@ -17,9 +17,16 @@ from itertools import groupby
 from typing import Literal, NamedTuple
 
 from barnabas.history.report import Document, Row, is_failover
-from barnabas.history.words import describe_cause, listed, millis_of, moment, span, topic_name
+from barnabas.history.words import (
+    describe_cause,
+    format_duration,
+    format_time,
+    join_brokers,
+    millis_of,
+    topic_label,
+)
 
-LANES, LANES_AT_LEAST = 40, 12
+LANES_MAX, LANES_MIN = 40, 12
 LANE_HEIGHT = 22
 TICKS = 6
 COLOURS = 6
@@ -52,7 +59,7 @@ class Scale:
         """Of the whole time. The script rewrites them for the part that is shown."""
         for index in range(TICKS + 1):
             offset_ms = self.length_ms * index // TICKS
-            at = moment(self.start + timedelta(milliseconds=offset_ms))
+            at = format_time(self.start + timedelta(milliseconds=offset_ms))
             yield AxisTick(offset_ms, at[5:19] if self.length_ms > 86_400_000 else at[11:])
 
 
@@ -66,7 +73,7 @@ def scale_of(document: Document) -> Scale:
     return Scale(start=start - room, end=end + room)
 
 
-class Mark(NamedTuple):
+class TimelineMark(NamedTuple):
     """`kind` is a CSS class, `text` the text of a label or the tooltip of others, `y` the distance from both edges."""
 
     shape: Literal["bar", "tick", "label"]
@@ -77,13 +84,13 @@ class Mark(NamedTuple):
     y: int
 
 
-class Lane(NamedTuple):
+class TimelineLane(NamedTuple):
     name: str
-    marks: list[Mark]
+    marks: list[TimelineMark]
     kind: str = ""
 
 
-def lanes_of(document: Document, scale: Scale) -> list[Lane]:
+def lanes_of(document: Document, scale: Scale) -> list[TimelineLane]:
     lanes = [controllers_lane(document, scale)]
     if document["incidents"]:
         lanes.append(incidents_lane(document, scale))
@@ -94,9 +101,9 @@ def lanes_of(document: Document, scale: Scale) -> list[Lane]:
 
 def topics_shown(topics: list[Row]) -> list[Row]:
     """The eventful topics; if they are few, some others too."""
-    eventful = [topic for topic in topics if is_eventful(topic)][:LANES]
+    eventful = [topic for topic in topics if is_eventful(topic)][:LANES_MAX]
     calm = [topic for topic in topics if not is_eventful(topic)]
-    return eventful + calm[: max(0, LANES_AT_LEAST - len(eventful))]
+    return eventful + calm[: max(0, LANES_MIN - len(eventful))]
 
 
 def is_eventful(topic: Row) -> bool:
@@ -106,51 +113,51 @@ def is_eventful(topic: Row) -> bool:
 # ---- lanes ----------------------------------------------------------------------------------------------------
 
 
-def controllers_lane(document: Document, scale: Scale) -> Lane:
+def controllers_lane(document: Document, scale: Scale) -> TimelineLane:
     elections = document["elections"]
     ends = [row["elected_at"] or row["first_at"] for row in elections[1:]] + [scale.end]
     marks = []
     for row, end in zip(elections, ends, strict=True):
         begin = row["elected_at"] or row["first_at"]
-        title = f"controller {row['controller']}, epoch {row['epoch']}, from {moment(begin)}"
+        title = f"controller {row['controller']}, epoch {row['epoch']}, from {format_time(begin)}"
         kind = f"epoch c{row['controller'] % COLOURS}"
         marks.append(bar(scale, begin, row["resigned_at"] or end, kind, title, y=3))
         marks.append(label(scale, begin, str(row["controller"])))
-    return Lane("controllers", [*marks, *failover_lines(document, scale)], "top")
+    return TimelineLane("controllers", [*marks, *failover_lines(document, scale)], "top")
 
 
-def incidents_lane(document: Document, scale: Scale) -> Lane:
+def incidents_lane(document: Document, scale: Scale) -> TimelineLane:
     """The incidents of all topics, of which only some have a lane."""
     marks = [
         bar(scale, row["from"], row["until"] or scale.end, "outage", incident_title(row), y=3)
         for row in document["incidents"]
     ]
-    return Lane("incidents", [*failover_lines(document, scale), *marks], "top")
+    return TimelineLane("incidents", [*failover_lines(document, scale), *marks], "top")
 
 
-def topic_lane(topic: Row, document: Document, scale: Scale) -> Lane:
+def topic_lane(topic: Row, document: Document, scale: Scale) -> TimelineLane:
 
     def mine(table: str) -> list[Row]:
-        return [row for row in document[table] if is_of(topic, row)]
+        return [row for row in document[table] if is_same_life(topic, row)]
 
     begin = topic["requested_at"] or scale.start
     marks = [bar(scale, begin, topic["deleted_at"] or scale.end, "life", life_title(topic), y=9)]
     for row in mine("deletions"):
         end = row["finished_at"] or scale.end
         marks.append(bar(scale, row["requested_at"], end, row["state"], deletion_title(row), y=5))
-    for outage in together(mine("outages"), document["made_at"]):
+    for outage in merge_outages(mine("outages"), document["made_at"]):
         end = outage.until or scale.end
         marks.append(bar(scale, outage.start, end, "outage", outage.title, y=3))
-    marks += [tick(scale, at, "move", title) for at, title in moves_of(mine("leader_moves"))]
+    marks += [tick(scale, at, "move", title) for at, title in merge_moves(mine("leader_moves"))]
     kind = "bad" if topic["offline_now"] or topic["deletion"] == "stuck" else ""
-    return Lane(topic_name(topic), [*failover_lines(document, scale), *marks], kind)
+    return TimelineLane(topic_label(topic), [*failover_lines(document, scale), *marks], kind)
 
 
-def is_of(topic: Row, row: Row) -> bool:
+def is_same_life(topic: Row, row: Row) -> bool:
     return bool(row["topic"] == topic["topic"] and row["life"] == topic["life"])
 
 
-def failover_lines(document: Document, scale: Scale) -> list[Mark]:
+def failover_lines(document: Document, scale: Scale) -> list[TimelineMark]:
     return [
         tick(scale, row["elected_at"], "failover", f"controller {row['controller']} elected", y=0)
         for row in document["elections"]
@@ -162,29 +169,29 @@ def failover_lines(document: Document, scale: Scale) -> list[Mark]:
 
 
 def incident_title(row: Row) -> str:
-    lasted = "not ended" if row["until"] is None else f"up to {span(row['longest_ms'])}"
+    lasted = "not ended" if row["until"] is None else f"up to {format_duration(row['longest_ms'])}"
     return (
-        f"{describe_cause(row['cause'], row['lost_leaders'])}, {moment(row['from'])}: "
+        f"{describe_cause(row['cause'], row['lost_leaders'])}, {format_time(row['from'])}: "
         f"{row['partitions']:,} partitions of "
         f"{row['topics']:,} topics without a leader, {lasted}"
     )
 
 
 def life_title(topic: Row) -> str:
-    parts = [topic_name(topic)]
+    parts = [topic_label(topic)]
     if topic["requested_at"] is not None:
-        parts.append(f"created {moment(topic['requested_at'])}")
+        parts.append(f"created {format_time(topic['requested_at'])}")
     if topic["online_after_ms"] is not None:
-        parts.append(f"online after {span(topic['online_after_ms'])}")
+        parts.append(f"online after {format_duration(topic['online_after_ms'])}")
     if topic["deleted_at"] is not None:
-        parts.append(f"deleted {moment(topic['deleted_at'])}")
+        parts.append(f"deleted {format_time(topic['deleted_at'])}")
     return ", ".join(parts)
 
 
 def deletion_title(row: Row) -> str:
-    title = f"deletion {row['state']}, since {moment(row['requested_at'])}, {span(row['ms'])}"
+    title = f"deletion {row['state']}, since {format_time(row['requested_at'])}, {format_duration(row['ms'])}"
     if row["state"] != "done" and row["waits_for"]:
-        title += f"; waits for broker {listed(row['waits_for'])}"
+        title += f"; waits for broker {join_brokers(row['waits_for'])}"
     return title
 
 
@@ -200,15 +207,15 @@ class Outage:
     @property
     def title(self) -> str:
         numbers = sorted(self.partitions)
-        shown = listed(numbers[:8]) + (", …" if len(numbers) > 8 else "")
+        shown = join_brokers(numbers[:8]) + (", …" if len(numbers) > 8 else "")
         noun = "partition" if len(numbers) == 1 else "partitions"
         lasted = "not ended"
         if self.until is not None:
-            lasted = span(millis_of(self.until) - millis_of(self.start))
-        return f"no leader: {noun} {shown}, from {moment(self.start)}, {lasted} ({self.cause})"
+            lasted = format_duration(millis_of(self.until) - millis_of(self.start))
+        return f"no leader: {noun} {shown}, from {format_time(self.start)}, {lasted} ({self.cause})"
 
 
-def together(outages: Sequence[Row], now: datetime) -> list[Outage]:
+def merge_outages(outages: Sequence[Row], now: datetime) -> list[Outage]:
     """Merge outages that overlap: a broker failure affects many partitions."""
     merged: list[Outage] = []
     for row in sorted(outages, key=lambda row: row["from"]):
@@ -229,28 +236,33 @@ def together(outages: Sequence[Row], now: datetime) -> list[Outage]:
     return merged
 
 
-def moves_of(moves: Sequence[Row]) -> Iterator[tuple[datetime, str]]:
+def merge_moves(moves: Sequence[Row]) -> Iterator[tuple[datetime, str]]:
     """One mark for all moves of the same moment."""
     for at, group in groupby(sorted(moves, key=lambda row: row["at"]), key=lambda row: row["at"]):
         rows = list(group)
         moved = ", ".join(f"{row['partition']}: {row['before']}→{row['after']}" for row in rows[:6])
         more = f" and {len(rows) - 6} more" if len(rows) > 6 else ""
-        yield at, f"leader moved, {moment(at)} ({describe_cause(rows[0]['cause'])}); {moved}{more}"
+        yield (
+            at,
+            f"leader moved, {format_time(at)} ({describe_cause(rows[0]['cause'])}); {moved}{more}",
+        )
 
 
 # ---- marks ----------------------------------------------------------------------------------------------------
 
 
-def bar(scale: Scale, start: datetime, end: datetime, kind: str, title: str, *, y: int) -> Mark:
+def bar(
+    scale: Scale, start: datetime, end: datetime, kind: str, title: str, *, y: int
+) -> TimelineMark:
     start_ms, end_ms = scale.offset_ms(start), scale.offset_ms(end)
-    return Mark("bar", kind, title, start_ms, max(start_ms, end_ms), y)
+    return TimelineMark("bar", kind, title, start_ms, max(start_ms, end_ms), y)
 
 
-def tick(scale: Scale, at: datetime, kind: str, title: str, y: int = 2) -> Mark:
+def tick(scale: Scale, at: datetime, kind: str, title: str, y: int = 2) -> TimelineMark:
     at_ms = scale.offset_ms(at)
-    return Mark("tick", kind, title, at_ms, at_ms, y)
+    return TimelineMark("tick", kind, title, at_ms, at_ms, y)
 
 
-def label(scale: Scale, at: datetime, text: str) -> Mark:
+def label(scale: Scale, at: datetime, text: str) -> TimelineMark:
     at_ms = scale.offset_ms(at)
-    return Mark("label", "id", text, at_ms, at_ms, 0)
+    return TimelineMark("label", "id", text, at_ms, at_ms, 0)

@@ -10,9 +10,9 @@ SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 UNITS = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", SECOND, "s"))
 
 
-def span(ms: int | None) -> str:
+def format_duration(ms: int | None) -> str:
     """
-    >>> [span(ms) for ms in (7, 1_240, 75_000, 7_500_000, 200_000_000)]
+    >>> [format_duration(ms) for ms in (7, 1_240, 75_000, 7_500_000, 200_000_000)]
     ['7 ms', '1.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h']
     """
     if ms is None:
@@ -24,9 +24,9 @@ def span(ms: int | None) -> str:
     return f"{ms / SECOND:.1f} s" if ms >= SECOND else f"{ms} ms"
 
 
-def moment(at: datetime | None) -> str:
+def format_time(at: datetime | None) -> str:
     """
-    >>> moment(datetime(2026, 5, 1, 8, 0, 0, 123000, UTC))
+    >>> format_time(datetime(2026, 5, 1, 8, 0, 0, 123000, UTC))
     '2026-05-01 08:00:00.123'
     """
     return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
@@ -36,13 +36,13 @@ def millis_of(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def listed(brokers: Iterable[int]) -> str:
+def join_brokers(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, brokers))
 
 
-def topic_name(row: Mapping[str, Any]) -> str:
+def topic_label(row: Mapping[str, Any]) -> str:
     """
-    >>> topic_name({"topic": "orders", "life": 1}), topic_name({"topic": "orders", "life": 2})
+    >>> topic_label({"topic": "orders", "life": 1}), topic_label({"topic": "orders", "life": 2})
     ('orders', 'orders (2nd)')
     """
     life = row["life"]
@@ -78,7 +78,7 @@ def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -
     failed = [broker for broker in lost_leaders if broker is not None]
     if not failed:
         return "brokers changed"
-    return f"broker{'s' if len(failed) > 1 else ''} {listed(failed)} failed"
+    return f"broker{'s' if len(failed) > 1 else ''} {join_brokers(failed)} failed"
 
 
 def cause_name(cause: str | None) -> str:

@@ -20,7 +20,7 @@ from barnabas.history.event import (
     fields_of,
     normalise,
     read_event,
-    skipped,
+    skipped_text,
 )
 
 HEAD = {
@@ -193,4 +193,4 @@ def test_malformed_event_is_counted_and_skipped(name: str, changed: dict[str, An
     ("count", "told"), [(1, "skipped 1 malformed event"), (2, "skipped 2 malformed events")]
 )
 def test_number_of_skipped_events_is_reported(count: int, told: str) -> None:
-    assert skipped(count) == told
+    assert skipped_text(count) == told

@@ -6,13 +6,13 @@ import re
 
 from markupsafe import escape
 
-from barnabas.history.page import page
-from barnabas.history.timeline import LANES, LANES_AT_LEAST, together, topics_shown
+from barnabas.history.page import render_page
+from barnabas.history.timeline import LANES_MAX, LANES_MIN, merge_outages, topics_shown
 from tests.lifecycle_document import HOSTILE, at, outage, sample
 
 
 def test_names_from_the_cluster_are_escaped() -> None:
-    shown = page(sample())
+    shown = render_page(sample())
     assert HOSTILE not in shown
     assert str(escape(HOSTILE)) in shown
     assert shown.count("<script>") == 1
@@ -26,7 +26,7 @@ def test_control_characters_from_the_cluster_are_escaped() -> None:
             for field in {"topic", "by", "host", "why", "cause", "step"} & row.keys():
                 row[field] = hostile
     document["bootstrap_servers"] = hostile
-    shown = page(document)
+    shown = render_page(document)
     shown.encode()
     assert all(line.isprintable() for line in shown.split("\n"))
     assert hostile not in shown
@@ -36,13 +36,13 @@ def test_control_characters_from_the_cluster_are_escaped() -> None:
 
 
 def test_page_loads_nothing() -> None:
-    shown = page(sample())
+    shown = render_page(sample())
     assert re.findall(r"https?:|//[a-z]|@import|url\(", re.sub(r"\s//.*", "", shown)) == []
     assert re.findall(r'(?:src|href)="([^"]*)"', shown) == ["data:,"]
 
 
 def test_alert_precedes_all_other_sections() -> None:
-    shown = page(sample())
+    shown = render_page(sample())
     alert = shown.index("Needs attention")
     assert alert < shown.index("<h2>Timeline")
     assert "start broker 2 again" in shown[alert:]
@@ -58,7 +58,7 @@ def test_page_without_trouble_has_no_alert() -> None:
         "incidents": [],
         "outages": [],
     }
-    shown = page(calm)
+    shown = render_page(calm)
     assert "Needs attention" not in shown
     assert "No partition was without a leader." in shown
 
@@ -66,17 +66,17 @@ def test_page_without_trouble_has_no_alert() -> None:
 def test_timeline_shows_the_most_eventful_topics() -> None:
     few = topics_shown(sample()["topics"])
     assert [row["topic"] for row in few[:4]] == ["doomed", "late", "orders", "reborn"]
-    assert len(few) == LANES_AT_LEAST
+    assert len(few) == LANES_MIN
     many = topics_shown([{**row, "leader_moves": 1} for row in sample()["topics"]])
-    assert len(many) == LANES
-    shown = page(sample())
+    assert len(many) == LANES_MAX
+    shown = render_page(sample())
     assert shown.count('<div class="lane') == 2 + len(few) + 1  # controllers, incidents, the axis
     assert "the 12 topics with most to tell, of 66" in shown
 
 
 def test_overlapping_outages_are_one_mark() -> None:
     rows = [outage("a", 0, 100, 200), outage("a", 1, 150, 300), outage("a", 2, 400, None)]
-    first, second = together(rows, at(10_000))
+    first, second = merge_outages(rows, at(10_000))
     assert (first.start, first.until, first.partitions) == (at(100), at(300), {0, 1})
     assert (second.start, second.until, second.partitions) == (at(400), None, {2})
     assert "partitions 0, 1" in first.title
@@ -84,7 +84,7 @@ def test_overlapping_outages_are_one_mark() -> None:
 
 
 def test_causes_and_ongoing_outages_are_in_plain_words() -> None:
-    shown = page(sample())
+    shown = render_page(sample())
     for text in ("broker 2 failed", "ongoing since 05-01 08:00:08", "request to leaders"):
         assert text in shown
     assert '<th class="n wide">requested</th>' in shown

@@ -19,8 +19,8 @@ from barnabas.history.recorder import (
     NAMES_LENGTH_MAX,
     EventLine,
     Recorder,
+    format_instant,
     format_ranges,
-    instant,
 )
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import STATE_CHANGES
@@ -358,5 +358,5 @@ def test_ranges_name_each_partition_once(partitions: list[int], text: str) -> No
 
 
 def test_instants_are_utc_with_milliseconds() -> None:
-    assert instant(NOW_MS) == "2026-05-01T08:00:00.123Z"
-    assert instant(1_000) == "1970-01-01T00:00:01.000Z"
+    assert format_instant(NOW_MS) == "2026-05-01T08:00:00.123Z"
+    assert format_instant(1_000) == "1970-01-01T00:00:01.000Z"

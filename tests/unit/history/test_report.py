@@ -3,8 +3,15 @@ from __future__ import annotations
 import json
 
 from barnabas.cli.history.report_text import report_text
-from barnabas.history.report import plain
-from barnabas.history.words import cause_name, describe_cause, moment, span, step_name, topic_name
+from barnabas.history.report import json_types
+from barnabas.history.words import (
+    cause_name,
+    describe_cause,
+    format_duration,
+    format_time,
+    step_name,
+    topic_label,
+)
 from tests.lifecycle_document import at, sample
 
 
@@ -17,7 +24,7 @@ def test_worst_rows_come_first() -> None:
 
 
 def test_document_is_json_with_times_as_in_events() -> None:
-    document = json.loads(json.dumps(plain(sample())))
+    document = json.loads(json.dumps(json_types(sample())))
     assert document["history"] == {
         "from": "2026-05-01T08:00:00.000Z",
         "until": "2026-05-01T08:00:08.000Z",
@@ -36,15 +43,18 @@ def test_text_names_the_problems_within_100_columns() -> None:
 
 
 def test_durations_have_at_most_two_units() -> None:
-    told = [span(ms) for ms in (0, 999, 1000, 59_900, 60_000, 3_599_999, 3_600_000, 90_000_000)]
+    told = [
+        format_duration(ms)
+        for ms in (0, 999, 1000, 59_900, 60_000, 3_599_999, 3_600_000, 90_000_000)
+    ]
     assert told == ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min", "59 min 59 s", "1 h", "1 d 1 h"]
-    assert span(None) == ""
+    assert format_duration(None) == ""
 
 
 def test_names_are_readable() -> None:
-    assert moment(at(123)) == "2026-05-01 08:00:00.123"
-    assert topic_name({"topic": "a", "life": 1}) == "a"
-    assert [topic_name({"topic": "a", "life": life}) for life in (2, 3, 11, 12, 22, 101)] == [
+    assert format_time(at(123)) == "2026-05-01 08:00:00.123"
+    assert topic_label({"topic": "a", "life": 1}) == "a"
+    assert [topic_label({"topic": "a", "life": life}) for life in (2, 3, 11, 12, 22, 101)] == [
         *("a (2nd)", "a (3rd)", "a (11th)", "a (12th)", "a (22nd)", "a (101st)"),
     ]
     assert step_name("the return of a broker", 3) == "the return of broker 3"

@@ -37,7 +37,7 @@ from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Beginning, Consumer, FromTime
 from barnabas.history.event import (
-    skipped,
+    skipped_text,
 )
 from barnabas.metadata.topic_names import STATE_CHANGES
 from barnabas.model import TopicPartition
@@ -73,7 +73,7 @@ def history(
         timeline = TopicEvents(name)
         timeline.add(consumer.records(stop_at_end=True))
         if timeline.malformed:
-            print_note(skipped(timeline.malformed))
+            print_note(skipped_text(timeline.malformed))
         if not timeline.events and not follow:
             report_no_events(cluster, name, start)
         narrator = Narrator(printable(name))

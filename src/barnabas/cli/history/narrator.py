@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from barnabas.cli.history.timeline import Event
-from barnabas.cli.terminal.output import wrap
+from barnabas.cli.terminal.output import join_numbers, wrap
 
 LEADER_LOSS_CAUSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "RequestAnswered")
 """Causes for which a partition loses its leader."""
@@ -61,7 +61,7 @@ class Narrator:
         if after == "new":
             assigned = event.get("replicas", [])
             noun = "broker" if len(assigned) == 1 else "brokers"
-            return f"{name}: new, on {noun} {listed(assigned)}"
+            return f"{name}: new, on {noun} {join_numbers(assigned)}"
         if after == "online":
             state = "online, " if before != "online" else ""
             return f"{name}: {state}{leader_text(event, known)}, {isr_text(event, known)}"
@@ -88,10 +88,10 @@ class Narrator:
             by_partition.setdefault(event["partition"], []).append(event["replica"])
             if "isr" in event:
                 ending = "" if event["leader"] >= 0 else ", no leader"
-                left[event["partition"]] = f" (ISR {listed(event['isr'])}{ending})"
+                left[event["partition"]] = f" (ISR {join_numbers(event['isr'])}{ending})"
                 self.learn(event)
         where = "; ".join(
-            f"{partition} on {listed(on)}{left.get(partition, '')}"
+            f"{partition} on {join_numbers(on)}{left.get(partition, '')}"
             for partition, on in by_partition.items()
         )
         noun = "replica" if len(run) == 1 else "replicas"
@@ -153,12 +153,14 @@ def leader_text(event: Event, known: Event | None) -> str:
 
 
 def isr_text(event: Event, known: Event | None) -> str:
-    now = f"ISR {listed(event['isr'])}"
+    now = f"ISR {join_numbers(event['isr'])}"
     if known is None or known["isr"] == event["isr"]:
         return now
     lost = [broker for broker in known["isr"] if broker not in event["isr"]]
     came = [broker for broker in event["isr"] if broker not in known["isr"]]
-    change = [f"without {listed(lost)}"] * bool(lost) + [f"now with {listed(came)}"] * bool(came)
+    change = [f"without {join_numbers(lost)}"] * bool(lost) + [
+        f"now with {join_numbers(came)}"
+    ] * bool(came)
     return f"{now} ({', '.join(change)})" if change else now
 
 
@@ -206,7 +208,3 @@ def state_name(state: str) -> str:
     ('online', 'being deleted')
     """
     return STATE_NAMES.get(state) or state.removesuffix("Partition").removesuffix("Replica").lower()
-
-
-def listed(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))

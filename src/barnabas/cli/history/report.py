@@ -21,13 +21,13 @@ from barnabas.client.blocking import now_ms
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import earliest_offsets, latest_offsets
 from barnabas.errors import ApiError, ConfigError, ErrorCode
-from barnabas.history.event import skipped
-from barnabas.history.page import page
+from barnabas.history.event import skipped_text
+from barnabas.history.page import render_page
 from barnabas.history.report import (
     Document,
     collect,
     document_of,
-    plain,
+    json_types,
     rows_of,
 )
 from barnabas.metadata.topic_names import STATE_CHANGES
@@ -97,7 +97,7 @@ def report(
                 write_parquet(tables, target)
             if html is not None:
                 write_page(document, html)
-            show(output, plain(document), lambda _: report_text(document))
+            show(output, json_types(document), lambda _: report_text(document))
             for written in filter(None, (target, html)):
                 print_note(f"written to {written}")
 
@@ -141,7 +141,7 @@ def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datet
     read = read_records(records).localCheckpoint()
     malformed = read.where("event is null").count()
     if malformed:
-        print_note(skipped(malformed))
+        print_note(skipped_text(malformed))
     events = distinct_events(read).localCheckpoint()
     (last_ms,) = events.selectExpr("unix_millis(max(at))").first()
     if last_ms is None:
@@ -164,6 +164,6 @@ def write_parquet(tables: dict[str, Table], target: Path) -> None:
 
 def write_page(document: Document, html: Path) -> None:
     try:
-        html.write_text(page(document), "utf-8")
+        html.write_text(render_page(document), "utf-8")
     except OSError as error:
         raise ConfigError("--html", f"cannot write {html}: {error.strerror}") from None

@@ -7,7 +7,14 @@ from typing import Any
 from barnabas.cli.terminal.output import format_table, plural
 from barnabas.history.page import topic_state
 from barnabas.history.report import Document, Row, is_failover
-from barnabas.history.words import cause_name, listed, moment, span, step_name, topic_name
+from barnabas.history.words import (
+    cause_name,
+    format_duration,
+    format_time,
+    join_brokers,
+    step_name,
+    topic_label,
+)
 
 ROWS_MAX = 20
 """Rows per table."""
@@ -28,17 +35,18 @@ def report_text(document: Document) -> str:
 def summary_text(document: Document) -> str:
     history, summary = document["history"], document["summary"]
     lines = [
-        f"{plural(history['events'], 'event')} from {moment(history['from'])} to {moment(history['until'])} UTC",
+        f"{plural(history['events'], 'event')} from {format_time(history['from'])} "
+        f"to {format_time(history['until'])} UTC",
         f"{plural(summary['topics'], 'topic')}; {summary['created']:,} created, {summary['deleted']:,} deleted",
     ]
     if summary["median_creation_ms"] is not None:
-        slowest = span(summary["slowest_creation_ms"])
+        slowest = format_duration(summary["slowest_creation_ms"])
         lines.append(
-            f"online after {span(summary['median_creation_ms'])} (median), {slowest} (slowest)"
+            f"online after {format_duration(summary['median_creation_ms'])} (median), {slowest} (slowest)"
         )
     lost = f"{plural(summary['outages'], 'outage')} of partitions"
     if summary["outages"]:
-        lost += f", the longest {span(summary['longest_outage_ms'])}"
+        lost += f", the longest {format_duration(summary['longest_outage_ms'])}"
     lines.append(f"{lost}; {plural(summary['leader_moves'], 'move')} of leaders")
     if summary["partitions_offline"]:
         lines.append(f"{plural(summary['partitions_offline'], 'partition')} without a leader NOW")
@@ -52,11 +60,11 @@ def elections_text(elections: list[Row]) -> str:
     rows = [
         [
             row["epoch"],
-            moment(row["elected_at"]) or "before the history",
+            format_time(row["elected_at"]) or "before the history",
             row["controller"],
             "" if row["previous"] is None else row["previous"],
-            span(row["vacant_ms"]) or ("not known" if is_failover(row) else ""),
-            span(row["takeover_ms"]),
+            format_duration(row["vacant_ms"]) or ("not known" if is_failover(row) else ""),
+            format_duration(row["takeover_ms"]),
             cause_name(row["cause"]),
         ]
         for row in elections[-ROWS_MAX:]
@@ -70,11 +78,12 @@ def incidents_text(incidents: list[Row]) -> str:
     heads = ["from (UTC)", "cause", "partitions", "topics", "without a leader"]
     rows = [
         [
-            moment(row["from"]),
+            format_time(row["from"]),
             cause_name(row["cause"]),
             row["partitions"],
             row["topics"],
-            f"up to {span(row['longest_ms'])}" + ("" if row["until"] is not None else ", still"),
+            f"up to {format_duration(row['longest_ms'])}"
+            + ("" if row["until"] is not None else ", still"),
         ]
         for row in incidents[:ROWS_MAX]
     ]
@@ -88,11 +97,11 @@ def deletions_text(deletions: list[Row]) -> str:
     heads = ["topic", "deletion", "since (UTC)", "for", "waits for broker", "asked by"]
     rows = [
         [
-            topic_name(row),
+            topic_label(row),
             row["state"],
-            moment(row["requested_at"])[:19],
-            span(row["ms"]),
-            listed(row["waits_for"] or []),
+            format_time(row["requested_at"])[:19],
+            format_duration(row["ms"]),
+            join_brokers(row["waits_for"] or []),
             row["by"] or "",
         ]
         for row in pending[:ROWS_MAX]
@@ -112,12 +121,12 @@ def topics_text(topics: list[Row]) -> str:
     ]
     rows = [
         [
-            topic_name(row),
+            topic_label(row),
             topic_state(row),
             row["partitions"],
-            span(row["online_after_ms"]),
-            span(row["unavailable_ms"]) if row["unavailable_ms"] else "",
-            span(row["longest_outage_ms"]) if row["longest_outage_ms"] else "",
+            format_duration(row["online_after_ms"]),
+            format_duration(row["unavailable_ms"]) if row["unavailable_ms"] else "",
+            format_duration(row["longest_outage_ms"]) if row["longest_outage_ms"] else "",
             row["leader_moves"],
         ]
         for row in topics[:ROWS_MAX]
@@ -129,10 +138,10 @@ def steps_text(steps: list[Row]) -> str:
     heads = ["topic", "waited for", "for", "from (UTC)", "cause"]
     rows = [
         [
-            topic_name(row),
+            topic_label(row),
             step_name(row["step"], row["broker"]),
-            span(row["ms"]) + ("" if row["ended_at"] is not None else ", still"),
-            moment(row["began_at"]),
+            format_duration(row["ms"]) + ("" if row["ended_at"] is not None else ", still"),
+            format_time(row["began_at"]),
             cause_name(row["cause"]),
         ]
         for row in steps[: ROWS_MAX // 2]

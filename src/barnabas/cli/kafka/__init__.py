@@ -1,9 +1,9 @@
-"""Kafka's own commands, with Kafka's options, lines and exit codes: scripts written for them work unchanged.
+"""Kafka's own commands, with Kafka's options, output and exit codes: scripts written for them work unchanged.
 
-    kafka-topics    topic_options.py   topics.py ─┬─► topics_by_protocol.py    --bootstrap-server: ask the brokers
-                                                  └─► topics_by_zookeeper.py   --zookeeper: write the znodes
+    kafka-topics    topic_options.py   topics.py ─┬─► topics_by_protocol.py    --bootstrap-server: requests to brokers
+                                                  └─► topics_by_zookeeper.py   --zookeeper: writes znodes
     kafka-configs   config_options.py  configs.py ┬─► configs_by_protocol.py
                                                   └─► configs_by_zookeeper.py
 
-The words on standard output are those of Kafka 3.9, and with --zookeeper those of 2.8, the last release that had it.
+Standard output is that of Kafka 3.9. With --zookeeper it is that of Kafka 2.8, the last release with this option.
 """

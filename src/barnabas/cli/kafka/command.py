@@ -1,6 +1,6 @@
-"""Common parts of Kafka's commands: raw arguments in, lines and an exit code out.
+"""Parts that Kafka's commands share: the runner with its exit codes, and the client.
 
-exit 0   done           exit 1   everything else, --help too: so it is with Kafka's
+exit 0   success           exit 1   everything else, including --help, as with Kafka's commands
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 import click
 
 import barnabas
-from barnabas.cli.kafka.failures import Unread, WrongUsage, hint_of, message_of
-from barnabas.cli.kafka.options import Option, ParsedOptions, read, usage
-from barnabas.cli.terminal import output
+from barnabas.cli.kafka.failures import InvalidCommandLine, WrongUsage, error_message, find_hint
+from barnabas.cli.kafka.options import Option, ParsedOptions, parse_options, usage_text
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.client.cluster import Cluster
 from barnabas.config.properties import parse_properties
 from barnabas.errors import BarnabasError, ConfigError
 
 OK, FAILED = 0, 1
 KAFKA_RELEASE = "3.9.0"
-"""Whose commands these are, by their options and their words; scripts compare it with others."""
+"""Release of Kafka whose options and output these commands have. --version prints it, for scripts that compare it."""
 TIMEOUT_S = 60.0
 CLIENT_ID = "barnabas-kafka-command"
 
@@ -33,85 +33,80 @@ class KafkaCommand(click.Command):
         return []
 
 
-def run(
+def run_tool(
     arguments: Sequence[str],
     *,
-    options: Sequence[Option],
+    known: Sequence[Option],
     about: str,
     about_nothing: str,
-    act: Callable[[ParsedOptions], int],
+    run: Callable[[ParsedOptions], int],
 ) -> int:
-    """Run a command and return its exit code. Errors that `act` raises become lines on standard error."""
+    """Run a command and return its exit code. Errors that `run` raises become lines on standard error.
+
+    `about` is the first line of --help, `about_nothing` that of the usage if there are no arguments.
+    """
     try:
         if not arguments:
             raise WrongUsage(about_nothing)
-        given = read(options, arguments)
-        if given.has("help"):
+        options = parse_options(known, arguments)
+        if options.has("help"):
             raise WrongUsage(about)
-        if given.has("version"):
-            say(f"{KAFKA_RELEASE} (Barnabas {barnabas.__version__})")
+        if options.has("version"):
+            print_lines(f"{KAFKA_RELEASE} (Barnabas {barnabas.__version__})")
             return OK
-        return act(given)
+        return run(options)
     except WrongUsage as error:
-        complain(error.message)
-        complain(*usage(options).split("\n"))
+        print_note(error.message)
+        print_note(*usage_text(known).split("\n"))
     except BarnabasError as error:
-        complain(message_of(error))
-        complain_hint(error)
+        print_note(error_message(error))
+        print_hint(error)
     return FAILED
 
 
-def say(*lines: str, keep: str = "") -> None:
-    output.print_lines(*lines, keep=keep)
+def print_hint(error: BarnabasError) -> None:
+    if hint := find_hint(error):
+        print_note(f"hint:  {hint}")
 
 
-def complain(*lines: str) -> None:
-    output.print_note(*lines)
+# ---- client
 
 
-def complain_hint(error: BarnabasError) -> None:
-    if hint := hint_of(error):
-        complain(f"hint:  {hint}")
-
-
-# ---- the client
-
-
-def cluster_of(given: ParsedOptions) -> Cluster:
-    servers = given.value("bootstrap-server")
-    assert servers is not None, "that there is one was checked with the other options"
-    settings = client_settings(given.value("command-config"))
+def connect_client(options: ParsedOptions) -> Cluster:
+    servers = options.value("bootstrap-server")
+    assert servers is not None, "the commands check that it is given"
+    settings = read_client_settings(options.value("command-config"))
     return Cluster(
         servers,
         client_id=settings.get("client.id", CLIENT_ID),
-        timeout_s=milliseconds(settings, "default.api.timeout.ms", TIMEOUT_S),
-        connect_timeout_s=milliseconds(settings, "socket.connection.setup.timeout.ms", 10.0),
+        timeout_s=parse_milliseconds(settings, "default.api.timeout.ms", TIMEOUT_S),
+        connect_timeout_s=parse_milliseconds(settings, "socket.connection.setup.timeout.ms", 10.0),
     )
 
 
-def client_settings(path: str | None) -> dict[str, str]:
+def read_client_settings(path: str | None) -> dict[str, str]:
     """Return the settings of the --command-config file.
 
-    Most of them tune retries and have no effect here. A security protocol that we do not support is an error.
+    Most of them tune retries and have no effect here. A security protocol other than PLAINTEXT is an error.
     """
-    settings = properties_of(path)
+    settings = read_properties(path)
     protocol = settings.get("security.protocol", "PLAINTEXT").strip()
     if protocol != "PLAINTEXT":
-        raise ConfigError("security.protocol", f"{protocol} is not spoken here, only PLAINTEXT")
+        raise ConfigError("security.protocol", f"{protocol} is not supported, only PLAINTEXT")
     return settings
 
 
-def properties_of(path: str | None) -> dict[str, str]:
+def read_properties(path: str | None) -> dict[str, str]:
     """Return the properties of a file, or none without a path."""
     if path is None:
         return {}
     try:
         return parse_properties(Path(path).read_text(encoding="iso-8859-1"), path)
     except OSError as error:
-        raise Unread(f"{path} ({error.strerror})") from error
+        raise InvalidCommandLine(f"{path} ({error.strerror})") from error
 
 
-def milliseconds(settings: dict[str, str], name: str, default_s: float) -> float:
+def parse_milliseconds(settings: dict[str, str], name: str, default_s: float) -> float:
     text = settings.get(name, "").strip()
     if not text:
         return default_s

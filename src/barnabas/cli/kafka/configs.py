@@ -1,4 +1,4 @@
-"""`barnabas kafka-configs`: read the line, choose the door, and say what went wrong as Kafka's command does."""
+"""`barnabas kafka-configs`: parses the options, runs the request, and reports errors like Kafka's command."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ from collections.abc import Sequence
 
 import click
 
-from barnabas.cli.kafka import command
-from barnabas.cli.kafka.command import FAILED, OK, KafkaCommand, complain, complain_hint, say
-from barnabas.cli.kafka.config_options import ABOUT, OPTIONS, checked
+from barnabas.cli.kafka.command import (
+    FAILED,
+    OK,
+    KafkaCommand,
+    connect_client,
+    print_hint,
+    run_tool,
+)
+from barnabas.cli.kafka.config_options import ABOUT, OPTIONS, check_options
 from barnabas.cli.kafka.failures import (
     ILLEGAL_ARGUMENT,
     CommandFailed,
-    Refused,
-    exception_of,
-    message_of,
+    RequestRejected,
+    error_message,
+    exception_name,
 )
 from barnabas.cli.kafka.options import MULTIPLE_ARGUMENTS, ParsedOptions
 from barnabas.cli.kafka.topic_settings import INVALID_CONFIGURATION
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.errors import BarnabasError
 
-SAID_IN_ONE_LINE = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION, MULTIPLE_ARGUMENTS)
+ONE_LINE_EXCEPTIONS = (ILLEGAL_ARGUMENT, INVALID_CONFIGURATION, MULTIPLE_ARGUMENTS)
 ZOOKEEPER_WARNING = (
     "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
     "Use --bootstrap-server instead to specify a broker to connect to.",
@@ -29,41 +36,41 @@ ZOOKEEPER_WARNING = (
 
 @click.command("kafka-configs", cls=KafkaCommand)
 def kafka_configs(arguments: Sequence[str]) -> None:
-    raise click.exceptions.Exit(run(arguments))
+    code = run_tool(
+        arguments,
+        known=OPTIONS,
+        about=ABOUT,
+        about_nothing=ABOUT,
+        run=lambda options: run_and_report(options, arguments),
+    )
+    raise click.exceptions.Exit(code)
 
 
-def run(arguments: Sequence[str]) -> int:
-    def act(given: ParsedOptions) -> int:
-        return act_and_tell(given, arguments)
-
-    return command.run(arguments, options=OPTIONS, about=ABOUT, about_nothing=ABOUT, act=act)
-
-
-def act_and_tell(given: ParsedOptions, arguments: Sequence[str]) -> int:
+def run_and_report(options: ParsedOptions, arguments: Sequence[str]) -> int:
     try:
-        act(given)
+        change_or_describe(options)
     except BarnabasError as error:
-        is_long = isinstance(error, Refused) and error.exception not in SAID_IN_ONE_LINE
+        is_long = isinstance(error, RequestRejected) and error.exception not in ONE_LINE_EXCEPTIONS
         if isinstance(error, CommandFailed) and not is_long:
             raise
-        complain(f"Error while executing config command with args '{' '.join(arguments)}'")
-        complain(f"{exception_of(error)}: {message_of(error)}")
-        complain_hint(error)
+        print_note(f"Error while executing config command with args '{' '.join(arguments)}'")
+        print_note(f"{exception_name(error)}: {error_message(error)}")
+        print_hint(error)
         return FAILED
     return OK
 
 
-def act(given: ParsedOptions) -> None:
-    entities = checked(given)
-    connect = given.value("zookeeper")
+def change_or_describe(options: ParsedOptions) -> None:
+    entities = check_options(options)
+    connect = options.value("zookeeper")
     if connect is not None:
-        from barnabas.cli.kafka.configs_by_zookeeper import run_on_znodes
+        from barnabas.cli.kafka.configs_by_zookeeper import run_configs_on_znodes
 
-        say(*ZOOKEEPER_WARNING)
-        run_on_znodes(connect, given, entities)
+        print_lines(*ZOOKEEPER_WARNING)
+        run_configs_on_znodes(connect, options, entities)
         return
 
-    from barnabas.cli.kafka.configs_by_protocol import ConfigsOfBrokers
+    from barnabas.cli.kafka.configs_by_protocol import BrokerConfigs
 
-    with command.cluster_of(given) as cluster:
-        ConfigsOfBrokers(cluster, given, entities).run()
+    with connect_client(options) as cluster:
+        BrokerConfigs(cluster, options, entities).run()

@@ -1,11 +1,11 @@
-"""kafka-configs with --bootstrap-server: the brokers are asked, and Kafka's lines are said."""
+"""kafka-configs with --bootstrap-server: sends requests to the brokers and prints Kafka's output."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TypeVar
 
-from barnabas.cli.kafka.command import properties_of, say
+from barnabas.cli.kafka.command import read_properties
 from barnabas.cli.kafka.config_options import (
     BROKERS,
     DEFAULT_NAME,
@@ -15,9 +15,10 @@ from barnabas.cli.kafka.config_options import (
     settings_to_add,
     settings_to_delete,
 )
-from barnabas.cli.kafka.describing import java
+from barnabas.cli.kafka.describing import java_text
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.terminal.failure import ErrorWithHint
+from barnabas.cli.terminal.output import print_lines
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
 from barnabas.errors import ApiError, ErrorCode
@@ -47,21 +48,23 @@ RESOURCES = {
     BROKERS: ResourceType.BROKER,
     LOGGERS: ResourceType.BROKER_LOGGER,
 }
-# By Kafka's names of them, where they are not the protocol's.
+# Names that Kafka's command prints, which differ from the protocol's for two sources.
 SOURCES = {source.value: source.name for source in ConfigSource} | {
     ConfigSource.TOPIC_CONFIG.value: "DYNAMIC_TOPIC_CONFIG",
     ConfigSource.CLIENT_METRICS_CONFIG.value: "DYNAMIC_CLIENT_METRICS_CONFIG",
 }
-UNCHANGEABLE = (
-    "these brokers do not change settings while they run: give them when a topic is created, or write"
-    " them down with --zookeeper HOST:PORT, for brokers to take up when they start"
+CANNOT_CHANGE_HINT = (
+    "these brokers cannot change settings at run time: set them when a topic is created, or with"
+    " --zookeeper HOST:PORT; brokers apply the latter when they restart"
 )
 
 
-class ConfigsOfBrokers:
-    def __init__(self, cluster: Cluster, given: ParsedOptions, entities: Entities) -> None:
+class BrokerConfigs:
+    """Describes or alters settings through a broker."""
+
+    def __init__(self, cluster: Cluster, options: ParsedOptions, entities: Entities) -> None:
         self.cluster = cluster
-        self.given = given
+        self.options = options
         self.entities = entities
 
     def run(self) -> None:
@@ -69,10 +72,10 @@ class ConfigsOfBrokers:
         if kind not in RESOURCES:
             raise ErrorWithHint(
                 ApiError(ErrorCode.UNSUPPORTED_VERSION),
-                f"settings of {kind} are not served",
-                "settings are of topics and of brokers",
+                f"settings of {kind} are not supported",
+                "use --entity-type topics or brokers",
             )
-        if self.given.has("alter"):
+        if self.options.has("alter"):
             self.alter(kind, self.entities.names[0])
         else:
             self.describe(kind)
@@ -80,15 +83,17 @@ class ConfigsOfBrokers:
     # ---- describe
 
     def describe(self, kind: str) -> None:
-        describes_all = self.given.has("all")
+        describes_all = self.options.has("all")
         for name in self.described_names(kind):
             if name == DEFAULT_NAME:
-                say(f"Default configs for {kind} in the cluster are:")
+                print_lines(f"Default configs for {kind} in the cluster are:")
             else:
-                say(f"{'All' if describes_all else 'Dynamic'} configs for {kind[:-1]} {name} are:")
+                print_lines(
+                    f"{'All' if describes_all else 'Dynamic'} configs for {kind[:-1]} {name} are:"
+                )
             for entry in self.entries(kind, name):
                 if describes_all or is_dynamic(entry, kind, name):
-                    say(entry_line(entry))
+                    print_lines(entry_line(entry))
 
     def described_names(self, kind: str) -> list[str]:
         if self.entities.name is not None:
@@ -99,7 +104,7 @@ class ConfigsOfBrokers:
         return [*(str(broker) for broker in sorted(view.brokers)), DEFAULT_NAME]
 
     def entries(self, kind: str, name: str) -> list[DescribeConfigsResourceResult]:
-        """In alphabetical order."""
+        """Return all settings of the entity, in alphabetical order."""
         if kind == TOPICS:
             check_topic_name(name)
         resource = DescribeConfigsResource(
@@ -113,16 +118,16 @@ class ConfigsOfBrokers:
     # ---- alter
 
     def alter(self, kind: str, name: str) -> None:
-        added = settings_to_add(self.given, properties_of)
+        added = settings_to_add(self.options, read_properties)
         present = [
             entry.name for entry in self.entries(kind, name) if is_dynamic(entry, kind, name)
         ]
-        deleted = settings_to_delete(self.given, present)
-        self.send_changes(kind, name, changes(added, deleted))
+        deleted = settings_to_delete(self.options, present)
+        self.send_changes(kind, name, build_changes(added, deleted))
         if name == DEFAULT_NAME:
-            say(f"Completed updating default config for {kind} in the cluster.")
+            print_lines(f"Completed updating default config for {kind} in the cluster.")
         else:
-            say(f"Completed updating config for {kind[:-1]} {name}.")
+            print_lines(f"Completed updating config for {kind[:-1]} {name}.")
 
     def send_changes(
         self, kind: str, name: str, configs: tuple[IncrementallyAlterableConfig, ...]
@@ -132,13 +137,13 @@ class ConfigsOfBrokers:
         )
         request = IncrementalAlterConfigsRequest(resources=(resource,))
         try:
-            answer = self.ask(kind, name, request, IncrementalAlterConfigsResponse)
+            response = self.ask(kind, name, request, IncrementalAlterConfigsResponse)
         except ApiError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             why = "The node does not support INCREMENTAL_ALTER_CONFIGS"
-            raise ErrorWithHint(error, why, UNCHANGEABLE) from None
-        for result in answer.responses:
+            raise ErrorWithHint(error, why, CANNOT_CHANGE_HINT) from None
+        for result in response.responses:
             raise_if(result.error_code, result.error_message)
 
     def ask(self, kind: str, name: str, request: Message, response: type[R]) -> R:
@@ -148,9 +153,10 @@ class ConfigsOfBrokers:
         brokers = self.cluster.refresh([]).brokers
         broker = BrokerId(int(name))
         if broker not in brokers:
-            there = ", ".join(map(str, sorted(brokers)))
+            live = ", ".join(map(str, sorted(brokers)))
             raise ApiError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not in the cluster of {there}"
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                f"broker {broker} is not alive; live brokers: {live}",
             )
         return self.cluster.ask(broker, request, response)
 
@@ -168,16 +174,16 @@ def is_dynamic(entry: DescribeConfigsResourceResult, kind: str, name: str) -> bo
 
 
 def entry_line(entry: DescribeConfigsResourceResult) -> str:
-    """`  retention.ms=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1}`"""
+    """Return `  retention.ms=1 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1}`."""
     synonyms = ", ".join(
-        f"{SOURCES.get(each.source, 'UNKNOWN')}:{each.name}={java(each.value)}"
+        f"{SOURCES.get(each.source, 'UNKNOWN')}:{each.name}={java_text(each.value)}"
         for each in entry.synonyms
     )
     sensitive = "true" if entry.is_sensitive else "false"
-    return f"  {entry.name}={java(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+    return f"  {entry.name}={java_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
 
 
-def changes(
+def build_changes(
     added: dict[str, str], deleted: Sequence[str]
 ) -> tuple[IncrementallyAlterableConfig, ...]:
     return (

@@ -1,4 +1,4 @@
-"""The lines of `kafka-topics --describe`, and which of them are shown. Pure.
+"""Lines of `kafka-topics --describe`, and the filters that select them. Without I/O.
 
 Topic: orders\tTopicId: v7CDn_RiRbmrvGPXyO6kdQ\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: retention.ms=1000
 \tTopic: orders\tPartition: 0\tLeader: 3\tReplicas: 3,1\tIsr: 3,1\tElr: N/A\tLastKnownElr: N/A
@@ -12,18 +12,19 @@ from uuid import UUID
 
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import REPORTS
+from barnabas.cli.terminal.output import join_numbers
 from barnabas.metadata.znodes import encode_uuid
 from barnabas.model import ZERO_ID
 from barnabas.printable import printable
 
 SEPARATOR = "\t"
-"""Of the columns, in which names are escaped."""
+"""Separates the columns. It is the only control character that is printed unescaped."""
 WITHOUT_ELR = "\tElr: N/A\tLastKnownElr: N/A"
-"""Eligible leaders are of clusters without ZooKeeper."""
+"""Eligible leader replicas exist only in clusters without ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Reassignment:
     """A reassignment in progress. `replicas` are all brokers that hold the partition meanwhile."""
 
     replicas: tuple[int, ...]
@@ -38,7 +39,7 @@ class PartitionDescription:
     leader: int | None
     replicas: Sequence[int]
     isr: Sequence[int]
-    move: Move | None = None
+    move: Reassignment | None = None
     marked_for_deletion: bool = False
 
     @property
@@ -72,7 +73,7 @@ def topic_line(topic: TopicDescription) -> str:
             f"PartitionCount: {len(topic.partitions)}",
             f"ReplicationFactor: {factor}",
             "Configs: "
-            + ",".join(printable(f"{name}={java(value)}") for name, value in topic.configs),
+            + ",".join(printable(f"{name}={java_text(value)}") for name, value in topic.configs),
             *(["MarkedForDeletion: true"] if topic.marked_for_deletion else []),
         ]
     )
@@ -82,27 +83,23 @@ def partition_line(shown: PartitionDescription, *, elr: str = WITHOUT_ELR) -> st
     line = (
         f"\tTopic: {printable(shown.topic)}\tPartition: {shown.partition}"
         f"\tLeader: {'none' if shown.leader is None else shown.leader}"
-        f"\tReplicas: {numbers(shown.replicas)}\tIsr: {numbers(shown.isr)}"
+        f"\tReplicas: {join_numbers(shown.replicas)}\tIsr: {join_numbers(shown.isr)}"
     )
     if shown.move is not None:
-        line += f"\tAdding Replicas: {numbers(shown.move.adding)}"
-        line += f"\tRemoving Replicas: {numbers(shown.move.removing)}"
+        line += f"\tAdding Replicas: {join_numbers(shown.move.adding)}"
+        line += f"\tRemoving Replicas: {join_numbers(shown.move.removing)}"
     return line + elr + ("\tMarkedForDeletion: true" if shown.marked_for_deletion else "")
 
 
-def numbers(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers))
-
-
-def java(value: str | None) -> str:
+def java_text(value: str | None) -> str:
     return "null" if value is None else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Filter of partitions and topics. `asked` are options of REPORTS; without any, all are shown."""
+class DescribeReport:
+    """Filter of partitions and topics. `filters` are options of REPORTS; without any, all are shown."""
 
-    asked: frozenset[str]
+    filters: frozenset[str]
     only_overrides: bool
     alive: Collection[int]
 
@@ -111,31 +108,31 @@ class Report:
     ) -> list[str]:
         """Return the lines of a topic. `min_isr` is None if it is not known."""
         lines = []
-        if not self.asked and (not self.only_overrides or list(topic.configs)):
+        if not self.filters and (not self.only_overrides or list(topic.configs)):
             lines.append(topic_line(topic))
         if not self.only_overrides:
             lines += [
                 partition_line(each, elr=elr)
                 for each in topic.partitions
-                if not self.asked or self.shows(each, min_isr)
+                if not self.filters or self.shows(each, min_isr)
             ]
         return lines
 
     def shows(self, shown: PartitionDescription, min_isr: int | None) -> bool:
         in_sync = len(shown.isr)
-        holds = {
+        matches = {
             "under-replicated-partitions": shown.is_under_replicated,
             "unavailable-partitions": shown.leader is None or shown.leader not in self.alive,
             "under-min-isr-partitions": shown.leader is None
             or (min_isr is not None and in_sync < min_isr),
             "at-min-isr-partitions": in_sync == min_isr,
         }
-        return any(holds[name] for name in self.asked)
+        return any(matches[name] for name in self.filters)
 
 
-def report_of(given: ParsedOptions, alive: Collection[int]) -> Report:
-    return Report(
-        asked=frozenset(name for name in REPORTS if given.has(name)),
-        only_overrides=given.has("topics-with-overrides"),
+def build_report(options: ParsedOptions, alive: Collection[int]) -> DescribeReport:
+    return DescribeReport(
+        filters=frozenset(name for name in REPORTS if options.has(name)),
+        only_overrides=options.has("topics-with-overrides"),
         alive=alive,
     )

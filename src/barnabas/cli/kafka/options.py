@@ -1,11 +1,11 @@
-"""Parser for command lines of Kafka's tools, whose rules differ from click's. Pure.
+"""Parser for command lines of Kafka's tools, whose rules differ from click's. Without I/O.
 
-    --topic orders   --topic=orders   -topic orders        one option, three ways to write it
-    --topic --list                                         a topic that is named "--list": a value is what comes next
-    --delete-config a,b                                    two values, where the option takes a list
-    words without an option, and values of flags           are not looked at
+    --topic orders   --topic=orders   -topic orders        three ways to write the same option
+    --topic --list                                         a topic named "--list": the next word is always the value
+    --delete-config a,b                                    two values, if the option takes a list
+    words without an option, and values of flags           are ignored
 
-An option must be written in full. That one is given twice is wrong only for who asks for its one value.
+An option must be written in full. An option may be repeated; `ParsedOptions.value` rejects one with several values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
+from barnabas.cli.kafka.failures import InvalidCommandLine, RequestRejected, WrongUsage
 
 MULTIPLE_ARGUMENTS = "joptsimple.MultipleArgumentsForOptionException"
 INT32 = range(-(2**31), 2**31)
@@ -49,7 +49,7 @@ class ParsedOptions:
         """Return the value, or None if the option is absent."""
         values = self.values(name)
         if len(values) > 1:
-            raise Refused(
+            raise RequestRejected(
                 f"Found multiple arguments for option {name}, but you asked for only one",
                 MULTIPLE_ARGUMENTS,
             )
@@ -58,7 +58,7 @@ class ParsedOptions:
     def number(self, name: str) -> int | None:
         for value in self.values(name):
             if not is_int32(value):
-                raise Refused(
+                raise RequestRejected(
                     f"Cannot parse argument '{value}' of option {name}",
                     "joptsimple.OptionArgumentConversionException",
                 )
@@ -70,7 +70,8 @@ def is_int32(text: str) -> bool:
     return re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) is not None and int(text) in INT32
 
 
-def read(options: Sequence[Option], arguments: Sequence[str]) -> ParsedOptions:
+def parse_options(options: Sequence[Option], arguments: Sequence[str]) -> ParsedOptions:
+    """Parse the command line. Raises InvalidCommandLine for an unknown option or a missing value."""
     known = {option.name: option for option in options}
     found: list[tuple[str, str | None]] = []
     rest = list(reversed(arguments))
@@ -83,47 +84,47 @@ def read(options: Sequence[Option], arguments: Sequence[str]) -> ParsedOptions:
             continue
         option = known.get(name)
         if option is None:
-            # One dash, and not the name of an option: each letter is one.
+            # After a single dash, Kafka's parser reports only the first letter of an unknown option.
             unknown = name if word.startswith("--") else name[:1]
-            raise Unread(f"{unknown} is not a recognized option")
+            raise InvalidCommandLine(f"{unknown} is not a recognized option")
         if option.takes is None:
             found.append((name, None))
             continue
         if not value:
             if not rest:
-                raise Unread(f"Option {name} requires an argument")
+                raise InvalidCommandLine(f"Option {name} requires an argument")
             value = rest.pop()
-        found += [(name, each) for each in values_of(option, value)]
+        found += [(name, each) for each in split_values(option, value)]
     return ParsedOptions(tuple(found))
 
 
-def values_of(option: Option, text: str) -> list[str]:
+def split_values(option: Option, text: str) -> list[str]:
     parts = [part for part in text.split(",") if part] if option.is_list else []
     return parts or [text]
 
 
-# ---- what goes with what
+# ---- checks of combinations
 
 
-def require(given: ParsedOptions, *names: str) -> None:
+def require_options(options: ParsedOptions, *names: str) -> None:
     for name in names:
-        if not given.has(name):
+        if not options.has(name):
             raise WrongUsage(f'Missing required argument "[{name}]"')
 
 
-def forbid(given: ParsedOptions, used: str, others: Iterable[str]) -> None:
-    if given.has(used):
+def forbid_together(options: ParsedOptions, used: str, others: Iterable[str]) -> None:
+    if options.has(used):
         for other in others:
-            if given.has(other):
+            if options.has(other):
                 raise WrongUsage(f'Option "[{used}]" can\'t be used with option "[{other}]"')
 
 
 # ---- help
 
 
-def usage(options: Sequence[Option]) -> str:
+def usage_text(options: Sequence[Option]) -> str:
     """Return the help of all options, in alphabetical order."""
-    heads = {option.name: head(option) for option in options}
+    heads = {option.name: option_head(option) for option in options}
     column = max(len(text) for text in heads.values() if len(text) <= FIRST_COLUMN_MAX) + 2
     lines = [f"{'Option':{column}}Description", f"{'------':{column}}-----------"]
     for option in sorted(options, key=lambda each: each.name):
@@ -136,5 +137,5 @@ def usage(options: Sequence[Option]) -> str:
     return "\n".join(lines)
 
 
-def head(option: Option) -> str:
+def option_head(option: Option) -> str:
     return f"--{option.name}" + (f" <{option.takes}>" if option.takes else "")

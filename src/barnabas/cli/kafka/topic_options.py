@@ -1,6 +1,6 @@
-"""Options of kafka-topics, their rules, and the topic they request. Pure.
+"""Options of kafka-topics, their checks, and the topic they request. Without I/O.
 
-Values are read when they are needed, in Kafka's order, because a script sees which of two mistakes is named.
+Values are parsed when they are needed, in Kafka's order: of two mistakes, the one that Kafka reports is reported.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Option, ParsedOptions, forbid, is_int32, require
+from barnabas.cli.kafka.failures import InvalidCommandLine, RequestRejected, WrongUsage
+from barnabas.cli.kafka.options import (
+    Option,
+    ParsedOptions,
+    forbid_together,
+    is_int32,
+    require_options,
+)
 from barnabas.cli.kafka.topic_settings import check_topic_settings
 
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
@@ -22,11 +28,11 @@ OPTIONS = (
     Option("bootstrap-server", "Bootstrap brokers, as host:port,host:port.", "brokers"),
     Option(
         "zookeeper",
-        "Instead of a broker, the ZooKeeper with the state of the cluster, as host:port/chroot. The "
-        "command itself then checks, assigns and writes; the controller sees it and does the rest.",
+        "ZooKeeper of the cluster, to use instead of a broker, as host:port/chroot. The command then "
+        "validates the request and writes the znodes itself; the controller acts on them.",
         "host:port/chroot",
     ),
-    Option("command-config", "A file with settings of the client, as client.id.", "file"),
+    Option("command-config", "File with client settings, such as client.id.", "file"),
     Option("create", "Create a topic."),
     Option("list", "List the names of topics."),
     Option("describe", "Show the partitions, replicas and settings of topics."),
@@ -34,51 +40,60 @@ OPTIONS = (
     Option("delete", "Delete topics."),
     Option(
         "topic",
-        "The topic. But for --create also a regular expression, and several with commas between; "
-        r"a dot that is meant is written \. then.",
+        "The topic. Except with --create: a regular expression, or several separated by commas; "
+        r"write a literal dot as \.",
         "topic",
     ),
     Option("topic-id", "The id of the topic to describe.", "topic id"),
     Option(
         "partitions",
-        "New total number of partitions; the cluster's default if not given.",
+        "New total number of partitions; default: the cluster's default.",
         "number",
     ),
     Option(
         "replication-factor",
-        "How many copies of each partition; the cluster's default if not given.",
+        "Replicas of each partition; default: the cluster's default.",
         "number",
     ),
     Option(
         "replica-assignment",
-        "The brokers of each partition, the preferred leader first, as 0:1:2,1:2:0. For --alter, too, "
-        "partition 0 comes first.",
+        "Brokers of each partition, the preferred leader first, as 0:1:2,1:2:0. The list starts with "
+        "partition 0, also with --alter.",
         "brokers",
     ),
     Option("config", "A setting of the new topic, as retention.ms=1000; repeatable.", "name=value"),
-    Option("delete-config", "With --zookeeper and --alter, a setting to take away.", "name"),
-    Option("if-exists", "Alter, delete or describe only what exists."),
-    Option("if-not-exists", "Create only what does not exist."),
-    Option("disable-rack-aware", "With --zookeeper, assign replicas without regard to racks."),
-    Option("exclude-internal", "List and describe no topics of the cluster's own."),
-    Option("under-replicated-partitions", "Describe only partitions that miss a copy."),
-    Option("unavailable-partitions", "Describe only partitions without a living leader."),
-    Option("under-min-isr-partitions", "Describe only partitions below min.insync.replicas."),
-    Option("at-min-isr-partitions", "Describe only partitions just at min.insync.replicas."),
-    Option("topics-with-overrides", "Describe only topics with settings of their own."),
+    Option("delete-config", "With --zookeeper and --alter, a setting to delete.", "name"),
+    Option("if-exists", "Alter, delete or describe a topic only if it exists."),
+    Option("if-not-exists", "Create a topic only if it does not exist."),
+    Option("disable-rack-aware", "With --zookeeper, ignore racks when replicas are assigned."),
+    Option("exclude-internal", "Leave out internal topics from --list and --describe."),
+    Option("under-replicated-partitions", "Describe only under-replicated partitions."),
+    Option("unavailable-partitions", "Describe only partitions without a live leader."),
+    Option(
+        "under-min-isr-partitions",
+        "Describe only partitions whose ISR is smaller than min.insync.replicas.",
+    ),
+    Option(
+        "at-min-isr-partitions",
+        "Describe only partitions whose ISR has exactly min.insync.replicas brokers.",
+    ),
+    Option(
+        "topics-with-overrides",
+        "Describe only topics whose settings were changed from the default.",
+    ),
     Option("partition-size-limit-per-response", "Accepted; has no effect.", "number"),
     Option("force", "Accepted; has no effect."),
-    Option("help", "Show this."),
-    Option("version", "Show the release of Kafka whose command this is, and ours."),
+    Option("help", "Show this help."),
+    Option("version", "Show the compatible Kafka release and the Barnabas release."),
 )
 
 ACTIONS = ("create", "list", "alter", "describe", "delete")
 MIN_ISR_REPORTS = ("under-min-isr-partitions", "at-min-isr-partitions")
 REPORTS = ("under-replicated-partitions", *MIN_ISR_REPORTS, "unavailable-partitions")
-CONFIGS_COMMAND = (
+CONFIGS_COMMAND_HINT = (
     " (the kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
 )
-ONLY_THE_ID = (
+ONLY_ID_WARNING = (
     "Only topic id will be used when both --topic and --topic-id are specified and topicId is not"
     " Uuid.ZERO_UUID"
 )
@@ -89,60 +104,60 @@ COLLISION_WARNING = (
 SHORT_MAX = 32_767
 
 
-def action_of(given: ParsedOptions) -> str:
+def require_action(options: ParsedOptions) -> str:
     """Return one of the five actions. Raises WrongUsage or Unread if the options do not fit together."""
-    actions = [action for action in ACTIONS if given.has(action)]
+    actions = [action for action in ACTIONS if options.has(action)]
     if len(actions) != 1:
         raise WrongUsage(
             "Command must include exactly one action: --list, --describe, --create, --alter or --delete"
         )
-    check_what_is_needed(given)
-    check_what_excludes(given)
+    check_required(options)
+    check_exclusive(options)
     return actions[0]
 
 
-def check_what_is_needed(given: ParsedOptions) -> None:
-    if given.has("bootstrap-server") and given.has("zookeeper"):
-        raise Unread("Only one of --bootstrap-server or --zookeeper must be specified")
-    if not given.has("bootstrap-server") and not given.has("zookeeper"):
-        raise Unread("--bootstrap-server must be specified")
-    is_named = given.has("topic") or given.has("topic-id")
-    if given.has("describe") and given.has("if-exists") and not is_named:
+def check_required(options: ParsedOptions) -> None:
+    if options.has("bootstrap-server") and options.has("zookeeper"):
+        raise InvalidCommandLine("Only one of --bootstrap-server or --zookeeper must be specified")
+    if not options.has("bootstrap-server") and not options.has("zookeeper"):
+        raise InvalidCommandLine("--bootstrap-server must be specified")
+    is_named = options.has("topic") or options.has("topic-id")
+    if options.has("describe") and options.has("if-exists") and not is_named:
         raise WrongUsage("--topic or --topic-id is required to describe a topic")
-    if not given.has("list") and not given.has("describe"):
-        require(given, "topic")
-    if given.has("zookeeper"):
-        if given.has("create") and not given.has("replica-assignment"):
-            require(given, "partitions", "replication-factor")
-    elif given.has("alter"):
-        if given.has("config"):
+    if not options.has("list") and not options.has("describe"):
+        require_options(options, "topic")
+    if options.has("zookeeper"):
+        if options.has("create") and not options.has("replica-assignment"):
+            require_options(options, "partitions", "replication-factor")
+    elif options.has("alter"):
+        if options.has("config"):
             raise WrongUsage(
                 'Option combination "[[bootstrap-server], [config]]" can\'t be used with option'
-                f' "[alter]"{CONFIGS_COMMAND}'
+                f' "[alter]"{CONFIGS_COMMAND_HINT}'
             )
-        require(given, "partitions")
+        require_options(options, "partitions")
 
 
-def check_what_excludes(given: ParsedOptions) -> None:
-    forbid(given, "config", all_but("alter", "create"))
-    forbid(given, "delete-config", (*all_but("alter"), "bootstrap-server"))
-    forbid(given, "partitions", all_but("alter", "create"))
-    forbid(given, "replication-factor", all_but("create"))
-    forbid(given, "replica-assignment", all_but("alter", "create"))
-    if given.has("create"):
-        forbid(given, "replica-assignment", ("partitions", "replication-factor"))
+def check_exclusive(options: ParsedOptions) -> None:
+    forbid_together(options, "config", actions_except("alter", "create"))
+    forbid_together(options, "delete-config", (*actions_except("alter"), "bootstrap-server"))
+    forbid_together(options, "partitions", actions_except("alter", "create"))
+    forbid_together(options, "replication-factor", actions_except("create"))
+    forbid_together(options, "replica-assignment", actions_except("alter", "create"))
+    if options.has("create"):
+        forbid_together(options, "replica-assignment", ("partitions", "replication-factor"))
     for report in REPORTS:
-        forbid(given, report, (*all_but("describe"), "topics-with-overrides"))
+        forbid_together(options, report, (*actions_except("describe"), "topics-with-overrides"))
     for report in MIN_ISR_REPORTS:
-        forbid(given, report, ("zookeeper",))
-    forbid(given, "topics-with-overrides", (*all_but("describe"), *REPORTS))
-    forbid(given, "if-exists", all_but("alter", "delete", "describe"))
-    forbid(given, "if-not-exists", all_but("create"))
-    forbid(given, "exclude-internal", all_but("list", "describe"))
-    forbid(given, "zookeeper", ("topic-id",))
+        forbid_together(options, report, ("zookeeper",))
+    forbid_together(options, "topics-with-overrides", (*actions_except("describe"), *REPORTS))
+    forbid_together(options, "if-exists", actions_except("alter", "delete", "describe"))
+    forbid_together(options, "if-not-exists", actions_except("create"))
+    forbid_together(options, "exclude-internal", actions_except("list", "describe"))
+    forbid_together(options, "zookeeper", ("topic-id",))
 
 
-def all_but(*kept: str) -> tuple[str, ...]:
+def actions_except(*kept: str) -> tuple[str, ...]:
     return tuple(action for action in ACTIONS if action not in kept)
 
 
@@ -151,7 +166,7 @@ def all_but(*kept: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedTopic:
-    """The topic of --create and --alter. `assignment` is of all its partitions, from the first."""
+    """The topic of --create and --alter. `assignment` lists the brokers of all partitions, from partition 0."""
 
     name: str
     partitions: int | None
@@ -160,27 +175,30 @@ class RequestedTopic:
     configs: dict[str, str]
 
 
-def requested_topic(given: ParsedOptions) -> RequestedTopic:
-    name = given.value("topic")
-    assert name is not None, "action_of() requires it"
+def parse_requested_topic(options: ParsedOptions) -> RequestedTopic:
+    name = options.value("topic")
+    assert name is not None, "require_action() checks it"
     return RequestedTopic(
         name=name,
-        partitions=given.number("partitions"),
-        replication_factor=given.number("replication-factor"),
-        assignment=parse_assignment(given.value("replica-assignment") or ""),
-        configs=parse_configs(given.values("config")),
+        partitions=options.number("partitions"),
+        replication_factor=options.number("replication-factor"),
+        assignment=parse_replica_assignment(options.value("replica-assignment") or ""),
+        configs=parse_config_options(options.values("config")),
     )
 
 
-def check_counts(wish: RequestedTopic) -> None:
-    if wish.replication_factor is not None and not 1 <= wish.replication_factor <= SHORT_MAX:
-        raise Refused(f"The replication factor must be between 1 and {SHORT_MAX} inclusive")
-    if wish.partitions is not None and wish.partitions < 1:
-        raise Refused("The partitions must be greater than 0")
+def check_requested_counts(requested: RequestedTopic) -> None:
+    if (
+        requested.replication_factor is not None
+        and not 1 <= requested.replication_factor <= SHORT_MAX
+    ):
+        raise RequestRejected(f"The replication factor must be between 1 and {SHORT_MAX} inclusive")
+    if requested.partitions is not None and requested.partitions < 1:
+        raise RequestRejected("The partitions must be greater than 0")
 
 
-def parse_assignment(text: str) -> tuple[tuple[int, ...], ...]:
-    """`0:1:2,1:2:0` → partition 0 on brokers 0, 1 and 2, partition 1 on 1, 2 and 0."""
+def parse_replica_assignment(text: str) -> tuple[tuple[int, ...], ...]:
+    """Parse `0:1:2,1:2:0`: partition 0 on brokers 0, 1 and 2, partition 1 on brokers 1, 2 and 0."""
     if not text:
         return ()
     placed: list[tuple[int, ...]] = []
@@ -188,13 +206,13 @@ def parse_assignment(text: str) -> tuple[tuple[int, ...], ...]:
         brokers = tuple(parse_broker(broker.strip()) for broker in part.rstrip(":").split(":"))
         twice = [str(broker) for broker, count in Counter(brokers).items() if count > 1]
         if twice:
-            raise Refused(
+            raise RequestRejected(
                 f"Partition replica lists may not contain duplicate entries: {','.join(twice)}",
                 "org.apache.kafka.server.common.AdminCommandFailedException",
             )
         placed.append(brokers)
         if len(brokers) != len(placed[0]):
-            raise Refused(
+            raise RequestRejected(
                 f"Partition {number} has different replication factor: {list(brokers)}",
                 "org.apache.kafka.server.common.AdminOperationException",
             )
@@ -203,19 +221,19 @@ def parse_assignment(text: str) -> tuple[tuple[int, ...], ...]:
 
 def parse_broker(text: str) -> int:
     if not is_int32(text):
-        raise Refused(f'For input string: "{text}"', "java.lang.NumberFormatException")
+        raise RequestRejected(f'For input string: "{text}"', "java.lang.NumberFormatException")
     return int(text)
 
 
-def parse_configs(pairs: Iterable[str]) -> dict[str, str]:
-    """Parse settings, and check what can be checked here. The last value of a name wins."""
+def parse_config_options(pairs: Iterable[str]) -> dict[str, str]:
+    """Parse and validate settings. The last value of a name takes precedence."""
     configs = {}
     for pair in pairs:
         parts = re.split(r"\s*=\s*", pair)
         while parts and not parts[-1]:
             parts.pop()
         if len(parts) != 2:
-            raise Refused(
+            raise RequestRejected(
                 "requirement failed: Invalid topic config: all configs to be added must be in the"
                 ' format "key=val".'
             )
@@ -228,18 +246,18 @@ def has_collision_characters(name: str) -> bool:
     return "." in name or "_" in name
 
 
-# ---- which topics
+# ---- topic filter
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """`orders`, `orders,payments` or `test\\..*`; None is for all."""
+    """Topic names or a regular expression: `orders`, `orders,payments` or `test\\..*`. None matches all topics."""
 
     text: str | None
     exclude_internal: bool
 
     def of(self, topics: Iterable[tuple[str, bool]]) -> list[str]:
-        """Return the names that match, of (name, is internal)."""
+        """Return the matching names, sorted. `topics` are pairs of (name, is internal)."""
         pattern = None if self.text is None else self.pattern(self.text)
         return sorted(
             name
@@ -251,7 +269,11 @@ class TopicFilter:
     def pattern(self, text: str) -> re.Pattern[str]:
         cleaned = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
-            with warnings.catch_warnings(action="ignore"):  # of what it will mean in a later Python
+            with warnings.catch_warnings(
+                action="ignore"
+            ):  # about syntax that later Python versions change
                 return re.compile(cleaned)
         except (re.error, OverflowError, RecursionError):
-            raise Refused(f"{cleaned} is an invalid regex.", "java.lang.RuntimeException") from None
+            raise RequestRejected(
+                f"{cleaned} is an invalid regex.", "java.lang.RuntimeException"
+            ) from None

@@ -1,4 +1,4 @@
-"""`barnabas kafka-topics`: read the line, choose the door, and say what went wrong as Kafka's command does."""
+"""`barnabas kafka-topics`: parses the options, runs the action, and reports errors like Kafka's command."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from datetime import datetime
 
 import click
 
-from barnabas.cli.kafka import command
-from barnabas.cli.kafka.command import FAILED, OK, KafkaCommand, complain, complain_hint, say
-from barnabas.cli.kafka.failures import logged, message_of
+from barnabas.cli.kafka.command import (
+    FAILED,
+    OK,
+    KafkaCommand,
+    connect_client,
+    print_hint,
+    run_tool,
+)
+from barnabas.cli.kafka.failures import error_message, log_line
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     ABOUT,
     ABOUT_NOTHING,
-    ONLY_THE_ID,
+    ONLY_ID_WARNING,
     OPTIONS,
-    action_of,
+    require_action,
 )
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.errors import BarnabasError
 
 LOGGER = "org.apache.kafka.tools.TopicCommand"
@@ -25,39 +32,36 @@ LOGGER = "org.apache.kafka.tools.TopicCommand"
 
 @click.command("kafka-topics", cls=KafkaCommand)
 def kafka_topics(arguments: Sequence[str]) -> None:
-    raise click.exceptions.Exit(run(arguments))
-
-
-def run(arguments: Sequence[str]) -> int:
-    return command.run(
-        arguments, options=OPTIONS, about=ABOUT, about_nothing=ABOUT_NOTHING, act=act
+    code = run_tool(
+        arguments, known=OPTIONS, about=ABOUT, about_nothing=ABOUT_NOTHING, run=run_action
     )
+    raise click.exceptions.Exit(code)
 
 
-def act(given: ParsedOptions) -> int:
-    action = action_of(given)
-    if given.has("if-exists") and given.has("topic") and given.has("topic-id"):
-        say(ONLY_THE_ID)
-    connect = given.value("zookeeper")
+def run_action(options: ParsedOptions) -> int:
+    action = require_action(options)
+    if options.has("if-exists") and options.has("topic") and options.has("topic-id"):
+        print_lines(ONLY_ID_WARNING)
+    connect = options.value("zookeeper")
     if connect is None:
-        # Each door is loaded only when it is opened: the other would cost more than the command.
-        from barnabas.cli.kafka.topics_by_protocol import TopicsOfBrokers
+        # Only one of the two modules is imported, because the import takes longer than the command itself.
+        from barnabas.cli.kafka.topics_by_protocol import BrokerTopics
 
-        cluster = command.cluster_of(given)
+        cluster = connect_client(options)
         with cluster:
-            return outcome_of(lambda: TopicsOfBrokers(cluster, given).run(action))
+            return run_and_report(lambda: BrokerTopics(cluster, options).run(action))
 
-    from barnabas.cli.kafka.topics_by_zookeeper import run_on_znodes
+    from barnabas.cli.kafka.topics_by_zookeeper import run_topics_on_znodes
 
-    return outcome_of(lambda: run_on_znodes(connect, given, action))
+    return run_and_report(lambda: run_topics_on_znodes(connect, options, action))
 
 
-def outcome_of(work: Callable[[], None]) -> int:
+def run_and_report(work: Callable[[], None]) -> int:
     try:
         work()
     except BarnabasError as error:
-        say(f"Error while executing topic command : {message_of(error)}")
-        complain(*logged(error, LOGGER, datetime.now().astimezone()).split("\n"))
-        complain_hint(error)
+        print_lines(f"Error while executing topic command : {error_message(error)}")
+        print_note(*log_line(error, LOGGER, datetime.now().astimezone()).split("\n"))
+        print_hint(error)
         return FAILED
     return OK

@@ -1,4 +1,4 @@
-"""kafka-topics with --bootstrap-server: the brokers are asked, and Kafka's lines are said."""
+"""kafka-topics with --bootstrap-server: sends requests to the brokers and prints Kafka's output."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from string import ascii_letters, digits
 from uuid import UUID
 
-from barnabas.cli.kafka.command import complain, say
 from barnabas.cli.kafka.describing import (
     SEPARATOR,
-    Move,
     PartitionDescription,
+    Reassignment,
     TopicDescription,
-    report_of,
+    build_report,
 )
-from barnabas.cli.kafka.failures import Refused
+from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     COLLISION_WARNING,
     TopicFilter,
-    check_counts,
+    check_requested_counts,
     has_collision_characters,
-    requested_topic,
+    parse_requested_topic,
 )
 from barnabas.cli.kafka.topic_settings import format_version_warning
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.client.admin import Admin, ConfigEntry, NewPartitions, NewTopic, TopicOutcome
 from barnabas.client.cluster import Cluster
 from barnabas.client.core import raise_if
@@ -37,7 +37,7 @@ from barnabas.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopic,
 )
 
-NOBODY_CAN_TELL = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+CANNOT_LIST_REASSIGNMENTS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 STRING_BYTES_MAX = 32_767
 ID_LENGTH_MAX = 24
 ID_BYTES = 16
@@ -45,11 +45,13 @@ ID_CHARACTERS = {*ascii_letters, *digits, *"-_="}
 MIN_ISR = "min.insync.replicas"
 
 
-class TopicsOfBrokers:
-    def __init__(self, cluster: Cluster, given: ParsedOptions) -> None:
+class BrokerTopics:
+    """Runs the actions of kafka-topics through a broker."""
+
+    def __init__(self, cluster: Cluster, options: ParsedOptions) -> None:
         self.cluster = cluster
         self.admin = Admin(cluster)
-        self.given = given
+        self.options = options
 
     def run(self, action: str) -> None:
         actions = {
@@ -62,47 +64,51 @@ class TopicsOfBrokers:
         actions[action]()
 
     def create(self) -> None:
-        wish = requested_topic(self.given)
-        if warning := format_version_warning(wish.configs):
-            say(warning)
-        if has_collision_characters(wish.name):
-            say(COLLISION_WARNING)
-        if self.given.has("disable-rack-aware"):
-            complain("note: --disable-rack-aware has no effect here: the brokers assign replicas")
-        check_counts(wish)
-        if not is_representable(wish.name):
+        requested = parse_requested_topic(self.options)
+        if warning := format_version_warning(requested.configs):
+            print_lines(warning)
+        if has_collision_characters(requested.name):
+            print_lines(COLLISION_WARNING)
+        if self.options.has("disable-rack-aware"):
+            print_note(
+                "note: --disable-rack-aware has no effect with --bootstrap-server: brokers assign the replicas"
+            )
+        check_requested_counts(requested)
+        if not is_representable(requested.name):
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"The given topic name '{wish.name}' cannot be represented in a request.",
+                f"The given topic name '{requested.name}' cannot be represented in a request.",
             )
         topic = NewTopic(
-            name=wish.name,
-            partitions=wish.partitions or -1,
-            replication_factor=wish.replication_factor or -1,
-            configs=wish.configs,
-            assignment=wish.assignment,
+            name=requested.name,
+            partitions=requested.partitions or -1,
+            replication_factor=requested.replication_factor or -1,
+            configs=requested.configs,
+            assignment=requested.assignment,
         )
         (outcome,) = self.admin.create_topics([topic])
         if outcome.error is None:
-            say(f"Created topic {wish.name}.")
-        elif not (self.given.has("if-not-exists") and existed(outcome)):
+            print_lines(f"Created topic {requested.name}.")
+        elif not (self.options.has("if-not-exists") and has_existed(outcome)):
             raise outcome.error
 
     def alter(self) -> None:
-        wish = requested_topic(self.given)
+        requested = parse_requested_topic(self.options)
         names = self.existing_names()
         if not names:
             return
-        assert wish.partitions is not None, "action_of() requires it"
+        assert requested.partitions is not None, "require_action() checks it"
         sizes = {view.name: len(view.partitions) for view in self.admin.describe_topics(names)}
         raise_first(
             self.admin.create_partitions(
                 [
                     NewPartitions(
                         name=name,
-                        count=wish.partitions,
-                        # The list begins with the partitions that are there.
-                        assignment=wish.assignment[sizes[name] :] if wish.assignment else None,
+                        count=requested.partitions,
+                        # The list starts with the existing partitions.
+                        assignment=requested.assignment[sizes[name] :]
+                        if requested.assignment
+                        else None,
                     )
                     for name in names
                 ]
@@ -114,32 +120,32 @@ class TopicsOfBrokers:
         if names:
             raise_first(self.admin.delete_topics(names))
 
-    # ---- which
+    # ---- lookup
 
     def list_names(self) -> None:
-        say(*(self.names() or [""]))
+        print_lines(*(self.names() or [""]))
 
     def names(self) -> list[str]:
-        chosen = TopicFilter(self.given.value("topic"), self.given.has("exclude-internal"))
+        chosen = TopicFilter(self.options.value("topic"), self.options.has("exclude-internal"))
         return chosen.of((view.name, view.is_internal) for view in self.admin.list_topics())
 
     def existing_names(self) -> list[str]:
         names = self.names()
-        text = self.given.value("topic")
-        if text and not names and not self.given.has("if-exists"):
-            # So 3.9 writes it, and so it is looked for.
-            raise Refused(f"Topic 'Optional[{text}]' does not exist as expected")
+        text = self.options.value("topic")
+        if text and not names and not self.options.has("if-exists"):
+            # The message of Kafka 3.9, which scripts look for.
+            raise RequestRejected(f"Topic 'Optional[{text}]' does not exist as expected")
         return names
 
     def views(self) -> list[TopicView]:
-        text = self.given.value("topic-id")
+        text = self.options.value("topic-id")
         wanted = ZERO_ID if text is None else parse_topic_id(text)
         if wanted == ZERO_ID:
             names = self.existing_names()
             return self.admin.describe_topics(names) if names else []
         found = [view for view in self.admin.list_topics() if view.id == wanted]
-        if not found and not self.given.has("if-exists"):
-            raise Refused(f"TopicId '{text}' does not exist as expected")
+        if not found and not self.options.has("if-exists"):
+            raise RequestRejected(f"TopicId '{text}' does not exist as expected")
         return found
 
     # ---- describe
@@ -150,16 +156,16 @@ class TopicsOfBrokers:
             return
         configs = self.admin.describe_topic_configs([view.name for view in views])
         moves = self.moves(views)
-        report = report_of(self.given, self.cluster.view.brokers)
+        report = build_report(self.options, self.cluster.view.brokers)
         for view in views:
             entries = configs[view.name]
             shown = topic_description(view, entries, moves)
             for line in report.lines(shown, min_isr=min_isr(entries)):
-                say(line, keep=SEPARATOR)
+                print_lines(line, keep=SEPARATOR)
 
-    def moves(self, views: Sequence[TopicView]) -> dict[TopicPartition, Move]:
+    def moves(self, views: Sequence[TopicView]) -> dict[TopicPartition, Reassignment]:
         """Return the partitions that are being reassigned; none if the brokers cannot list them."""
-        asked = tuple(
+        topics = tuple(
             ListPartitionReassignmentsTopic(
                 name=view.name,
                 partition_indexes=tuple(each.partition for each in view.partitions),
@@ -168,17 +174,17 @@ class TopicsOfBrokers:
         )
         try:
             answer = self.cluster.ask_controller(
-                ListPartitionReassignmentsRequest(topics=asked),
+                ListPartitionReassignmentsRequest(topics=topics),
                 ListPartitionReassignmentsResponse,
                 codes=lambda found: [found.error_code],
             )
             raise_if(answer.error_code, answer.error_message)
         except ApiError as error:
-            if error.code not in NOBODY_CAN_TELL:
+            if error.code not in CANNOT_LIST_REASSIGNMENTS:
                 raise
             return {}
         return {
-            TopicPartition(topic.name, each.partition_index): Move(
+            TopicPartition(topic.name, each.partition_index): Reassignment(
                 replicas=each.replicas,
                 adding=each.adding_replicas,
                 removing=each.removing_replicas,
@@ -196,7 +202,7 @@ def is_representable(name: str) -> bool:
         return False
 
 
-def existed(outcome: TopicOutcome) -> bool:
+def has_existed(outcome: TopicOutcome) -> bool:
     return outcome.error is not None and outcome.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
@@ -207,7 +213,7 @@ def raise_first(outcomes: Sequence[TopicOutcome]) -> None:
 
 
 def topic_description(
-    view: TopicView, entries: Sequence[ConfigEntry], moves: dict[TopicPartition, Move]
+    view: TopicView, entries: Sequence[ConfigEntry], moves: dict[TopicPartition, Reassignment]
 ) -> TopicDescription:
     return TopicDescription(
         name=view.name,
@@ -233,18 +239,18 @@ def min_isr(entries: Sequence[ConfigEntry]) -> int | None:
 
 
 def parse_topic_id(text: str) -> UUID:
-    """Parse 22 characters of base64url."""
+    """Parse a topic id: 22 characters of base64url."""
     if len(text) > ID_LENGTH_MAX:
-        raise Refused(
+        raise RequestRejected(
             f"Input string with prefix `{text[:ID_LENGTH_MAX]}` is too long to be decoded as a"
             " base64 UUID"
         )
     for character in text:
         if character not in ID_CHARACTERS:
-            raise Refused(f"Illegal base64 character {ord(character):x}")
+            raise RequestRejected(f"Illegal base64 character {ord(character):x}")
     length = len(text.rstrip("=")) * 6 // 8
     if length != ID_BYTES:
-        raise Refused(
+        raise RequestRejected(
             f"Input string `{text}` decoded as {length} bytes, which is not equal to the expected"
             f" {ID_BYTES} bytes of a base64-encoded UUID"
         )

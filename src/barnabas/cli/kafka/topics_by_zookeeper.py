@@ -1,11 +1,12 @@
-"""kafka-topics with --zookeeper: this command checks, assigns and writes itself, as it did before Kafka 3.0.
+"""kafka-topics with --zookeeper: the command itself validates, assigns replicas and writes znodes, as before Kafka 3.0.
 
-    create   /config/topics/<t> and /brokers/topics/<t>         describe, list   read only
-    alter    /brokers/topics/<t>; /config/topics/<t> and a note of that in /config/changes
-    delete   /admin/delete_topics/<t>
+    create   writes /config/topics/<t> and /brokers/topics/<t>
+    alter    writes /brokers/topics/<t>, or /config/topics/<t> with a notification in /config/changes
+    delete   writes /admin/delete_topics/<t>
+    describe, list   read only
 
-No broker is asked, and success means that it is written down: whether a controller is there to act on it, this command
-does not know. The checks and the placement are those of the brokers; the words are those of the 2.8 tool.
+No broker takes part. Success means that the znodes are written, not that a controller has acted on them. Checks and
+replica assignment are those of the brokers. The messages are those of Kafka 2.8.
 """
 
 from __future__ import annotations
@@ -17,41 +18,41 @@ from random import Random
 
 from msgspec.structs import replace
 
-from barnabas.cli.kafka.command import complain, say
 from barnabas.cli.kafka.describing import (
     SEPARATOR,
     PartitionDescription,
     TopicDescription,
-    report_of,
+    build_report,
 )
-from barnabas.cli.kafka.failures import Refused
+from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.options import ParsedOptions
 from barnabas.cli.kafka.topic_options import (
     COLLISION_WARNING,
     RequestedTopic,
     TopicFilter,
-    check_counts,
+    check_requested_counts,
     has_collision_characters,
-    requested_topic,
+    parse_requested_topic,
 )
 from barnabas.cli.kafka.topic_settings import (
-    check_names,
+    check_setting_names,
     check_topic_settings,
     format_version_warning,
 )
 from barnabas.cli.kafka.znodes import (
-    broker_ids,
     change_settings,
-    children,
-    create_topic,
+    children_or_empty,
+    create_topic_znodes,
     grow_topic,
     is_marked_for_deletion,
     read_settings,
     read_state,
-    read_topic,
+    read_topic_assignment,
+    registered_broker_ids,
     registered_brokers,
-    through_zookeeper,
+    run_in_session,
 )
+from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.config import TopicConfig
 from barnabas.controller.assignment import MissingRacks, Replicas
 from barnabas.controller.topic_checks import (
@@ -71,7 +72,7 @@ from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import NO_LEADER, Broker, TopicPartition
 from barnabas.world.ports import RegistrySession
 
-OPERATION = "kafka.admin.AdminOperationException"
+ADMIN_OPERATION_EXCEPTION = "kafka.admin.AdminOperationException"
 NO_ELR = ""
 """Kafka 2.8 has no eligible leader replicas."""
 SETTINGS_WARNING = (
@@ -83,28 +84,30 @@ KEYS_WARNING = (
     "WARNING: If partitions are increased for a topic that has a key, the partition logic or"
     " ordering of the messages will be affected"
 )
-TAKEN_UP_LATER = "note: written down; brokers of Barnabas take it up when they next start"
+EFFECT_AT_RESTART = "note: saved; brokers of Barnabas apply it when they restart"
 RACKS_HINT = (
     "Not all brokers have rack information. Add --disable-rack-aware in command line to make"
     " replica assignment without rack information."
 )
 
 
-def run_on_znodes(connect: str, given: ParsedOptions, action: str) -> None:
-    through_zookeeper(connect, lambda session: TopicsOfZnodes(session, given, connect).run(action))
+def run_topics_on_znodes(connect: str, options: ParsedOptions, action: str) -> None:
+    run_in_session(connect, lambda session: ZookeeperTopics(session, options, connect).run(action))
 
 
-class TopicsOfZnodes:
-    def __init__(self, session: RegistrySession, given: ParsedOptions, connect: str) -> None:
+class ZookeeperTopics:
+    """Runs the actions of kafka-topics on the znodes."""
+
+    def __init__(self, session: RegistrySession, options: ParsedOptions, connect: str) -> None:
         self.session = session
-        self.given = given
+        self.options = options
         self.connect = connect
 
     async def run(self, action: str) -> None:
         if await self.session.exists(znodes.TOPICS) is None:
-            raise Refused(
-                f"no cluster has its state at {self.connect}: there is no {znodes.TOPICS}; give the"
-                " host:port/chroot of the brokers' zookeeper.connect"
+            raise RequestRejected(
+                f"there is no cluster at {self.connect}: it has no {znodes.TOPICS}; use the host:port/chroot of"
+                " the brokers' zookeeper.connect"
             )
         actions = {
             "create": self.create,
@@ -118,34 +121,34 @@ class TopicsOfZnodes:
     # ---- create
 
     async def create(self) -> None:
-        wish = requested_topic(self.given)
-        if warning := format_version_warning(wish.configs):
-            say(warning)
-        if has_collision_characters(wish.name):
-            say(COLLISION_WARNING)
-        check_counts(wish)
+        requested = parse_requested_topic(self.options)
+        if warning := format_version_warning(requested.configs):
+            print_lines(warning)
+        if has_collision_characters(requested.name):
+            print_lines(COLLISION_WARNING)
+        check_requested_counts(requested)
         brokers = await self.brokers()
-        names = TakenNames(await children(self.session, znodes.TOPICS))
-        marked = await children(self.session, znodes.DELETE_TOPICS)
+        names = TakenNames(await children_or_empty(self.session, znodes.TOPICS))
+        marked = await children_or_empty(self.session, znodes.DELETE_TOPICS)
         try:
-            replicas = place(wish, brokers, names, marked)
-            await self.write(wish, replicas)
+            replicas = check_and_assign(requested, brokers, names, marked)
+            await self.write(requested, replicas)
         except ApiError as error:
             exists = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
-            if exists and self.given.has("if-not-exists"):
+            if exists and self.options.has("if-not-exists"):
                 return
-            raise in_kafka_2_words(error, wish, brokers, names) from None
-        say(f"Created topic {wish.name}.")
+            raise kafka_2_error(error, requested, brokers, names) from None
+        print_lines(f"Created topic {requested.name}.")
 
-    async def write(self, wish: RequestedTopic, replicas: Sequence[Replicas]) -> None:
+    async def write(self, requested: RequestedTopic, replicas: Sequence[Replicas]) -> None:
         try:
-            await create_topic(self.session, wish.name, replicas, wish.configs)
+            await create_topic_znodes(self.session, requested.name, replicas, requested.configs)
         except NodeExists:
-            raise already_exists(wish.name) from None
+            raise already_exists(requested.name) from None
 
     async def brokers(self) -> list[Broker]:
         brokers = await registered_brokers(self.session)
-        if self.given.has("disable-rack-aware"):
+        if self.options.has("disable-rack-aware"):
             return [replace(broker, rack=None) for broker in brokers]
         return brokers
 
@@ -153,25 +156,25 @@ class TopicsOfZnodes:
 
     async def alter(self) -> None:
         names = await self.existing_names()
-        wish = requested_topic(self.given)
-        deleted = [name.strip() for name in self.given.values("delete-config")]
-        check_names(dict.fromkeys(deleted))
+        requested = parse_requested_topic(self.options)
+        deleted = [name.strip() for name in self.options.values("delete-config")]
+        check_setting_names(dict.fromkeys(deleted))
         for name in names:
-            if wish.configs or deleted:
-                say(*SETTINGS_WARNING)
-                changed = partial(with_changes, added=wish.configs, deleted=deleted)
+            if requested.configs or deleted:
+                print_lines(*SETTINGS_WARNING)
+                changed = partial(apply_changes, added=requested.configs, deleted=deleted)
                 await change_settings(self.session, name, changed)
-                say(f"Updated config for topic {name}.")
-                complain(TAKEN_UP_LATER)
-            if wish.partitions is not None:
-                await self.grow(name, wish, wish.partitions)
+                print_lines(f"Updated config for topic {name}.")
+                print_note(EFFECT_AT_RESTART)
+            if requested.partitions is not None:
+                await self.grow(name, requested, requested.partitions)
 
-    async def grow(self, name: str, wish: RequestedTopic, count: int) -> None:
+    async def grow(self, name: str, requested: RequestedTopic, count: int) -> None:
         if name in INTERNAL_TOPICS:
-            raise Refused(
+            raise RequestRejected(
                 f"The number of partitions for the internal topic {name} cannot be changed."
             )
-        say(KEYS_WARNING)
+        print_lines(KEYS_WARNING)
         if await is_marked_for_deletion(self.session, name):
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic {name} is queued for deletion."
@@ -186,8 +189,8 @@ class TopicsOfZnodes:
                     "The number of partitions for a topic can only be increased. Topic"
                     f" {name} currently has {size} partitions, {count} would not be an increase.",
                 )
-            # The list begins with the partitions that are there; without any beyond, it is as if it was not given.
-            assignments = wish.assignment[size:] or None
+            # The list starts with the existing partitions. If it has no others, it is ignored.
+            assignments = requested.assignment[size:] or None
             try:
                 return check_added_partitions(
                     topic.partitions, count=count, assignments=assignments, brokers=brokers
@@ -196,58 +199,58 @@ class TopicsOfZnodes:
                 raise with_racks_hint(error) from None
 
         await grow_topic(self.session, name, placed)
-        say("Adding partitions succeeded!")
+        print_lines("Adding partitions succeeded!")
 
     # ---- delete
 
     async def delete(self) -> None:
         for name in await self.existing_names():
             if name in INTERNAL_TOPICS:
-                raise Refused(
+                raise RequestRejected(
                     f"Topic {name} is a kafka internal topic and is not allowed to be marked for"
                     " deletion.",
-                    OPERATION,
+                    ADMIN_OPERATION_EXCEPTION,
                 )
             try:
                 await self.session.create(znodes.delete_topic_path(name))
             except NodeExists:
-                say(f"Topic {name} is already marked for deletion.")
+                print_lines(f"Topic {name} is already marked for deletion.")
                 continue
-            say(f"Topic {name} is marked for deletion.")
-            say("Note: This will have no impact if delete.topic.enable is not set to true.")
+            print_lines(f"Topic {name} is marked for deletion.")
+            print_lines("Note: This will have no impact if delete.topic.enable is not set to true.")
 
     # ---- list and describe
 
     async def list_names(self) -> None:
         for name in await self.names():
             marked = await is_marked_for_deletion(self.session, name)
-            say(f"{name} - marked for deletion" if marked else name)
+            print_lines(f"{name} - marked for deletion" if marked else name)
 
     async def names(self) -> list[str]:
-        chosen = TopicFilter(self.given.value("topic"), self.given.has("exclude-internal"))
-        found = await children(self.session, znodes.TOPICS)
+        chosen = TopicFilter(self.options.value("topic"), self.options.has("exclude-internal"))
+        found = await children_or_empty(self.session, znodes.TOPICS)
         return chosen.of((name, name in INTERNAL_TOPICS) for name in found)
 
     async def existing_names(self) -> list[str]:
         names = await self.names()
-        text = self.given.value("topic")
-        if text is not None and not names and not self.given.has("if-exists"):
-            raise Refused(f"Topic '{text}' does not exist as expected")
+        text = self.options.value("topic")
+        if text is not None and not names and not self.options.has("if-exists"):
+            raise RequestRejected(f"Topic '{text}' does not exist as expected")
         return names
 
     async def describe(self) -> None:
         names = await self.existing_names()
-        report = report_of(self.given, await broker_ids(self.session))
+        report = build_report(self.options, await registered_broker_ids(self.session))
         for name in names:
             topic = await self.shown(name)
             if topic is None:
-                say(f"Topic {name} doesn't exist!")
+                print_lines(f"Topic {name} doesn't exist!")
                 continue
             for line in report.lines(topic, elr=NO_ELR):
-                say(line, keep=SEPARATOR)
+                print_lines(line, keep=SEPARATOR)
 
     async def shown(self, name: str) -> TopicDescription | None:
-        found = await read_topic(self.session, name)
+        found = await read_topic_assignment(self.session, name)
         if found is None:
             return None
         topic, _ = found
@@ -277,20 +280,20 @@ class TopicsOfZnodes:
         )
 
 
-# ---- decisions
+# ---- checks and messages
 
 
-def place(
-    wish: RequestedTopic, brokers: Sequence[Broker], names: TakenNames, marked: Sequence[str]
+def check_and_assign(
+    requested: RequestedTopic, brokers: Sequence[Broker], names: TakenNames, marked: Sequence[str]
 ) -> tuple[Replicas, ...]:
-    """Check the topic as a broker would, and return the brokers of each partition."""
+    """Validate the topic like a broker, and return the brokers of each partition."""
     replicas = check_new_topic(
         TopicWish(
-            name=wish.name,
-            partitions=wish.partitions or USE_DEFAULT,
-            replication_factor=wish.replication_factor or USE_DEFAULT,
-            assignments=dict(enumerate(wish.assignment)) or None,
-            configs=wish.configs,
+            name=requested.name,
+            partitions=requested.partitions or USE_DEFAULT,
+            replication_factor=requested.replication_factor or USE_DEFAULT,
+            assignments=dict(enumerate(requested.assignment)) or None,
+            configs=requested.configs,
         ),
         brokers=brokers,
         in_cache=(),
@@ -299,11 +302,11 @@ def place(
         defaults=TopicDefaults(),
         random=Random(),
     )
-    check_topic_configs(wish.configs, TopicConfig())
+    check_topic_configs(requested.configs, TopicConfig())
     return replicas
 
 
-def with_changes(
+def apply_changes(
     before: dict[str, str], *, added: dict[str, str], deleted: Sequence[str]
 ) -> dict[str, str]:
     after = {name: value for name, value in {**before, **added}.items() if name not in deleted}
@@ -312,21 +315,21 @@ def with_changes(
     return after
 
 
-def in_kafka_2_words(
-    error: ApiError, wish: RequestedTopic, brokers: Sequence[Broker], names: TakenNames
+def kafka_2_error(
+    error: ApiError, requested: RequestedTopic, brokers: Sequence[Broker], names: TakenNames
 ) -> ApiError:
     """Return the error with the message of Kafka 2.8, which scripts look for."""
-    collisions = names.colliding_with(wish.name)
+    collisions = names.colliding_with(requested.name)
     match error.code:
-        case ErrorCode.TOPIC_ALREADY_EXISTS if wish.name in names:
-            return ApiError(error.code, f"Topic '{wish.name}' already exists.")
+        case ErrorCode.TOPIC_ALREADY_EXISTS if requested.name in names:
+            return ApiError(error.code, f"Topic '{requested.name}' already exists.")
         case ErrorCode.INVALID_REPLICATION_FACTOR:
-            larger = f"{wish.replication_factor} larger than available brokers: {len(brokers)}"
+            larger = f"{requested.replication_factor} larger than available brokers: {len(brokers)}"
             return ApiError(error.code, f"Replication factor: {larger}.")
         case ErrorCode.INVALID_TOPIC_EXCEPTION if collisions:
-            theirs = ", ".join(collisions)
+            existing = ", ".join(collisions)
             return ApiError(
-                error.code, f"Topic '{wish.name}' collides with existing topics: {theirs}"
+                error.code, f"Topic '{requested.name}' collides with existing topics: {existing}"
             )
     return with_racks_hint(error)
 

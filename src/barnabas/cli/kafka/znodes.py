@@ -1,7 +1,7 @@
-"""The znodes of a cluster, read and written without a broker, as Kafka's tools did before 3.0.
+"""Access to the znodes of a cluster without a broker, as in Kafka's tools before 3.0.
 
-Whatever is written here, the controller hears of by its watches. What another changed between our reading and our
-writing is read and decided again.
+The controller learns of changes through its watches. If another client changes a znode between the read and the write,
+the change is read again and the write retried.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SESSION_TIMEOUT_MS = 30_000
 CONNECTION_TIMEOUT_MS = 10_000
 
 
-def through_zookeeper(connect: str, work: Callable[[RegistrySession], Awaitable[T]]) -> T:
+def run_in_session(connect: str, work: Callable[[RegistrySession], Awaitable[T]]) -> T:
     """Run `work` in a new session. A missing chroot is not created: the connect string is wrong then."""
     from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
@@ -41,10 +41,10 @@ def through_zookeeper(connect: str, work: Callable[[RegistrySession], Awaitable[
     return asyncio.run(run())
 
 
-# ---- reading
+# ---- reads
 
 
-async def children(session: RegistrySession, path: str) -> list[str]:
+async def children_or_empty(session: RegistrySession, path: str) -> list[str]:
     """Return the children, or none for a missing node."""
     try:
         return await session.children(path)
@@ -54,27 +54,27 @@ async def children(session: RegistrySession, path: str) -> list[str]:
 
 async def registered_brokers(session: RegistrySession) -> list[Broker]:
     async def one(number: int) -> Broker | None:
-        found = await get(session, znodes.broker_path(number))
+        found = await get_or_none(session, znodes.broker_path(number))
         return None if found is None else znodes.decode_broker(number, found[0])
 
-    found = await asyncio.gather(*(one(number) for number in await broker_ids(session)))
+    found = await asyncio.gather(*(one(number) for number in await registered_broker_ids(session)))
     return [broker for broker in found if broker is not None]
 
 
-async def broker_ids(session: RegistrySession) -> list[int]:
-    names = await children(session, znodes.BROKER_IDS)
+async def registered_broker_ids(session: RegistrySession) -> list[int]:
+    names = await children_or_empty(session, znodes.BROKER_IDS)
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
-async def read_topic(
+async def read_topic_assignment(
     session: RegistrySession, name: str
 ) -> tuple[TopicAssignment, ZnodeStat] | None:
-    found = await get(session, znodes.topic_path(name))
+    found = await get_or_none(session, znodes.topic_path(name))
     return None if found is None else (znodes.decode_topic(name, found[0]), found[1])
 
 
 async def read_state(session: RegistrySession, partition: TopicPartition) -> LeaderAndIsr | None:
-    found = await get(session, znodes.state_path(partition))
+    found = await get_or_none(session, znodes.state_path(partition))
     if found is None:
         return None
     return znodes.decode_state(partition, found[0], version=found[1].version)
@@ -83,13 +83,13 @@ async def read_state(session: RegistrySession, partition: TopicPartition) -> Lea
 async def read_settings(session: RegistrySession, name: str) -> tuple[dict[str, str], int | None]:
     """Return the settings of a topic and the version of its config znode; None if there is no such znode."""
     path = znodes.topic_config_path(name)
-    found = await get(session, path)
+    found = await get_or_none(session, path)
     if found is None:
         return {}, None
     return znodes.decode_config(path, found[0]), found[1].version
 
 
-async def get(session: RegistrySession, path: str) -> tuple[bytes, ZnodeStat] | None:
+async def get_or_none(session: RegistrySession, path: str) -> tuple[bytes, ZnodeStat] | None:
     try:
         return await session.get(path)
     except NoNode:
@@ -100,10 +100,10 @@ async def is_marked_for_deletion(session: RegistrySession, name: str) -> bool:
     return await session.exists(znodes.delete_topic_path(name)) is not None
 
 
-# ---- writing
+# ---- writes
 
 
-async def create_topic(
+async def create_topic_znodes(
     session: RegistrySession,
     name: str,
     replicas: Sequence[Sequence[BrokerId]],
@@ -120,7 +120,7 @@ async def create_topic(
     while True:
         stat = await session.exists(znodes.topic_config_path(name))
         settings = settings_write(name, configs, None if stat is None else stat.version)
-        if await is_written(session, settings, topic):
+        if await try_write(session, settings, topic):
             return
 
 
@@ -135,7 +135,7 @@ async def change_settings(
     )
     while True:
         before, version = await read_settings(session, name)
-        if await is_written(session, settings_write(name, change(before), version), note):
+        if await try_write(session, settings_write(name, change(before), version), note):
             return
 
 
@@ -146,7 +146,7 @@ def settings_write(name: str, configs: Mapping[str, str], version: int | None) -
     return SetData(path=path, data=data, version=version)
 
 
-async def is_written(session: RegistrySession, settings: Create | SetData, other: Create) -> bool:
+async def try_write(session: RegistrySession, settings: Create | SetData, other: Create) -> bool:
     """Write both or neither. Returns False if the settings changed since they were read."""
     try:
         await session.multi([settings, other])

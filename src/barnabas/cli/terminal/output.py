@@ -17,7 +17,7 @@ import select
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -203,6 +203,14 @@ def up_line(what: str, addresses: str, data: object) -> str:
 
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def join_numbers(numbers: Iterable[int]) -> str:
+    """
+    >>> join_numbers([2, 3, 1])
+    '2,3,1'
+    """
+    return ",".join(map(str, numbers))
 
 
 def number_ranges(numbers: Sequence[int]) -> str:

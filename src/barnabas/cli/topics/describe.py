@@ -15,7 +15,14 @@ from barnabas.cli.options import (
     timeout_option,
     watch_option,
 )
-from barnabas.cli.terminal.output import OutputFormat, format_table, plural, show_or_watch, wrap
+from barnabas.cli.terminal.output import (
+    OutputFormat,
+    format_table,
+    join_numbers,
+    plural,
+    show_or_watch,
+    wrap,
+)
 from barnabas.cli.topics.health import diagnose, join_with_and, suggest_next_step
 from barnabas.cli.topics.list import state_text, topic_summary, topic_table
 from barnabas.cli.topics.lookup import complete_topics, find_topic
@@ -139,8 +146,8 @@ def topic_text(topic: dict[str, Any]) -> str:
         [
             partition["partition"],
             "none" if partition["leader"] is None else partition["leader"],
-            ",".join(map(str, partition["replicas"])),
-            ",".join(map(str, partition["isr"])),
+            join_numbers(partition["replicas"]),
+            join_numbers(partition["isr"]),
             missing_replicas_text(partition),
         ]
         for partition in topic["partition_list"]
@@ -164,6 +171,6 @@ def diagnosis_lines(topic: dict[str, Any]) -> list[str]:
 
 
 def missing_replicas_text(partition: dict[str, Any]) -> str:
-    return ",".join(
-        str(broker) for broker in partition["replicas"] if broker not in partition["isr"]
+    return join_numbers(
+        broker for broker in partition["replicas"] if broker not in partition["isr"]
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka.command import client_settings, milliseconds
+from barnabas.cli.kafka.command import parse_milliseconds, read_client_settings
 from barnabas.cli.main import run_command
 from barnabas.errors import ConfigError
 
@@ -73,11 +73,11 @@ def test_an_option_of_kafka_configs_that_is_given_twice_is_one_line(
 def test_a_client_file_is_read_and_what_we_do_not_speak_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=me\ndefault.api.timeout.ms=1500\n")
-    settings = client_settings(str(file))
-    assert milliseconds(settings, "default.api.timeout.ms", 60.0) == 1.5
-    assert milliseconds(settings, "request.timeout.ms", 60.0) == 60.0
+    settings = read_client_settings(str(file))
+    assert parse_milliseconds(settings, "default.api.timeout.ms", 60.0) == 1.5
+    assert parse_milliseconds(settings, "request.timeout.ms", 60.0) == 60.0
     with pytest.raises(ConfigError, match="not a number of milliseconds"):
-        milliseconds({"a": "x"}, "a", 1.0)
+        parse_milliseconds({"a": "x"}, "a", 1.0)
     file.write_text("security.protocol=SASL_SSL\n")
     with pytest.raises(ConfigError, match="SASL_SSL is not spoken here"):
-        client_settings(str(file))
+        read_client_settings(str(file))

@@ -2,16 +2,21 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.kafka.command import properties_of
+from barnabas.cli.kafka.command import read_properties
 from barnabas.cli.kafka.config_options import (
     OPTIONS,
     Entities,
-    checked,
+    check_options,
     settings_to_add,
     settings_to_delete,
 )
-from barnabas.cli.kafka.failures import CommandFailed, Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import ParsedOptions, read
+from barnabas.cli.kafka.failures import (
+    CommandFailed,
+    InvalidCommandLine,
+    RequestRejected,
+    WrongUsage,
+)
+from barnabas.cli.kafka.options import ParsedOptions, parse_options
 
 BROKERS = "--bootstrap-server broker_host:9092"
 ZOOKEEPER = "--zookeeper localhost:2181"
@@ -19,7 +24,7 @@ ENTITY = "--entity-type topics --entity-name my_topic_name"
 
 
 def given(line: str) -> ParsedOptions:
-    return read(OPTIONS, line.split())
+    return parse_options(OPTIONS, line.split())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ def given(line: str) -> ParsedOptions:
     ],
 )
 def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities) -> None:
-    assert checked(given(line)) == entities
+    assert check_options(given(line)) == entities
 
 
 @pytest.mark.parametrize(
@@ -63,75 +68,79 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, entities: Entities
             WrongUsage,
             'Option "[describe]" can\'t be used with option "[add-config]"',
         ),
-        (f"{BROKERS} --describe", Refused, "At least one entity type must be specified"),
+        (f"{BROKERS} --describe", RequestRejected, "At least one entity type must be specified"),
         (
             f"{BROKERS} --describe --entity-type nosuch",
-            Refused,
+            RequestRejected,
             "Invalid entity type nosuch, the entity type must be one of topics, clients, users,"
             " brokers, ips, broker-loggers, client-metrics with a --bootstrap-server or"
             " --bootstrap-controller argument",
         ),
         (
             f"{ZOOKEEPER} --describe --entity-type brokers",
-            Refused,
+            RequestRejected,
             "Invalid entity type brokers, the entity type must be one of topics with a --zookeeper",
         ),
         (
             f"{BROKERS} --describe --entity-type topics --entity-type brokers",
-            Refused,
+            RequestRejected,
             "Only 'users' and 'clients' entity types may be specified together",
         ),
         (
             f"{BROKERS} --describe --broker 1 --broker 2 --entity-type nosuch",
-            Refused,
+            RequestRejected,
             "Invalid entity type nosuch,",  # before the two brokers
         ),
         (
             f"{BROKERS} --describe --topic a --entity-type topics",
-            Refused,
+            RequestRejected,
             "Duplicate entity type(s) specified: topics",
         ),
         (
             f"{BROKERS} --describe --topic a --entity-name b",
-            Refused,
+            RequestRejected,
             "--entity-{type,name,default} should not be used in conjunction",
         ),
-        ("--describe --topic a", Refused, "One of the required --bootstrap-server, "),
-        (f"{BROKERS} {ZOOKEEPER} --describe --topic a", Refused, "Only one of --bootstrap-server,"),
+        ("--describe --topic a", RequestRejected, "One of the required --bootstrap-server, "),
+        (
+            f"{BROKERS} {ZOOKEEPER} --describe --topic a",
+            RequestRejected,
+            "Only one of --bootstrap-server,",
+        ),
         (
             "--bootstrap-controller a:1 --describe --topic a",
-            Refused,
+            RequestRejected,
             "--bootstrap-controller is for clusters without ZooKeeper",
         ),
         (
             f"{ZOOKEEPER} --describe --topic a --all",
-            Refused,
+            RequestRejected,
             "--bootstrap-server must be specified for --all",
         ),
         (
             f"{BROKERS} --describe --broker x",
-            Refused,
+            RequestRejected,
             "The entity name for brokers must be a valid integer broker id, but it is: x",
         ),
         (
             f"{BROKERS} --describe --entity-type broker-loggers",
-            Refused,
+            RequestRejected,
             "an entity name must be specified with --describe of broker-loggers",
         ),
         (
             f"{BROKERS} --alter --entity-type topics --add-config a=b",
-            Refused,
+            RequestRejected,
             "an entity name must be specified with --alter of topics",
         ),
         (
             f"{BROKERS} --alter --entity-type brokers --add-config a=b",
-            Refused,
+            RequestRejected,
             "an entity-name or default entity must be specified with --alter of users, clients,",
         ),
-        (f"{BROKERS} --alter --topic a", Refused, "At least one of --add-config, "),
+        (f"{BROKERS} --alter --topic a", RequestRejected, "At least one of --add-config, "),
         (
             f"{BROKERS} --alter --topic a --add-config a=b --add-config-file f",
-            Refused,
+            RequestRejected,
             "Only one of --add-config or --add-config-file must be specified",
         ),
     ],
@@ -140,22 +149,22 @@ def test_options_that_do_not_go_together_are_refused_in_kafkas_words(
     line: str, failure: type[CommandFailed], why: str
 ) -> None:
     with pytest.raises(failure) as caught:
-        checked(given(line))
+        check_options(given(line))
     assert caught.value.message.startswith(why)
 
 
 def test_settings_to_add_are_pairs_and_brackets_hold_a_list_together() -> None:
     found = given("--add-config a=1,b=[x,y],c=")
-    assert settings_to_add(found, properties_of) == {"a": "1", "b": "x,y", "c": ""}
+    assert settings_to_add(found, read_properties) == {"a": "1", "b": "x,y", "c": ""}
 
 
 def test_settings_to_add_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "settings"
     file.write_text("retention.ms = 5\n# no\nflush.ms=6\n")
     found = given(f"--add-config-file {file}")
-    assert settings_to_add(found, properties_of) == {"retention.ms": "5", "flush.ms": "6"}
-    with pytest.raises(Unread, match="No such file or directory"):
-        settings_to_add(given(f"--add-config-file {tmp_path}/none"), properties_of)
+    assert settings_to_add(found, read_properties) == {"retention.ms": "5", "flush.ms": "6"}
+    with pytest.raises(InvalidCommandLine, match="No such file or directory"):
+        settings_to_add(given(f"--add-config-file {tmp_path}/none"), read_properties)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +176,14 @@ def test_settings_to_add_may_stand_in_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_setting_is_refused(text: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
-        settings_to_add(given(f"--add-config {text}"), properties_of)
+    with pytest.raises(RequestRejected) as caught:
+        settings_to_add(given(f"--add-config {text}"), read_properties)
     assert caught.value.message.endswith(why)
 
 
 def test_only_what_is_set_can_be_taken_away() -> None:
     found = given("--delete-config a,b --delete-config c")
     assert settings_to_delete(found, ["c", "b", "a"]) == ["a", "b", "c"]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         settings_to_delete(found, ["a"])
     assert caught.value.message == "Invalid config(s): b,c"

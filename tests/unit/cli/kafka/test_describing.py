@@ -4,9 +4,9 @@ from uuid import UUID
 import pytest
 
 from barnabas.cli.kafka.describing import (
-    Move,
+    DescribeReport,
     PartitionDescription,
-    Report,
+    Reassignment,
     TopicDescription,
     partition_line,
     topic_line,
@@ -22,7 +22,7 @@ MOVING = PartitionDescription(
     leader=1,
     replicas=(3, 1),
     isr=(1,),
-    move=Move(replicas=(3, 1), adding=(3,), removing=(1,)),
+    move=Reassignment(replicas=(3, 1), adding=(3,), removing=(1,)),
 )
 TOPIC = TopicDescription(
     name="t",
@@ -33,7 +33,7 @@ TOPIC = TopicDescription(
 
 
 def numbers(*asked: str, topic: TopicDescription = TOPIC, min_isr: int | None = 2) -> list[int]:
-    report = Report(asked=frozenset(asked), only_overrides=False, alive={1, 2, 3})
+    report = DescribeReport(filters=frozenset(asked), only_overrides=False, alive={1, 2, 3})
     lines = report.lines(topic, min_isr=min_isr)
     return [int(line.split("\t")[2].removeprefix("Partition: ")) for line in lines]
 
@@ -90,7 +90,7 @@ def test_two_reports_show_what_either_would() -> None:
 
 
 def test_only_topics_with_settings_of_their_own_are_shown_without_partitions() -> None:
-    report = Report(asked=frozenset(), only_overrides=True, alive=())
+    report = DescribeReport(filters=frozenset(), only_overrides=True, alive=())
     plain = TopicDescription(name="plain", id=None, partitions=[WHOLE], configs=[])
     assert report.lines(TOPIC) == [topic_line(TOPIC)]
     assert report.lines(plain) == []

@@ -2,7 +2,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from barnabas.cli.kafka.failures import Refused, exception_of, hint_of, logged, message_of
+from barnabas.cli.kafka.failures import (
+    RequestRejected,
+    error_message,
+    exception_name,
+    find_hint,
+    log_line,
+)
 from barnabas.client.cluster import Unreachable
 from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryUnreachable
 
@@ -22,32 +28,32 @@ AT = datetime(2026, 11, 15, 11, 36, 47, 887_123, tzinfo=UTC)
     ],
 )
 def test_an_error_has_the_name_scripts_look_for(code: ErrorCode, name: str) -> None:
-    assert exception_of(ApiError(code)) == f"org.apache.kafka.common.errors.{name}"
+    assert exception_name(ApiError(code)) == f"org.apache.kafka.common.errors.{name}"
 
 
 def test_the_log_line_is_that_of_kafkas_tools() -> None:
     error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'a' already exists")
-    assert logged(error, "org.apache.kafka.tools.TopicCommand", AT) == (
+    assert log_line(error, "org.apache.kafka.tools.TopicCommand", AT) == (
         "[2026-11-15 11:36:47,887] ERROR org.apache.kafka.common.errors.TopicExistsException:"
         " topic 'a' already exists\n (org.apache.kafka.tools.TopicCommand)"
     )
-    refused = Refused("a\x1b[31m")
-    assert "ERROR java.lang.IllegalArgumentException: a\\x1b[31m\n" in logged(refused, "x", AT)
+    refused = RequestRejected("a\x1b[31m")
+    assert "ERROR java.lang.IllegalArgumentException: a\\x1b[31m\n" in log_line(refused, "x", AT)
 
 
 def test_a_code_without_a_message_has_kafkas() -> None:
-    assert message_of(ApiError(ErrorCode.REQUEST_TIMED_OUT)) == "The request timed out."
-    assert message_of(ApiError(ErrorCode.POLICY_VIOLATION)) == "POLICY_VIOLATION"
-    assert message_of(NoNode("/brokers", "gone")) == "/brokers: gone"
+    assert error_message(ApiError(ErrorCode.REQUEST_TIMED_OUT)) == "The request timed out."
+    assert error_message(ApiError(ErrorCode.POLICY_VIOLATION)) == "POLICY_VIOLATION"
+    assert error_message(NoNode("/brokers", "gone")) == "/brokers: gone"
 
 
 def test_who_cannot_be_reached_is_named_with_the_reason_and_the_next_step() -> None:
     error = Unreachable([("localhost:1", "Connection refused")])
-    assert message_of(error) == "no broker answers: localhost:1 (Connection refused)"
-    hint = hint_of(error)
+    assert error_message(error) == "no broker answers: localhost:1 (Connection refused)"
+    hint = find_hint(error)
     assert hint is not None
     assert "barnabas up" in hint
-    assert hint_of(Refused("no")) is None
-    hint = hint_of(RegistryUnreachable("", "no ZooKeeper answers"))
+    assert find_hint(RequestRejected("no")) is None
+    hint = find_hint(RegistryUnreachable("", "no ZooKeeper answers"))
     assert hint is not None
     assert "--bootstrap-server" in hint

@@ -1,7 +1,14 @@
 import pytest
 
-from barnabas.cli.kafka.failures import Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import Option, ParsedOptions, forbid, read, require, usage
+from barnabas.cli.kafka.failures import InvalidCommandLine, RequestRejected, WrongUsage
+from barnabas.cli.kafka.options import (
+    Option,
+    ParsedOptions,
+    forbid_together,
+    parse_options,
+    require_options,
+    usage_text,
+)
 
 OPTIONS = (
     Option("topic", "The topic.", "name"),
@@ -12,7 +19,7 @@ OPTIONS = (
 
 
 def given(*arguments: str) -> ParsedOptions:
-    return read(OPTIONS, arguments)
+    return parse_options(OPTIONS, arguments)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_an_option_that_takes_a_list_has_several_values() -> None:
     ],
 )
 def test_what_cannot_be_read_is_said_in_kafkas_words(arguments: tuple[str, ...], why: str) -> None:
-    with pytest.raises(Unread) as caught:
+    with pytest.raises(InvalidCommandLine) as caught:
         given(*arguments)
     assert caught.value.message == why
 
@@ -58,14 +65,16 @@ def test_what_cannot_be_read_is_said_in_kafkas_words(arguments: tuple[str, ...],
 def test_two_values_are_wrong_only_for_who_asks_for_one() -> None:
     found = given("--topic", "a", "--topic", "b")
     assert found.values("topic") == ["a", "b"]
-    with pytest.raises(Refused, match="Found multiple arguments for option topic, but you asked"):
+    with pytest.raises(
+        RequestRejected, match="Found multiple arguments for option topic, but you asked"
+    ):
         found.value("topic")
 
 
 @pytest.mark.parametrize("text", ["x", "1.5", "2147483648", "٣", ""])
 def test_a_number_is_one_of_32_bits(text: str) -> None:
     found = ParsedOptions((("partitions", text),))
-    with pytest.raises(Refused, match=r"Cannot parse argument '.*' of option partitions"):
+    with pytest.raises(RequestRejected, match=r"Cannot parse argument '.*' of option partitions"):
         found.number("partitions")
     assert given("--partitions", "-3").number("partitions") == -3
     assert given().number("partitions") is None
@@ -73,15 +82,17 @@ def test_a_number_is_one_of_32_bits(text: str) -> None:
 
 def test_what_is_missing_and_what_excludes_another_is_wrong_usage() -> None:
     with pytest.raises(WrongUsage, match=r'Missing required argument "\[topic\]"'):
-        require(given("--list"), "topic")
+        require_options(given("--list"), "topic")
     with pytest.raises(WrongUsage) as caught:
-        forbid(given("--list", "--partitions", "3"), "partitions", ["topic", "list"])
+        forbid_together(given("--list", "--partitions", "3"), "partitions", ["topic", "list"])
     expected = 'Option "[partitions]" can\'t be used with option "[list]"'
     assert caught.value.message == expected
-    forbid(given("--list"), "partitions", ["list"])
+    forbid_together(given("--list"), "partitions", ["list"])
 
 
 def test_help_names_every_option_within_a_hundred_columns() -> None:
-    lines = usage((*OPTIONS, Option("long", "word " * 60, "a value with a very long description")))
+    lines = usage_text(
+        (*OPTIONS, Option("long", "word " * 60, "a value with a very long description"))
+    )
     assert all(len(line) <= 100 for line in lines.splitlines())
     assert all(f"--{option.name}" in lines for option in OPTIONS)

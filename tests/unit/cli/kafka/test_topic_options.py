@@ -1,15 +1,20 @@
 import pytest
 
-from barnabas.cli.kafka.failures import CommandFailed, Refused, Unread, WrongUsage
-from barnabas.cli.kafka.options import ParsedOptions, read
+from barnabas.cli.kafka.failures import (
+    CommandFailed,
+    InvalidCommandLine,
+    RequestRejected,
+    WrongUsage,
+)
+from barnabas.cli.kafka.options import ParsedOptions, parse_options
 from barnabas.cli.kafka.topic_options import (
     OPTIONS,
     TopicFilter,
-    action_of,
-    check_counts,
-    parse_assignment,
-    parse_configs,
-    requested_topic,
+    check_requested_counts,
+    parse_config_options,
+    parse_replica_assignment,
+    parse_requested_topic,
+    require_action,
 )
 
 BROKERS = "--bootstrap-server localhost:9092"
@@ -17,7 +22,7 @@ ZOOKEEPER = "--zookeeper localhost:2181/chroot"
 
 
 def given(line: str) -> ParsedOptions:
-    return read(OPTIONS, line.split())
+    return parse_options(OPTIONS, line.split())
 
 
 @pytest.mark.parametrize(
@@ -53,9 +58,9 @@ def given(line: str) -> ParsedOptions:
 )
 def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> None:
     found = given(line)
-    assert action_of(found) == action
+    assert require_action(found) == action
     if action in ("create", "alter"):
-        assert requested_topic(found).name
+        assert parse_requested_topic(found).name
 
 
 @pytest.mark.parametrize(
@@ -63,8 +68,12 @@ def test_lines_that_kafkas_command_takes_are_taken(line: str, action: str) -> No
     [
         (BROKERS, WrongUsage, "Command must include exactly one action: --list, --describe, "),
         (f"{BROKERS} --list --create", WrongUsage, "Command must include exactly one action"),
-        ("--list", Unread, "--bootstrap-server must be specified"),
-        (f"{BROKERS} {ZOOKEEPER} --list", Unread, "Only one of --bootstrap-server or --zookeeper"),
+        ("--list", InvalidCommandLine, "--bootstrap-server must be specified"),
+        (
+            f"{BROKERS} {ZOOKEEPER} --list",
+            InvalidCommandLine,
+            "Only one of --bootstrap-server or --zookeeper",
+        ),
         (f"{BROKERS} --delete", WrongUsage, 'Missing required argument "[topic]"'),
         (f"{BROKERS} --alter --topic a", WrongUsage, 'Missing required argument "[partitions]"'),
         (
@@ -129,13 +138,13 @@ def test_options_that_do_not_go_together_are_refused_in_kafkas_words(
     line: str, failure: type[CommandFailed], why: str
 ) -> None:
     with pytest.raises(failure) as caught:
-        action_of(given(line))
+        require_action(given(line))
     assert caught.value.message.startswith(why)
 
 
 def test_an_assignment_is_a_list_of_brokers_for_each_partition() -> None:
-    assert parse_assignment("0:1:2, 1: 2:0,") == ((0, 1, 2), (1, 2, 0))
-    assert parse_assignment("") == ()
+    assert parse_replica_assignment("0:1:2, 1: 2:0,") == ((0, 1, 2), (1, 2, 0))
+    assert parse_replica_assignment("") == ()
 
 
 @pytest.mark.parametrize(
@@ -149,17 +158,17 @@ def test_an_assignment_is_a_list_of_brokers_for_each_partition() -> None:
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(text: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
-        parse_assignment(text)
+    with pytest.raises(RequestRejected) as caught:
+        parse_replica_assignment(text)
     assert caught.value.message == why
 
 
 def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
     pairs = ["retention.ms = 5 ", "retention.ms=6", "cleanup.policy=compact,delete"]
-    assert parse_configs(pairs) == {"retention.ms": "6", "cleanup.policy": "compact,delete"}
+    assert parse_config_options(pairs) == {"retention.ms": "6", "cleanup.policy": "compact,delete"}
     for wrong in ("retention.ms", "retention.ms=", "a=b=c", ""):
-        with pytest.raises(Refused, match='must be in the format "key=val"'):
-            parse_configs([wrong])
+        with pytest.raises(RequestRejected, match='must be in the format "key=val"'):
+            parse_config_options([wrong])
 
 
 @pytest.mark.parametrize(
@@ -172,8 +181,8 @@ def test_settings_are_pairs_and_the_last_of_a_name_holds() -> None:
     ],
 )
 def test_counts_out_of_bounds_are_refused_before_anybody_is_asked(line: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
-        check_counts(requested_topic(given(f"{BROKERS} --create --topic a {line}")))
+    with pytest.raises(RequestRejected) as caught:
+        check_requested_counts(parse_requested_topic(given(f"{BROKERS} --create --topic a {line}")))
     assert caught.value.message.startswith(why)
 
 
@@ -201,6 +210,6 @@ def test_topics_are_chosen_by_whole_names_expressions_and_lists(
 
 @pytest.mark.parametrize("text", ["a(", "[[a", "a{99999999999}", "(" * 5000])
 def test_an_expression_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         TopicFilter(text, False).of([])
     assert caught.value.message == f"{text} is an invalid regex."

@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.cli.kafka.failures import Refused
+from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.topic_settings import check_topic_settings, format_version_warning
 
 REPLICAS = "leader.replication.throttled.replicas"
@@ -32,19 +32,19 @@ REPLICAS = "leader.replication.throttled.replicas"
 def test_a_wrong_value_is_refused_in_kafkas_words(
     name: str, value: str, shown: str, why: str
 ) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         check_topic_settings({name: value})
     assert caught.value.message == f"Invalid value {shown} for configuration {name}: {why}"
 
 
 def test_a_setting_that_is_none_is_refused() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         check_topic_settings({"retention.ms": "1", "nosuch": "1"})
     assert caught.value.message == "Unknown topic config name: nosuch"
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         check_topic_settings({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
     expected = "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (4)"
     assert caught.value.message == expected

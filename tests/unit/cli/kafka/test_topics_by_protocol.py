@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.cli.kafka.failures import Refused
+from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.topics_by_protocol import is_representable, parse_topic_id
 
 
@@ -21,7 +21,7 @@ def test_a_topic_id_is_22_characters_of_base64() -> None:
     ],
 )
 def test_what_is_no_topic_id_is_refused_in_kafkas_words(text: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         parse_topic_id(text)
     assert caught.value.message.startswith(why)
 

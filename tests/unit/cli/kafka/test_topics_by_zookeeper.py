@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.kafka.failures import Refused
+from barnabas.cli.kafka.failures import RequestRejected
 from barnabas.cli.kafka.topic_options import RequestedTopic
 from barnabas.cli.kafka.topics_by_zookeeper import (
     RACKS_HINT,
-    in_kafka_2_words,
-    place,
-    with_changes,
+    apply_changes,
+    check_and_assign,
+    kafka_2_error,
 )
 from barnabas.cli.kafka.znodes import (
     change_settings,
-    create_topic,
+    create_topic_znodes,
     grow_topic,
     read_settings,
-    read_topic,
+    read_topic_assignment,
     registered_brokers,
 )
 from barnabas.errors import ApiError, ErrorCode, NodeExists, NoNode
@@ -60,20 +60,20 @@ def wish(name: str = "t", **given: Any) -> RequestedTopic:
 def refusal(requested: RequestedTopic, among: Sequence[Broker], names: Sequence[str] = ()) -> str:
     taken = TakenNames(names)
     with pytest.raises(ApiError) as caught:
-        place(requested, among, taken, marked=())
-    return in_kafka_2_words(caught.value, requested, among, taken).message
+        check_and_assign(requested, among, taken, marked=())
+    return kafka_2_error(caught.value, requested, among, taken).message
 
 
 # ---- decisions
 
 
 def test_replicas_are_placed_by_numbers_or_by_the_list() -> None:
-    placed = place(
+    placed = check_and_assign(
         wish(partitions=4, replication_factor=2), brokers(None, None, None), TakenNames(), []
     )
     assert len(placed) == 4
     assert all(len(set(replicas)) == 2 for replicas in placed)
-    assert place(
+    assert check_and_assign(
         wish(assignment=((0, 1), (1, 0))), brokers(None, None), TakenNames(), marked=()
     ) == ((0, 1), (1, 0))
 
@@ -92,12 +92,12 @@ def test_refusals_are_in_the_words_scripts_of_then_look_for() -> None:
 
 def test_a_change_of_settings_is_checked_as_a_whole() -> None:
     before = {"min.compaction.lag.ms": "5", "flush.ms": "1"}
-    after = with_changes(before, added={"retention.ms": "7"}, deleted=["flush.ms"])
+    after = apply_changes(before, added={"retention.ms": "7"}, deleted=["flush.ms"])
     assert after == {"min.compaction.lag.ms": "5", "retention.ms": "7"}
-    with pytest.raises(Refused, match="conflict topic config setting"):
-        with_changes(before, added={"max.compaction.lag.ms": "4"}, deleted=[])
+    with pytest.raises(RequestRejected, match="conflict topic config setting"):
+        apply_changes(before, added={"max.compaction.lag.ms": "4"}, deleted=[])
     with pytest.raises(ApiError, match=r"remote\.storage\.enable"):
-        with_changes(before, added={"remote.storage.enable": "true"}, deleted=[])
+        apply_changes(before, added={"remote.storage.enable": "true"}, deleted=[])
 
 
 # ---- beside others
@@ -165,9 +165,9 @@ async def test_settings_left_behind_by_another_do_not_keep_a_topic_from_being_cr
 ) -> None:
     session = await registry.connect(6000)
     beside = overtaken(session, SETTINGS, b"not JSON", is_new=True)
-    await create_topic(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+    await create_topic_znodes(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
     assert (await read_settings(session, "t"))[0] == {"flush.ms": "1"}
-    found = await read_topic(session, "t")
+    found = await read_topic_assignment(session, "t")
     assert found is not None
     assert found[0].topic_id is not None
 
@@ -178,7 +178,7 @@ async def test_of_two_who_create_a_topic_one_is_told_that_it_exists(
     session = await registry.connect(6000)
     beside = overtaken(session, TOPIC, b"{}", is_new=True)
     with pytest.raises(NodeExists):
-        await create_topic(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
+        await create_topic_znodes(beside, "t", [(BrokerId(1),)], {"flush.ms": "1"})
     assert await session.exists(SETTINGS) is None
 
 
@@ -198,7 +198,7 @@ async def test_a_topic_grows_from_what_another_made_of_it_meanwhile(
     await session.create(TOPIC, znodes.encode_topic(topic(1)))
     beside = overtaken(session, TOPIC, znodes.encode_topic(topic(1, 2)), is_new=False)
     await grow_topic(beside, "t", lambda found: [(BrokerId(3),)] * (4 - len(found.partitions)))
-    found = await read_topic(session, "t")
+    found = await read_topic_assignment(session, "t")
     assert found is not None
     assert found[0] == topic(1, 2, 3, 3)
     with pytest.raises(NoNode):
@@ -217,7 +217,7 @@ async def test_brokers_are_those_that_are_registered(registry: EmbeddedRegistry)
 
 
 def test_a_code_is_kept_whatever_the_words() -> None:
-    error = in_kafka_2_words(
+    error = kafka_2_error(
         ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "there is no broker 9"),
         wish(),
         [],
