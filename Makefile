@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Tests in which somebody dies, most of whose time is waiting for others to notice.
+# Tests that kill processes. Most of their time is waiting for timeouts.
 FAILURES := tests/lifecycle tests/faults tests/groups
 
 .PHONY: demo test faults interop check lint unit trained failures features bench bench-kafka format clean
@@ -15,26 +15,26 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[spark,dev]'
 	@touch $(READY)
 
-demo: $(READY)              ## start a cluster, produce, kill it, consume: see that nothing is lost
+demo: $(READY)              ## a topic's life on three brokers, with a killed controller: shows that no record is lost
 	@$(BIN)/python -m demo
 
-test: $(READY)              ## everything: real clients, killed processes, malformed frames
+test: $(READY)              ## all tests: unit tests, real clients, killed processes, malformed frames
 	@$(BIN)/python -m compileall -q src tests
 	@$(MAKE) --no-print-directory -j2 lint unit trained
 	$(BIN)/python -m tests.tools
 	@$(MAKE) --no-print-directory -j2 failures features
 
-faults: $(READY)            ## minutes of chaos: killed brokers, cut links, storms of both; Spark over 20 kills of each kind: half an hour
+faults: $(READY)            ## half an hour of faults: killed brokers and cut connections under load; Spark streams over 20 kills of each kind
 	BARNABAS_FAULT_SECONDS=180 $(BIN)/pytest -s tests/faults/test_chaos.py tests/faults/test_rolling_restart.py tests/groups/test_churn.py
 	BARNABAS_FAULT_ROUNDS=20 $(BIN)/pytest -s tests/spark_faults
 
-interop: $(READY)           ## the real Kafka beside ours: fetched once with Maven, skipped where that cannot be
+interop: $(READY)           ## comparison with Apache Kafka, which Maven downloads once; skipped if that is not possible
 	@$(BIN)/python -m interop
 
-check: $(READY)             ## format, lint, types, unit and architecture tests: about a minute
+check: $(READY)             ## format, lint, types, unit and architecture tests; about a minute
 	@$(MAKE) --no-print-directory -j2 lint unit
 
-# Two at a time: each of them is busy on one core.
+# Two targets at a time, because each keeps one core busy.
 lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -49,13 +49,13 @@ failures: $(READY)
 features: $(READY)
 	$(BIN)/pytest tests $(addprefix --ignore=,tests/unit tests/architecture $(FAILURES))
 
-trained: $(READY)           # what makes every start of Spark in the tests short; without it they are slow
+trained: $(READY)           # prepares fast starts of Spark; the tests work without it, but take longer
 	@$(BIN)/python -m barnabas.spark.training || true
 
-bench: $(READY)             ## speed, as tables, JSON and plots in benchmarks/results
+bench: $(READY)             ## benchmarks of one broker: tables, JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-bench-kafka: $(READY)       ## ours beside Apache Kafka 3.9 under the same loads, in turns: three quarters of an hour
+bench-kafka: $(READY)       ## benchmarks of Barnabas and Apache Kafka 3.9 under the same loads; 45 minutes
 	$(BIN)/python -m benchmarks kafka
 
 format: $(READY)

@@ -1,1 +1,1 @@
-"""The demonstration that `make demo` runs."""
+"""The demo that `make demo` runs."""

@@ -1,7 +1,7 @@
-"""Letters for the castle, written with librdkafka and read with kafka-python: neither knows of Barnabas.
+"""Letters: the records of the demo, produced with librdkafka and consumed with kafka-python.
 
-A letter says to whom it goes and when it was written, so that the letters to each person in each minute can be counted.
-Which of them were acknowledged is remembered: those must be there in the end, each of them once.
+Each letter has a recipient and a time, so that a pipeline can count letters per person and minute. The acknowledged
+letters are kept for a comparison: the topic must contain each of them exactly once.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
-from demo.quiet import QUIET
+from demo.silent_log import SILENT_LOGGER
 
 PEOPLE = ("Klamm", "Frieda", "Olga")
 MINUTES = 3
 BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DEADLINE_SECONDS = 120
 
-Key = tuple[str, str]  # to whom, in which minute
+Key = tuple[str, str]  # recipient and minute
 
 
 class Letters:
-    """Those of one demo: what was sent, and what was acknowledged."""
+    """Producer of letters. Keeps the acknowledged letters and the expected counts."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self.topic = topic
@@ -44,22 +44,22 @@ class Letters:
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "reconnect.backoff.max.ms": 200,
-                # New partitions are noticed at the next look.
+                # New partitions are discovered with the next refresh.
                 "topic.metadata.refresh.interval.ms": 1000,
             },
-            logger=QUIET,
+            logger=SILENT_LOGGER,
         )
 
-    def write(self, count: int, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """`meanwhile` is done when half of them are under way. Returns when all are acknowledged."""
+    def produce(self, count: int, halfway: Callable[[], object] = lambda: None) -> None:
+        """Produce letters and call `halfway` after half of them. Returns when all are acknowledged."""
         for number in range(count):
             if number == count // 2:
-                meanwhile()
-            self.write_one()
-        if self.producer.flush(DEADLINE_SECONDS):
-            sys.exit("letters were not acknowledged in time")
+                halfway()
+            self.produce_one()
+        if left := self.producer.flush(DEADLINE_SECONDS):
+            sys.exit(f"{left} letters were not acknowledged within {DEADLINE_SECONDS} s")
 
-    def write_one(self) -> None:
+    def produce_one(self) -> None:
         to = self.choose.choices(PEOPLE, weights=(5, 3, 2))[0]
         at = BEGAN + timedelta(seconds=self.choose.randrange(60 * MINUTES))
         letter = {"number": self.written, "to": to, "at": at.isoformat()}
@@ -67,27 +67,28 @@ class Letters:
         self.counts[to, at.strftime("%H:%M")] += 1
         while True:
             try:
-                self.producer.produce(self.topic, json.dumps(letter), on_delivery=self.delivered)
+                self.producer.produce(self.topic, json.dumps(letter), on_delivery=self.on_delivery)
                 break
             except BufferError:
                 self.producer.poll(0.1)
         self.producer.poll(0)
 
     def close(self) -> None:
-        """A producer that lives asks for its topic by name now and then, and would bring back one that was deleted."""
+        """Destroy the producer: its metadata requests would create the topic again after it was deleted."""
         del self.producer
 
-    def delivered(self, error: object, message: object) -> None:
+    def on_delivery(self, error: object, message: object) -> None:
         if error is None:
             self.acknowledged.append(message.value().decode())  # type: ignore[attr-defined]
 
 
 def read_all(servers: str, topic: str) -> list[str]:
-    """Every record of the topic, from its beginning to where it ends now."""
+    """Return the values of all records, from the beginning to the current end."""
     return [record.value.decode() for record in records(servers, topic)]
 
 
 def records(servers: str, topic: str) -> Iterator[ConsumerRecord]:
+    """Yield all records, from the beginning to the current end."""
     consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
     deadline = time.monotonic() + DEADLINE_SECONDS
     with contextlib.closing(consumer):
@@ -99,6 +100,6 @@ def records(servers: str, topic: str) -> Iterator[ConsumerRecord]:
         ends = consumer.end_offsets(partitions)
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             if time.monotonic() > deadline:
-                sys.exit(f"reading {topic} took too long")
+                sys.exit(f"could not read {topic} within {DEADLINE_SECONDS} s")
             for batch in consumer.poll(timeout_ms=500).values():
                 yield from batch

@@ -1,7 +1,7 @@
-"""The pipeline: letters, counted by person and minute on Spark while they come; the result is a topic again.
+"""The pipeline: a Spark stream that counts letters per person and minute and writes the counts to a topic.
 
-Spark writes every new count with person and minute as its key: who reads the topic keeps the last count of each key.
-That makes the result exact although a sink may repeat itself after a failure.
+The key of a count is its person and minute. A reader keeps the last count of each key, so the result is exact even if
+the sink writes a count again after a failure.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ def start_counting(
 def wait_for_counts(
     servers: str, counts_topic: str, expected: Counter[Key], query: StreamingQuery
 ) -> Counter[Key]:
-    """The counts, when they are right; what is wrong when they do not become so ends the demo."""
+    """Return the counts when they equal `expected`. Exits with an error if they do not in time."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while (found := read_counts(servers, counts_topic)) != expected:
         if (failure := query.exception()) is not None:
             raise failure
         if time.monotonic() > deadline:
-            sys.exit(f"the counts are {found} and should be {expected}. Please report it.")
+            sys.exit(f"counts are {found}, expected {expected}. Please report this bug.")
     return found
 
 
 def read_counts(servers: str, topic: str) -> Counter[Key]:
-    """The last count of every key."""
+    """Return the last count of every key."""
     counts = Counter[Key]()
     for record in records(servers, topic):
         row = json.loads(record.value)

@@ -13,11 +13,11 @@ from support.waiting import eventually
 COMMAND = str(Path(sys.executable).with_name("barnabas"))
 SECONDS = 60.0
 SETTINGS = {"zookeeper.session.timeout.ms": "2000"}
-"""A short session: the cluster notices a killed broker soon."""
+"""With a short session timeout, the cluster detects a killed broker sooner."""
 
 
 class Stage:
-    """A ZooKeeper, and the brokers that were started so far."""
+    """A ZooKeeper, and the brokers added so far."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -28,13 +28,13 @@ class Stage:
     def bootstrap_servers(self) -> str:
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
-    def enter(self, number: int) -> float:
-        """Add a broker. Returns the seconds until it answers, when all brokers see each other."""
+    def add_broker(self, number: int) -> float:
+        """Start a new broker and wait until all brokers know each other. Returns the seconds until it answers."""
         broker = MemberProcess(self.directory, self.zookeeper.connect_string, number, SETTINGS)
         broker.command = [COMMAND, "broker"]
         self.brokers[number] = broker
         seconds = self.start(number)
-        eventually(self.all_see_all, "all brokers see each other", SECONDS)
+        eventually(self.is_complete, "all brokers know each other", SECONDS)
         return seconds
 
     def start(self, number: int) -> float:
@@ -43,14 +43,15 @@ class Stage:
         self.brokers[number].start()
         return time.monotonic() - began
 
-    def all_see_all(self) -> bool:
+    def is_complete(self) -> bool:
+        """Return whether the metadata of every broker lists all brokers."""
         views = [broker.view() for broker in self.brokers.values()]
         return all(
             view is not None and view.brokers.keys() == self.brokers.keys() for view in views
         )
 
     def controller(self) -> int | None:
-        """The controller, if all running brokers agree on one that runs."""
+        """Return the controller, if all running brokers name the same running broker."""
         running = {number: one for number, one in self.brokers.items() if one.is_running}
         views = [broker.view() for broker in running.values()]
         seen = {None if view is None else view.controller for view in views}
