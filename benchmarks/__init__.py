@@ -1,12 +1,12 @@
-"""How fast, how big, how soon: measurements of a broker in a process of its own.
+"""Benchmarks: throughput, latency, memory and start-up time of a broker in its own process.
 
     python -m benchmarks                      everything: a table, results/latest.json and plots
     python -m benchmarks --quick              the same in under two minutes, with fewer and shorter runs
-    python -m benchmarks produce --batch 16k  one load, one line
-    python -m benchmarks profile produce --batch 16k   where the broker spends that load's time
+    python -m benchmarks produce --batch 16k  one load, one line per direction
+    python -m benchmarks profile produce --batch 16k   CPU profile of the broker under that load
 
-A load comes in two ways: prebuilt frames over a plain socket (frames.py), where the broker is nearly all of the work,
-and librdkafka (librdkafka.py), as applications would. Every run has a fresh directory and a fresh broker, a fixed
-amount of data, recycled page cache and a warm-up; runs of what is compared alternate, and the table shows the median
-and the spread. The broker's CPU-seconds per GB say more than MB/s, which depend on who else uses the cores.
+Two clients send each load. Prebuilt frames over a plain socket (frames.py) cost the client almost nothing. librdkafka
+(librdkafka.py) is what applications use. Every run has a new directory, a new broker, a fixed amount of data, a
+recycled page cache and a warm-up. Configurations that are compared alternate. The table shows the median and the
+spread. CPU-seconds per GB are more reliable than MB/s, which depend on the other load of the machine.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: see the package."""
+"""Command line of `python -m benchmarks`. The package describes the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Size(click.ParamType[int]):
-    """16k, 1m, 2g or a plain number of bytes."""
+    """Size in bytes: 16k, 1m, 2g or a plain number."""
 
     name = "size"
 
@@ -29,11 +29,11 @@ class Size(click.ParamType[int]):
         try:
             return value if isinstance(value, int) else parse_size(value)
         except ValueError:
-            self.fail(f"'{value}' is no size, as 16k or 1m are", param, ctx)
+            self.fail(f"'{value}' is not a size; try 16k or 1m", param, ctx)
 
 
-def with_load(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that describe a load; the command receives it as `load`."""
+def load_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that describe a load. The command receives it as `load`."""
 
     def call(
         batch: int, record: int, partitions: int, total: int, in_flight: int, **rest: Any
@@ -51,7 +51,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     for option in (
-        click.option("--in-flight", default=CLIENT_IN_FLIGHT, help="Requests ahead of answers."),
+        click.option("--in-flight", default=CLIENT_IN_FLIGHT, help="Produce requests in flight."),
         click.option("--total", type=Size(), default=512 * MB, help="Bytes to produce."),
         click.option("--partitions", default=1),
         click.option("--record", type=Size(), default=KB),
@@ -69,7 +69,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--repeat", default=3, help="Runs of each measurement.")
 @click.pass_context
 def cli(context: click.Context, quick: bool, repeat: int) -> None:
-    """Measure a broker: everything, or with a command one load."""
+    """Run all benchmarks of one broker, or the one that COMMAND names."""
     if context.invoked_subcommand is None:
         extent = suite.QUICK if quick else suite.FULL
         found = measure(list(suite.steps(extent)), repeat)
@@ -82,7 +82,7 @@ def cli(context: click.Context, quick: bool, repeat: int) -> None:
 
 
 def measure(steps: list[suite.Step], repeat: int) -> dict[str, list[float]]:
-    """Round by round, every step once in each. The very first step is also run before, and not counted."""
+    """Run every step once per round. The first step also runs before, as a warm-up that is not counted."""
     steps[0].run()
     found: dict[str, list[float]] = {}
     with click.progressbar(
@@ -98,9 +98,9 @@ def measure(steps: list[suite.Step], repeat: int) -> dict[str, list[float]]:
 
 @cli.command()
 @click.option("--repeat", default=3)
-@with_load
+@load_options
 def produce(load: Load, repeat: int) -> None:
-    """Produce prebuilt frames, then fetch them: MB/s and the broker's CPU-seconds per GB."""
+    """Produce prebuilt frames and fetch them: MB/s and CPU-seconds of the broker per GB."""
     runs = []
     for _ in range(repeat):
         with BenchmarkBroker() as broker:
@@ -116,10 +116,12 @@ def produce(load: Load, repeat: int) -> None:
 
 @cli.command()
 @click.option("--quick", is_flag=True, help="Fewer rows and rounds.")
-@click.option("--decode-only", is_flag=True, help="Only the decoder, without Spark and broker.")
+@click.option(
+    "--decode-only", is_flag=True, help="Measure only the decoder, without Spark and a broker."
+)
 def spark(quick: bool, decode_only: bool) -> None:
-    """Read topics with Spark in local mode: count, to Parquet, micro-batches; and the decoder alone."""
-    from benchmarks import spark, spark_decode  # needs the spark extra, which a broker does not
+    """Read topics with Spark in local mode (count, Parquet, micro-batches), and measure the decoder alone."""
+    from benchmarks import spark, spark_decode  # imported here: they need the `spark` extra
 
     for line in spark_decode.table():
         click.echo(line)
@@ -135,22 +137,22 @@ def spark(quick: bool, decode_only: bool) -> None:
 @click.option(
     "--only",
     type=click.Choice(["brokers", "spark", "controller", "replicas"]),
-    help="A part of it.",
+    help="Run only this part.",
 )
 def kafka(quick: bool, only: str | None) -> None:
-    """The same loads on ours and on Apache Kafka 3.9, in turns: the ratios."""
-    # Needs Java, and jars that Maven fetches once.
+    """Run the same loads on Barnabas and on Apache Kafka 3.9, in turns, and print the ratios."""
+    # Imported here: they need Java, and jars that Maven downloads once.
     from benchmarks import kafka, kafka_report, kafka_spark, spark
 
     found: kafka.Found = {}
 
     def write() -> None:
-        """After each part: what fails later takes nothing with it."""
+        """Save the results after each part, so that a later failure does not lose them."""
         kafka_report.write_json(RESULTS / "kafka.json", found, quick=quick)
         kafka_report.draw(RESULTS / "kafka.svg", found)
         click.echo("written to benchmarks/results: kafka.json, kafka.svg", err=True)
 
-    with where_kafka_runs():
+    with require_kafka():
         if only in (None, "brokers"):
             found |= kafka.measure(kafka.QUICK if quick else kafka.FULL)
             write()
@@ -167,10 +169,10 @@ def kafka(quick: bool, only: str | None) -> None:
 
 @cli.command()
 @click.option("--quick", is_flag=True, help="Fewer topics, fewer partitions, fewer runs.")
-@click.option("--only", type=click.Choice(["ours", "kafka"]), help="One side of it.")
+@click.option("--only", type=click.Choice(["ours", "kafka"]), help="Run only one side.")
 def controller(quick: bool, only: str | None) -> None:
-    """Topics created and controllers lost on three brokers around a ZooKeeper, ours and Kafka's."""
-    with where_kafka_runs():
+    """Measure topic creation and controller failover on three brokers with a ZooKeeper: Barnabas and Kafka."""
+    with require_kafka():
         compare_controllers(quick, only)
 
 
@@ -189,10 +191,10 @@ def compare_controllers(quick: bool, only: str | None) -> None:
 
 @cli.command()
 @click.option("--quick", is_flag=True, help="Fewer and shorter runs.")
-@click.option("--only", type=click.Choice(["ours", "kafka"]), help="One side of it.")
+@click.option("--only", type=click.Choice(["ours", "kafka"]), help="Run only one side.")
 def replicas(quick: bool, only: str | None) -> None:
-    """acks=all on three brokers around a ZooKeeper, ours and Kafka's, and what they take when idle."""
-    with where_kafka_runs():
+    """Measure acks=all, and idle CPU use, on three brokers with a ZooKeeper: Barnabas and Kafka."""
+    with require_kafka():
         compare_replicas(quick, only)
 
 
@@ -209,9 +211,9 @@ def compare_replicas(quick: bool, only: str | None) -> None:
 
 
 @cli.command()
-@click.option("--quick", is_flag=True, help="One round, and shorter.")
+@click.option("--quick", is_flag=True, help="One shorter round.")
 def groups(quick: bool) -> None:
-    """Consumer groups: how soon others take over, what a thousand groups take, commits per second."""
+    """Measure consumer groups: rebalance time, memory of a thousand groups, commits per second."""
     from benchmarks import groups
 
     found = groups.measure(groups.QUICK if quick else groups.FULL)
@@ -222,8 +224,8 @@ def groups(quick: bool) -> None:
 
 
 @contextmanager
-def where_kafka_runs() -> Iterator[None]:
-    """One line where it does not."""
+def require_kafka() -> Iterator[None]:
+    """Report in one line if Kafka cannot run here."""
     from interop.harness.unavailable import Unavailable
 
     try:
@@ -236,15 +238,15 @@ def where_kafka_runs() -> Iterator[None]:
 @click.argument("direction", type=click.Choice(["produce", "fetch"]))
 @click.option("--by", type=click.Choice(["calls", "lines"]), default="lines")
 @click.option("--top", default=25)
-@with_load
+@load_options
 def profile(
     load: Load,
     direction: Literal["produce", "fetch"],
     by: Literal["calls", "lines"],
     top: int,
 ) -> None:
-    """Where the broker spends one load's time: by samples of lines, or by counting calls (cProfile)."""
-    for line in profiling.lines_of(profiling.profile(direction, load, by), by, top):
+    """Profile the broker under one load: by sampled lines, or by calls (cProfile)."""
+    for line in profiling.profile_lines(profiling.profile(direction, load, by), by, top):
         click.echo(line)
 
 

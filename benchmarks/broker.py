@@ -30,13 +30,12 @@ from support.process import ChildProcess
 ADDRESS = re.compile(r" at ([0-9.]+):(\d+),")
 START_TIMEOUT_S = 120.0
 
-# Background flushing to the disk belongs to the operating system: nobody asked for fsync, and the time it takes would
-# be the disk's and not the broker's. Retention never fires within a run.
+# The broker does not fsync by default, so the disk has no part in the numbers. Retention is disabled.
 SETTINGS = {"log.retention.ms": "-1", "auto.create.topics.enable": "false"}
 
 
-def with_bytecode() -> dict[str, str]:
-    """The environment of a user: Python keeps compiled modules."""
+def environment_with_bytecode() -> dict[str, str]:
+    """Return the environment without PYTHONDONTWRITEBYTECODE: as for users, Python caches compiled modules."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -63,8 +62,7 @@ class BenchmarkBroker:
         return self.process.pid
 
     def start(self, *topics: str) -> Self:
-        """Returns when the broker is ready; `start_s` is the time that took. `topics` are arguments of `barnabas up
-        --topic`."""
+        """Start the broker and wait until it is ready. Sets `start_s`. `topics` are passed to `barnabas up --topic`."""
         overrides = [f"--override={key}={value}" for key, value in self.settings.items()]
         where = ("--port", "0", "--data", str(self.directory / "data"))
         began = time.perf_counter()
@@ -72,7 +70,7 @@ class BenchmarkBroker:
             "the broker",
             [*self.command, "up", *where, *overrides, *(f"--topic={topic}" for topic in topics)],
             log=self.directory / "stderr",
-            environment=with_bytecode(),
+            environment=environment_with_bytecode(),
             is_piped=True,
         )
         while (found := ADDRESS.search(self.process.read_line(START_TIMEOUT_S))) is None:
@@ -103,8 +101,11 @@ class BenchmarkBroker:
             process.stop_or_kill()
 
     def recycle_pages(self, size_bytes: int) -> None:
-        """Let the kernel have touched as much page cache as a run will fill. Memory that was never used, or was given
-        back to a hypervisor, costs more to write to, and which run gets it would be chance."""
+        """Fill and free as much page cache as a run needs.
+
+        The first write to memory that was never used, or was returned to a hypervisor, takes longer. Without this, some
+        runs would pay for that and others not.
+        """
         scratch = self.directory / "scratch"
         block = bytes(1 << 20)
         with scratch.open("wb") as file:

@@ -1,9 +1,8 @@
-"""A controller at work, ours beside Kafka's: three broker processes of each kind around a real ZooKeeper.
+"""Controllers of Barnabas and Kafka: three broker processes of each kind with a real ZooKeeper.
 
-Topics are created on clusters of both kinds that are up at the same time, in turns, and deleted again, until nothing of
-them is left in the registry and on disks only what is to be removed. A first, smaller round lets Java compile and does
-not count. The large clusters, of 10,000 partitions, come one after the other, since even an idle one would take its
-share of the machine.
+Both clusters run at the same time. Topics are created and deleted on them in turns. A deletion is complete when no
+znode is left, and on disk only directories that are marked for removal. A first, smaller round lets Java compile and is
+not counted. The large clusters, of 10,000 partitions, run one after the other, because an idle cluster uses CPU too.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from dataclasses import dataclass
 
 import click
 
-from benchmarks.broker import with_bytecode
-from benchmarks.controller_cluster import IDS, Trio, Trios, trios
-from benchmarks.kafka import OURS, SIDES, Found, note
+from benchmarks.broker import environment_with_bytecode
+from benchmarks.controller_cluster import IDS, Trio, TrioFactory, trio_factory
+from benchmarks.kafka import OURS, SIDES, Found, add_values
 
 LOCAL_CLUSTER = """
 import time
@@ -30,7 +29,7 @@ with LocalCluster(brokers=3):
 print(ready - began, ready - imported)
 """
 LOCAL_CLUSTER_ROUNDS = 5
-PER_TOPIC = 250
+PARTITIONS_PER_TOPIC = 250
 """Partitions of each topic in a large cluster."""
 
 
@@ -40,7 +39,7 @@ class Extent:
     partitions: int
     rounds: int
     growth: tuple[int, ...]
-    """Partitions there are, after each step of growth."""
+    """Number of partitions after each step of growth."""
     fail_overs: int
 
 
@@ -57,39 +56,41 @@ QUICK = Extent(topics=100, partitions=200, rounds=1, growth=(500, 1000), fail_ov
 def measure(extent: Extent, sides: Sequence[str] = SIDES) -> Found:
     found: Found = {}
     if OURS in sides:
-        local_clusters(found, 1 if extent is QUICK else LOCAL_CLUSTER_ROUNDS)
-    with trios() as places:
-        creation(found, places, extent, sides)
+        measure_local_clusters(found, 1 if extent is QUICK else LOCAL_CLUSTER_ROUNDS)
+    with trio_factory() as factory:
+        measure_creation(found, factory, extent, sides)
         for side in sides:
-            with cluster(places, side) as trio:
-                growth(found, side, trio, extent)
+            with new_trio(factory, side) as trio:
+                measure_growth(found, side, trio, extent)
     return found
 
 
-def cluster(places: Trios, side: str) -> AbstractContextManager[Trio]:
-    return places.ours() if side == OURS else places.kafka()
+def new_trio(factory: TrioFactory, side: str) -> AbstractContextManager[Trio]:
+    return factory.ours() if side == OURS else factory.kafka()
 
 
-def local_clusters(found: Found, rounds: int) -> None:
-    """Until every broker's metadata shows all brokers and a controller, in a Python that starts anew."""
+def measure_local_clusters(found: Found, rounds: int) -> None:
+    """Measure the start of a LocalCluster in a new Python process, until every broker knows all and a controller."""
     for _ in range(rounds):
         run = subprocess.run(
             [sys.executable, "-c", LOCAL_CLUSTER],
             check=True,
             capture_output=True,
             text=True,
-            env=with_bytecode(),
+            env=environment_with_bytecode(),
         )
         with_imports, without = map(float, run.stdout.split())
-        note(found, OURS, {"start/LocalCluster of 3, with imports/s": with_imports})
-        note(found, OURS, {"start/LocalCluster of 3, imports done/s": without})
+        add_values(found, OURS, {"start/LocalCluster of 3, with imports/s": with_imports})
+        add_values(found, OURS, {"start/LocalCluster of 3, imports done/s": without})
 
 
-def creation(found: Found, places: Trios, extent: Extent, sides: Sequence[str]) -> None:
+def measure_creation(
+    found: Found, factory: TrioFactory, extent: Extent, sides: Sequence[str]
+) -> None:
     with ExitStack() as stack:
-        clusters = {side: stack.enter_context(cluster(places, side)) for side in sides}
+        clusters = {side: stack.enter_context(new_trio(factory, side)) for side in sides}
         for side, trio in clusters.items():
-            note(found, side, {"start/three processes/s": trio.start()})
+            add_values(found, side, {"start/three processes/s": trio.start()})
         loads = {
             f"{extent.topics:,} topics of 1 × 3/s": (extent.topics, 1),
             f"1 topic of {extent.partitions:,} × 3/s": (1, extent.partitions),
@@ -100,7 +101,7 @@ def creation(found: Found, places: Trios, extent: Extent, sides: Sequence[str]) 
             for name in loads
             for side in (sides if number % 2 else reversed(sides))
         ]
-        for number, name, side in told(turns):
+        for number, name, side in show_turns(turns):
             count, partitions = loads[name]
             if number == 0:
                 count, partitions = -(-count // 10), -(-partitions // 10)
@@ -108,38 +109,40 @@ def creation(found: Found, places: Trios, extent: Extent, sides: Sequence[str]) 
             created_s = clusters[side].create(dict.fromkeys(names, partitions))
             deleted_s = clusters[side].delete(names)
             if number:
-                note(found, side, {f"create/{name}": created_s, f"delete/{name}": deleted_s})
+                add_values(found, side, {f"create/{name}": created_s, f"delete/{name}": deleted_s})
 
 
-def growth(found: Found, side: str, trio: Trio, extent: Extent) -> None:
-    """Topics after topics until there are many partitions; then who is in charge is killed, again and again."""
+def measure_growth(found: Found, side: str, trio: Trio, extent: Extent) -> None:
+    """Create topics until there are many partitions, then kill the controller several times."""
     trio.start()
     empty_mb = {broker: trio.resident_mb(broker) for broker in IDS}
     took_s = 0.0
-    there = 0
-    for partitions in told_of(side, "partitions", extent.growth):
-        parts = range(0, partitions - there, PER_TOPIC)
-        took_s += trio.create({f"grown-to-{partitions}-{one}": PER_TOPIC for one in parts})
-        there = partitions
-        note(found, side, {f"growth/{partitions}/s": took_s})
+    created = 0
+    for partitions in show_progress(side, "partitions", extent.growth):
+        parts = range(0, partitions - created, PARTITIONS_PER_TOPIC)
+        took_s += trio.create(
+            {f"grown-to-{partitions}-{one}": PARTITIONS_PER_TOPIC for one in parts}
+        )
+        created = partitions
+        add_values(found, side, {f"growth/{partitions}/s": took_s})
     trio.wait_until_whole()
     for broker in IDS:
         more_mb = trio.resident_mb(broker) - empty_mb[broker]
-        note(found, side, {f"memory/{there:,} partitions more/mb": more_mb})
-    for number in told_of(side, "fail-over", range(extent.fail_overs)):
+        add_values(found, side, {f"memory/{created:,} partitions more/mb": more_mb})
+    for number in show_progress(side, "fail-over", range(extent.fail_overs)):
         if number:
-            trio.bring_back()
-        note(found, side, {f"failover/{there:,} partitions/s": trio.fail_over()})
+            trio.restart_killed()
+        add_values(found, side, {f"failover/{created:,} partitions/s": trio.fail_over()})
 
 
-def told(turns: Sequence[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
+def show_turns(turns: Sequence[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
     with click.progressbar(
         turns, file=sys.stderr, item_show_func=lambda turn: f"{turn[1]}, {turn[2]}" if turn else ""
     ) as shown:
         yield from shown
 
 
-def told_of(side: str, what: str, items: Sequence[int]) -> Iterator[int]:
+def show_progress(side: str, what: str, items: Sequence[int]) -> Iterator[int]:
     with click.progressbar(
         items, file=sys.stderr, item_show_func=lambda item: f"{side}, {what} {item}"
     ) as shown:

@@ -1,8 +1,8 @@
-"""Three brokers of one kind around a ZooKeeper: what is asked of them, and how it is seen that it was done.
+"""Three brokers of one kind with a ZooKeeper: operations on them, and the checks that an operation is complete.
 
-A topic is there when every broker tells its leaders; a controller is there when every broker names it. Both are asked
-of the brokers' metadata, some partitions at a time, and what was seen once is not asked for again: looking must not
-cost what is looked at.
+A topic is created when every broker reports its leaders. A failover is complete when every broker reports the new
+controller. Both are read from the brokers' metadata, some partitions per request. What a broker has reported once is
+not requested again, so that polling does not slow down what is measured.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ REPLICAS = 3
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "auto.create.topics.enable": "false",
-    # Nothing but what is measured moves leaders.
+    # Only the measured operations may move leaders.
     "auto.leader.rebalance.enable": "false",
-    # Room for an index is laid out before it is needed, two for each of 30,000 logs.
+    # Kafka preallocates index files: two for each of 30,000 logs.
     "log.index.size.max.bytes": "65536",
 }
-# With memory for the znodes of 10,000 partitions of both, and compiled as a server that stays.
+# With enough memory for the znodes of 10,000 partitions of both clusters.
 ZOOKEEPER_OPTIONS = ("-XX:+UseSerialGC", "-Xshare:auto", "-Xms256m", "-Xmx1g")
-ASKED_AT_ONCE = 250
+PARTITIONS_PER_REQUEST = 250
 POLL_S = 0.05
 POLL_REGISTRY_S = 0.003
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
-IsGood = Callable[[MetadataResponsePartition], bool]
+IsExpected = Callable[[MetadataResponsePartition], bool]
 
 
 class Trio:
-    """Up from `start` to `kill`. `topics` are those there are, with their numbers of partitions."""
+    """Three brokers, which run from `start` to `kill`. `topics` maps existing topics to their numbers of partitions."""
 
     def __init__(self, zookeeper: ZooKeeper, chroot: str, brokers: Sequence[Member]) -> None:
         self.zookeeper = zookeeper
@@ -75,7 +75,7 @@ class Trio:
         self.topics: dict[str, int] = {}
 
     def start(self) -> float:
-        """Seconds until each knows all."""
+        """Start all brokers. Returns the seconds until every broker knows all brokers."""
         began = time.perf_counter()
         start_together(list(self.brokers.values()))
         self.alive = set(self.brokers)
@@ -91,7 +91,7 @@ class Trio:
         return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
 
     def cpu_s(self) -> float:
-        """User and system time of all three so far."""
+        """Return the user and system time of all three brokers so far."""
         times = (psutil.Process(one.running.pid).cpu_times() for one in self.brokers.values())
         return float(sum(each.user + each.system for each in times))
 
@@ -106,17 +106,17 @@ class Trio:
         replicas: int = REPLICAS,
         configs: Mapping[str, str] | None = None,
     ) -> float:
-        """Seconds until every broker tells the leaders of all their partitions."""
+        """Create topics. Returns the seconds until every broker reports the leaders of all their partitions."""
         settings = tuple(CreatableTopicConfig(*each) for each in (configs or {}).items())
         wanted = tuple(
             CreatableTopic(name, count, replicas, configs=settings)
             for name, count in topics.items()
         )
-        request = CreateTopicsRequest(topics=wanted, timeout_ms=int(PATIENCE_S * 1000))
+        request = CreateTopicsRequest(topics=wanted, timeout_ms=int(TIMEOUT_S * 1000))
         began = time.perf_counter()
         with self.connection(self.controller()) as connection:
-            answer = connection.exchange(request, CreateTopicsResponse, timeout_s=PATIENCE_S)
-        for topic in answer.topics:
+            response = connection.exchange(request, CreateTopicsResponse, timeout_s=TIMEOUT_S)
+        for topic in response.topics:
             raise_if(topic.error_code, f"{topic.name}: {topic.error_message}")
         self.topics |= topics
         for broker in sorted(self.alive):
@@ -124,24 +124,26 @@ class Trio:
         return time.perf_counter() - began
 
     def delete(self, topics: Sequence[str]) -> float:
-        """Seconds until nothing of them is left in the registry, and on disks only what is to be removed: the next
-        topics find an empty cluster again."""
+        """Delete topics. Returns the seconds until no znode is left, and on disk only directories to be removed."""
         began = time.perf_counter()
         names = tuple(DeleteTopicState(name) for name in topics)
-        request = DeleteTopicsRequest(topics=names, timeout_ms=int(PATIENCE_S * 1000))
+        request = DeleteTopicsRequest(topics=names, timeout_ms=int(TIMEOUT_S * 1000))
         with self.connection(self.controller()) as connection:
-            answer = connection.exchange(request, DeleteTopicsResponse, timeout_s=PATIENCE_S)
-        for topic in answer.responses:
+            response = connection.exchange(request, DeleteTopicsResponse, timeout_s=TIMEOUT_S)
+        for topic in response.responses:
             raise_if(topic.error_code, f"{topic.name}: {topic.error_message}")
         self.topics = {name: self.topics[name] for name in self.topics.keys() - set(topics)}
-        gone = set(topics)
+        deleted = set(topics)
         with self.znodes() as znodes:
             for path in ("/admin/delete_topics", "/brokers/topics", "/config/topics"):
                 self.wait(
-                    lambda path=path: gone.isdisjoint(znodes.children(self.chroot + path)),  # type: ignore[misc]
-                    f"{len(topics)} topics gone from {path}",
+                    lambda path=path: deleted.isdisjoint(znodes.children(self.chroot + path)),  # type: ignore[misc]
+                    f"{len(topics)} topics removed from {path}",
                 )
-        self.wait(lambda: gone.isdisjoint(self.topics_on_disk()), f"{len(topics)} topics off disks")
+        self.wait(
+            lambda: deleted.isdisjoint(self.topics_on_disk()),
+            f"{len(topics)} topics removed from disks",
+        )
         return time.perf_counter() - began
 
     def topics_on_disk(self) -> set[str]:
@@ -152,25 +154,25 @@ class Trio:
             if not path.name.endswith("-delete")
         }
 
-    def wait_for(self, broker: int, topics: Mapping[str, int], is_good: IsGood) -> None:
-        """Until this broker's metadata tells of every partition what it should."""
+    def wait_for(self, broker: int, topics: Mapping[str, int], is_expected: IsExpected) -> None:
+        """Wait until the metadata of this broker is as expected for every partition of the topics."""
         with self.connection(broker) as connection:
-            for names in portions(topics):
+            for names in split_topics(topics):
                 wanted = tuple(MetadataRequestTopic(name=name) for name in names)
                 request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
-                def is_told(request: MetadataRequest = request) -> bool:
-                    answer = connection.exchange(request, MetadataResponse, timeout_s=PATIENCE_S)
+                def is_reported(request: MetadataRequest = request) -> bool:
+                    response = connection.exchange(request, MetadataResponse, timeout_s=TIMEOUT_S)
                     return all(
                         len(topic.partitions) == topics[str(topic.name)]
-                        and all(map(is_good, topic.partitions))
-                        for topic in answer.topics
+                        and all(map(is_expected, topic.partitions))
+                        for topic in response.topics
                     )
 
-                self.wait(is_told, f"broker {broker} tells of {names[0]} and others")
+                self.wait(is_reported, f"broker {broker} reports {names[0]} and other topics")
 
     def wait_until_whole(self) -> None:
-        """All brokers are in the ISR of all partitions, as every broker tells."""
+        """Wait until every broker reports that all brokers are in the ISR of all partitions."""
         for broker in sorted(self.alive):
             self.wait_for(
                 broker,
@@ -182,41 +184,41 @@ class Trio:
 
     def controller(self) -> int:
         with self.znodes() as znodes:
-            return controller_in(znodes, self.chroot) or self.wait_for_controller(znodes)
+            return read_controller(znodes, self.chroot) or self.wait_for_controller(znodes)
 
     def wait_for_controller(self, znodes: Znodes) -> int:
-        self.wait(lambda: controller_in(znodes, self.chroot) is not None, "a controller")
-        return controller_in(znodes, self.chroot) or 0
+        self.wait(lambda: read_controller(znodes, self.chroot) is not None, "a controller")
+        return read_controller(znodes, self.chroot) or 0
 
     def fail_over(self) -> float:
-        """The controller is killed. Seconds from the end of its session until every broker names the next and tells
-        a leader that lives for every partition."""
+        """Kill the controller. Returns the seconds from the end of its session until every broker reports the new
+        controller and a live leader for every partition."""
         old = self.controller()
         self.brokers[old].kill()
         self.alive.discard(old)
         with self.znodes() as znodes:
             self.wait(
-                lambda: controller_in(znodes, self.chroot) != old,
+                lambda: read_controller(znodes, self.chroot) != old,
                 "the end of a session",
                 pause_s=POLL_REGISTRY_S,
             )
             began = time.perf_counter()
             for broker in sorted(self.alive):
-                self.wait_for_its_name(broker)
+                self.wait_until_controller_known(broker)
                 self.wait_for(broker, self.topics, lambda one: one.leader_id in self.alive)
             return time.perf_counter() - began
 
-    def wait_for_its_name(self, broker: int) -> None:
+    def wait_until_controller_known(self, broker: int) -> None:
         with self.connection(broker) as connection:
 
-            def is_told() -> bool:
-                told = connection.exchange(MetadataRequest(topics=()), MetadataResponse)
-                return told.controller_id in self.alive
+            def is_reported() -> bool:
+                response = connection.exchange(MetadataRequest(topics=()), MetadataResponse)
+                return response.controller_id in self.alive
 
-            self.wait(is_told, f"broker {broker} names the new controller")
+            self.wait(is_reported, f"broker {broker} reports the new controller")
 
-    def bring_back(self) -> None:
-        """Who was killed, until everything is as before."""
+    def restart_killed(self) -> None:
+        """Restart killed brokers, and wait until all replicas are in sync."""
         missing = [broker for number, broker in self.brokers.items() if number not in self.alive]
         start_together(missing, already=[self.brokers[number] for number in self.alive])
         self.alive = set(self.brokers)
@@ -238,16 +240,16 @@ class Trio:
         return Znodes(self.zookeeper.port)
 
     def wait(self, condition: Callable[[], bool], what: str, *, pause_s: float = POLL_S) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             for broker in self.alive:
                 require_running(self.brokers[broker].running)
             if time.monotonic() > deadline:
-                raise RuntimeError(f"not within {PATIENCE_S:.0f} s: {what}")
+                raise RuntimeError(f"timed out after {TIMEOUT_S:.0f} s: {what}")
             time.sleep(pause_s)
 
 
-def controller_in(znodes: Znodes, chroot: str) -> int | None:
+def read_controller(znodes: Znodes, chroot: str) -> int | None:
     try:
         data, _ = znodes.data(f"{chroot}/controller")
     except LookupError:
@@ -255,22 +257,22 @@ def controller_in(znodes: Znodes, chroot: str) -> int | None:
     return int(json.loads(data)["brokerid"])
 
 
-def portions(topics: Mapping[str, int]) -> Iterator[list[str]]:
-    """Names whose partitions are not too many together, or one that has more."""
-    portion: list[str] = []
+def split_topics(topics: Mapping[str, int]) -> Iterator[list[str]]:
+    """Split the names into lists of at most PARTITIONS_PER_REQUEST partitions. A larger topic is alone in its list."""
+    names: list[str] = []
     size = 0
     for name, count in topics.items():
-        if portion and size + count > ASKED_AT_ONCE:
-            yield portion
-            portion, size = [], 0
-        portion.append(name)
+        if names and size + count > PARTITIONS_PER_REQUEST:
+            yield names
+            names, size = [], 0
+        names.append(name)
         size += count
-    if portion:
-        yield portion
+    if names:
+        yield names
 
 
-class Trios:
-    """Where clusters come from: a ZooKeeper that runs, and a directory that is gone afterwards."""
+class TrioFactory:
+    """Creates clusters. They share a running ZooKeeper and a temporary directory."""
 
     def __init__(self, directory: Path, zookeeper: ZooKeeper) -> None:
         self.directory = directory
@@ -280,7 +282,7 @@ class Trios:
     @contextmanager
     def ours(self) -> Iterator[Trio]:
         chroot, directory = self.place("ours")
-        with running(
+        with running_trio(
             self.zookeeper,
             chroot,
             [
@@ -299,7 +301,7 @@ class Trios:
     def kafka(self) -> Iterator[Trio]:
         chroot, directory = self.place("kafka")
         java, jars = require_java(), fetch()
-        with running(
+        with running_trio(
             self.zookeeper,
             chroot,
             [
@@ -323,7 +325,7 @@ class Trios:
 
 
 @contextmanager
-def running(zookeeper: ZooKeeper, chroot: str, brokers: Sequence[Member]) -> Iterator[Trio]:
+def running_trio(zookeeper: ZooKeeper, chroot: str, brokers: Sequence[Member]) -> Iterator[Trio]:
     trio = Trio(zookeeper, chroot, brokers)
     try:
         yield trio
@@ -332,11 +334,11 @@ def running(zookeeper: ZooKeeper, chroot: str, brokers: Sequence[Member]) -> Ite
 
 
 @contextmanager
-def trios() -> Iterator[Trios]:
-    """Each may fill gigabytes with room for indexes that stay empty; nothing is left of it."""
+def trio_factory() -> Iterator[TrioFactory]:
+    """Yield a factory. The directory, which may hold gigabytes of preallocated indexes, is removed at the end."""
     with TemporaryDirectory(prefix="barnabas-controller-") as scratch:
         directory = Path(scratch)
         with ZooKeeper(
             directory / "zookeeper", require_java(), options=ZOOKEEPER_OPTIONS
         ) as zookeeper:
-            yield Trios(directory, zookeeper)
+            yield TrioFactory(directory, zookeeper)

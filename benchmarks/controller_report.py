@@ -1,4 +1,4 @@
-"""What a controller takes, ours beside Kafka's: as a table, as JSON, as a picture of how it grows."""
+"""Report of the controller benchmark: a table, JSON, and a plot of creation time over partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.kafka import KAFKA, OURS, Found
-from benchmarks.report import digits, machine, spread
+from benchmarks.report import format_value, machine, spread
 
 LIMITS = {
     "create": 10.0,
@@ -21,9 +21,9 @@ LIMITS = {
     "memory": 50.0,
     "start/LocalCluster": 0.5,
 }
-"""By how a name begins: what ours is to be at most, in the unit that the name ends with."""
+"""Upper limits for Barnabas by start of the name, in the unit at its end."""
 RATIO_LIMITS = {"create": 0.5, "delete": 0.5, "failover": 0.5}
-"""Ours ÷ Kafka's, at most."""
+"""Upper limits for Barnabas ÷ Kafka, by start of the name."""
 GROWTH = "growth/"
 COLOURS = {OURS: "tab:blue", KAFKA: "tab:orange"}
 
@@ -35,7 +35,7 @@ def table(found: Found) -> Iterator[str]:
         value = ratio(found, name)
         yield (
             f"{' '.join(parts) + ', ' + unit:45} {cells(sides[OURS])} {cells(sides[KAFKA])} "
-            f"{'' if value is None else format(value, '.2f'):>6}  {wanted(found, name)}"
+            f"{'' if value is None else format(value, '.2f'):>6}  {target_text(found, name)}"
         ).rstrip()
     yield from (f"growth, {side}: {text}" for side, text in linearity(found).items())
 
@@ -43,7 +43,7 @@ def table(found: Found) -> Iterator[str]:
 def cells(values: list[float]) -> str:
     if not values:
         return f"{'':23}"
-    low, middle, high = (digits(value) for value in spread(values))
+    low, middle, high = (format_value(value) for value in spread(values))
     return f"{middle:>8} {low + '–' + high if len(values) > 1 else '':<14}"
 
 
@@ -52,27 +52,27 @@ def ratio(found: Found, name: str) -> float | None:
     return statistics.median(ours) / statistics.median(kafka) if ours and kafka else None
 
 
-def wanted(found: Found, name: str) -> str:
-    """Both targets, each with a mark."""
+def target_text(found: Found, name: str) -> str:
+    """Return both targets and whether they were met."""
     texts = []
-    if (limit := limit_of(name, LIMITS)) is not None and found[name][OURS]:
-        texts.append(marked(statistics.median(found[name][OURS]), limit, "ours"))
+    if (limit := find_limit(name, LIMITS)) is not None and found[name][OURS]:
+        texts.append(format_target(statistics.median(found[name][OURS]), limit, "ours"))
     value = ratio(found, name)
-    if (limit := limit_of(name, RATIO_LIMITS)) is not None and value is not None:
-        texts.append(marked(value, limit, "ratio"))
+    if (limit := find_limit(name, RATIO_LIMITS)) is not None and value is not None:
+        texts.append(format_target(value, limit, "ratio"))
     return ", ".join(texts)
 
 
-def limit_of(name: str, limits: dict[str, float]) -> float | None:
+def find_limit(name: str, limits: dict[str, float]) -> float | None:
     return next((limit for start, limit in limits.items() if name.startswith(start)), None)
 
 
-def marked(value: float, limit: float, what: str) -> str:
+def format_target(value: float, limit: float, what: str) -> str:
     return f"{what} ≤{limit:g} {'✓' if value <= limit else '✗'}"
 
 
 def curve(found: Found, side: str) -> list[tuple[int, float]]:
-    """Partitions, and the seconds from the first to the last of them."""
+    """Return pairs of partitions and seconds until all of them were created."""
     return [
         (int(name.split("/")[1]), statistics.median(sides[side]))
         for name, sides in found.items()
@@ -81,8 +81,8 @@ def curve(found: Found, side: str) -> list[tuple[int, float]]:
 
 
 def linearity(found: Found) -> dict[str, str]:
-    """Whether the last partitions took longer than the first."""
-    told = {}
+    """Return the seconds per thousand partitions at the start and at the end, as text by side."""
+    texts = {}
     for side in (OURS, KAFKA):
         points = [(0, 0.0), *curve(found, side)]
         paces = [
@@ -90,19 +90,21 @@ def linearity(found: Found) -> dict[str, str]:
             for before, after in pairwise(points)
         ]
         if len(paces) > 1:
-            told[side] = (
+            texts[side] = (
                 f"{paces[0]:.2f} s for the first thousand, {paces[-1]:.2f} s for the last, "
                 f"{min(paces):.2f}–{max(paces):.2f} s between"
             )
-    return told
+    return texts
 
 
-def measurements(found: Found, wanted: Callable[[Found, str], str]) -> dict[str, dict[str, object]]:
-    """Both sides of each, its ratio and what was wanted of it."""
+def measurements(
+    found: Found, target_text: Callable[[Found, str], str]
+) -> dict[str, dict[str, object]]:
+    """Return for each name the values of both sides, the ratio and the target."""
     return {
         name: {
             "ratio": ratio(found, name),
-            "target": wanted(found, name) or None,
+            "target": target_text(found, name) or None,
             **{
                 side: dict(zip(("min", "median", "max"), spread(values), strict=True))
                 | {"values": values}
@@ -119,13 +121,13 @@ def write_json(path: Path, found: Found, *, quick: bool) -> None:
         "machine": machine(),
         "quick": quick,
         "growth": linearity(found),
-        "measurements": measurements(found, wanted),
+        "measurements": measurements(found, target_text),
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def draw(path: Path, found: Found) -> Path:
-    """Seconds against partitions. A straight line is what the first thousand promise."""
+    """Plot seconds over partitions. The dotted line extrapolates the first step."""
     mpl.rcParams["svg.hashsalt"] = "barnabas"
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     panel = figure.subplots()
@@ -135,10 +137,10 @@ def draw(path: Path, found: Found) -> Path:
             continue
         counts, seconds = zip(*points, strict=True)
         panel.plot(counts, seconds, color=colour, marker="o", label=side)
-        promised = [seconds[0] * count / counts[0] for count in counts]
-        panel.plot(counts, promised, color=colour, linestyle=":", alpha=0.6)
-    panel.set_xlabel("partitions × 3 replicas; dotted: as the first went on")
-    panel.set_ylabel("s until every broker tells their leaders")
+        linear = [seconds[0] * count / counts[0] for count in counts]
+        panel.plot(counts, linear, color=colour, linestyle=":", alpha=0.6)
+    panel.set_xlabel("partitions × 3 replicas; dotted: linear growth from the first step")
+    panel.set_ylabel("seconds until every broker reports their leaders")
     panel.set_ylim(bottom=0)
     panel.grid(visible=True, alpha=0.3)
     panel.legend()

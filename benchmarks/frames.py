@@ -1,11 +1,11 @@
-"""Load from prebuilt frames: the client's share is little more than the kernel's.
+"""Load from prebuilt frames: the client costs little more than the kernel's work.
 
-Batches are built once, to exactly the size asked for, and the same bytes are sent again and again; every answer to them
-has the same length, so answers are counted and not decoded. Offsets of a fetch are known beforehand for the same
-reason. That every batch arrived is seen at the end, from the offsets of the logs.
+Batches are built once, with exactly the requested size, and the same bytes are sent repeatedly. All responses have the
+same length, so they are counted and not decoded. The offsets for fetches are known in advance. At the end, the log end
+offsets show whether every batch arrived.
 
-A produce request carries one batch of one partition, the partitions taking turns, as librdkafka sends them. A fetch
-asks for 1 MB of every partition, which is the default of consumers.
+A produce request carries one batch of one partition, in turns, as librdkafka sends them. A fetch requests 1 MB of every
+partition, which is the default of consumers.
 """
 
 from __future__ import annotations
@@ -33,42 +33,43 @@ from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import MB, TOPIC, Cost, Load
 
 FETCH_BYTES = MB
-ANSWER_BYTES_MAX = 50 * MB
+RESPONSE_BYTES_MAX = 50 * MB
 TIMEOUT_S = 60
 LAST_RECORD_MIN = 128
-"""Shorter ones do not exist in every size: where a length begins to need two bytes, one size is left out."""
+"""Minimum size of the last record, which fills up the batch. Not every smaller size is possible: one is skipped where
+a length needs a second byte."""
 
 
 class FrameDriver:
-    """One connection. First `produce`, then `fetch` what was produced."""
+    """Client on one connection. Call `produce` first, then `fetch`."""
 
     def __init__(self, broker: BenchmarkBroker, topic_id: UUID, load: Load) -> None:
         self.load = load
         self.topic_id = topic_id
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
-        self.records_per_batch, batch = exact_batch(
+        self.records_per_batch, batch = build_exact_batch(
             load.batch_bytes, load.record_bytes, varies=load.varies
         )
         requests = [produce_request(number, batch) for number in range(load.partitions)]
         for request in requests:
-            answer = self.connection.exchange(request, ProduceResponse)
-            raise_if(answer.responses[0].partition_responses[0].error_code)
+            response = self.connection.exchange(request, ProduceResponse)
+            raise_if(response.responses[0].partition_responses[0].error_code)
         self.produced = load.partitions
         self.produce_frames = [self.frame(request, ProduceResponse) for request in requests]
-        self.socket = plain(self.connection.stream)
+        self.socket = use_kernel_timeouts(self.connection.stream)
         self.buffer = memoryview(bytearray(MB))
         self.socket.sendall(self.produce_frames[0])
-        self.acknowledgement_bytes = self.skip_answer()
+        self.acknowledgement_bytes = self.skip_response()
         for frame in self.produce_frames[1:]:
             self.socket.sendall(frame)
-            self.skip_answer()
+            self.skip_response()
         self.produced += load.partitions
 
     def close(self) -> None:
         self.connection.close()
 
     def produce(self, batches: int) -> None:
-        """Ahead of the answers by `in_flight` requests at most; returns when the last one is acknowledged."""
+        """Send batches with at most `in_flight` requests in flight. Returns when all are acknowledged."""
         frames, partitions, in_flight = (
             self.produce_frames,
             self.load.partitions,
@@ -82,11 +83,11 @@ class FrameDriver:
             while sent < allowed:
                 send(frames[sent % partitions])
                 sent += 1
-            received_bytes += some(receive(buffer))
+            received_bytes += require_data(receive(buffer))
         self.produced += batches
 
     def fetch_plan(self) -> tuple[list[bytes], int]:
-        """The frames that read everything once, and how many bytes of records their answers hold."""
+        """Return the frames that read everything once, and the total size of the records in their responses."""
         load = self.load
         per_request = max(1, FETCH_BYTES // load.batch_bytes)
         turns = self.produced // load.partitions // per_request
@@ -97,20 +98,20 @@ class FrameDriver:
         return frames, turns * per_request * load.partitions * load.batch_bytes
 
     def fetch(self, frames: list[bytes]) -> int:
-        """One after the other, as a consumer does; the bytes of all answers."""
+        """Send the frames one after the other, like a consumer. Returns the total size of the responses."""
         total = 0
         for frame in frames:
             self.socket.sendall(frame)
-            total += self.skip_answer()
+            total += self.skip_response()
         return total
 
-    def skip_answer(self) -> int:
-        """Its size, once all of it has been read into the one buffer."""
+    def skip_response(self) -> int:
+        """Read and discard a response. Returns its size."""
         receive, buffer = self.socket.recv_into, self.buffer
-        received = some(receive(buffer))
+        received = require_data(receive(buffer))
         size = 4 + int.from_bytes(buffer[:4], "big")
         while received < size:
-            received += some(receive(buffer))
+            received += require_data(receive(buffer))
         return size
 
     def fetch_request(self, first_batch: int) -> FetchRequest:
@@ -122,7 +123,7 @@ class FrameDriver:
         return FetchRequest(
             max_wait_ms=500,
             min_bytes=1,
-            max_bytes=ANSWER_BYTES_MAX,
+            max_bytes=RESPONSE_BYTES_MAX,
             topics=(FetchTopic(topic_id=self.topic_id, partitions=partitions),),
         )
 
@@ -131,7 +132,7 @@ class FrameDriver:
 
 
 def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:
-    """Both directions of one load against a broker that has no topic of that name yet."""
+    """Measure both directions of one load. The broker must not have the topic yet."""
     broker.recycle_pages(load.total_bytes)
     driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
     try:
@@ -160,7 +161,7 @@ def measure_fetch(broker: BenchmarkBroker, driver: FrameDriver) -> Cost:
     received_bytes = driver.fetch(frames)
     wall_s = time.perf_counter() - began
     if not data_bytes <= received_bytes < data_bytes * 1.05 + MB:
-        raise RuntimeError(f"{received_bytes} bytes came for {data_bytes} bytes of records")
+        raise RuntimeError(f"received {received_bytes} bytes for {data_bytes} bytes of records")
     return Cost(data_bytes=data_bytes, wall_s=wall_s, cpu_s=broker.cpu_s() - cpu_s)
 
 
@@ -179,10 +180,12 @@ def produce_request(partition: int, batch: bytes, acks: int = 1) -> ProduceReque
     return ProduceRequest(acks=acks, timeout_ms=TIMEOUT_S * 1000, topic_data=data)
 
 
-def exact_batch(batch_bytes: int, record_bytes: int, *, varies: bool = False) -> tuple[int, bytes]:
-    """How many records, and a batch of exactly this size; the last record makes up for what would be left over.
+def build_exact_batch(
+    batch_bytes: int, record_bytes: int, *, varies: bool = False
+) -> tuple[int, bytes]:
+    """Return the number of records and a batch of exactly this size. The last record fills up the batch.
 
-    Exact sizes keep the parts of a fetch aligned: 64 batches of 16 KB are 1 MB and not one byte more.
+    Exact sizes keep fetches aligned: 64 batches of 16 KB are exactly 1 MB.
     """
     now = now_ms()
     chance = random.Random(batch_bytes)
@@ -204,15 +207,16 @@ def exact_batch(batch_bytes: int, record_bytes: int, *, varies: bool = False) ->
     raise ValueError(f"no batch of {batch_bytes} bytes with records of {record_bytes}")
 
 
-def plain(stream: socket.socket) -> socket.socket:
-    """Timeouts by the kernel: Python's own cost a poll before each call."""
+def use_kernel_timeouts(stream: socket.socket) -> socket.socket:
+    """Set timeouts in the kernel. Python's own timeouts need a poll before each call."""
     stream.settimeout(None)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         stream.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", TIMEOUT_S, 0))
     return stream
 
 
-def some(count: int) -> int:
+def require_data(count: int) -> int:
+    """Return the number of received bytes. Raises ConnectionResetError for 0, the end of the stream."""
     if not count:
         raise ConnectionResetError("the broker closed the connection")
     return count

@@ -1,11 +1,11 @@
-"""Consumer groups of one broker: how soon the others go on when a member leaves, what a thousand groups take, and how
-many commits a coordinator answers.
+"""Consumer groups of one broker: rebalance time after a member leaves, memory of a thousand groups, commits per second.
 
-Rejoining lasts from the moment a member begins to leave until each of the others was given its new share. Members hear
-of a rebalance with their next heartbeat, so that is what decides; clients send one every 3 s unless told otherwise.
+The rebalance time is from the moment a member starts to leave until every other member has its new assignment. Members
+learn of a rebalance with their next heartbeat, so the heartbeat interval dominates. Clients send one every 3 s by
+default.
 
-Commits are one prebuilt frame on each of some connections, sent again as soon as it is answered: the client costs
-little, and every answer is one that a member waited for.
+Commits are one prebuilt frame on each of several connections. Each is sent again when its response arrives, so there is
+one commit in flight per connection.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from barnabas.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.frames import plain, some
+from benchmarks.frames import require_data, use_kernel_timeouts
 from benchmarks.loads import TOPIC
-from benchmarks.report import digits, machine, spread
+from benchmarks.report import format_value, machine, spread
 
 MEMBERS = 10
 PARTITIONS = 10
 SESSION_MS = 30_000
-SETTLED_S = 60.0
-LOOK_S = 0.002
+WAIT_TIMEOUT_S = 60.0
+POLL_S = 0.002
 DEFAULT_HEARTBEAT_S = 3.0
-BLOB = bytes(100)
-"""About as long as a subscription and an assignment of ten partitions are."""
+MEMBER_BYTES = bytes(100)
+"""Stands for a subscription or an assignment of ten partitions, and has about their size."""
 TARGETS = {
     "rejoin": ("<=", 1.0),
     "memory": ("<=", 100.0),
@@ -86,47 +86,47 @@ def measure(extent: Extent) -> Found:
 
 def steps(extent: Extent) -> Iterator[Callable[[], dict[str, float]]]:
     for heartbeat_s in extent.heartbeats_s:
-        for library, member in (("barnabas", OurMember), ("librdkafka", LibrdkafkaMember)):
-            yield partial(rejoin, library, member, heartbeat_s)
-    yield partial(memory, extent)
+        for library, member in (("barnabas", BarnabasMember), ("librdkafka", LibrdkafkaMember)):
+            yield partial(measure_rejoin, library, member, heartbeat_s)
+    yield partial(measure_memory, extent)
     for partitions in (1, PARTITIONS):
-        yield partial(commits, extent, partitions)
+        yield partial(measure_commits, extent, partitions)
 
 
-def broker_for_groups() -> BenchmarkBroker:
+def start_broker() -> BenchmarkBroker:
     return BenchmarkBroker({"group.initial.rebalance.delay.ms": "0"})
 
 
-# ---- how soon the others go on
+# ---- rebalance time
 
 
 class Member:
-    """A consumer in a thread of its own. `given` is when it was given its share last."""
+    """Consumer in its own thread. `assigned_at` is the time of its last assignment."""
 
     def __init__(self, servers: str, heartbeat_s: float) -> None:
         self.servers = servers
         self.heartbeat_s = heartbeat_s
-        self.share: tuple[int, ...] = ()
-        self.given = 0.0
+        self.partitions: tuple[int, ...] = ()
+        self.assigned_at = 0.0
         self.stop = Event()
-        self.left = 0.0
+        self.left_at = 0.0
         self.thread = Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    def assigned(self, partitions: tuple[int, ...]) -> None:
-        self.share, self.given = partitions, time.perf_counter()
+    def on_assigned(self, partitions: tuple[int, ...]) -> None:
+        self.partitions, self.assigned_at = partitions, time.perf_counter()
 
     def leave(self) -> float:
-        """When it began to."""
+        """Leave the group. Returns the time at which it started to."""
         self.stop.set()
         self.thread.join()
-        return self.left
+        return self.left_at
 
     def run(self) -> None:
         raise NotImplementedError
 
 
-class OurMember(Member):
+class BarnabasMember(Member):
     def run(self) -> None:
         with Cluster(self.servers) as cluster:
             consumer = GroupConsumer(
@@ -135,12 +135,12 @@ class OurMember(Member):
                 [TOPIC],
                 session_timeout_ms=SESSION_MS,
                 heartbeat_s=self.heartbeat_s,
-                on_assigned=lambda given: self.assigned(tuple(each.partition for each in given)),
-                on_revoked=lambda _: self.assigned(()),
+                on_assigned=lambda added: self.on_assigned(tuple(each.partition for each in added)),
+                on_revoked=lambda _: self.on_assigned(()),
             )
             while not self.stop.is_set():
                 consumer.poll(0.1)
-            self.left = time.perf_counter()
+            self.left_at = time.perf_counter()
             consumer.close()
 
 
@@ -158,25 +158,25 @@ class LibrdkafkaMember(Member):
         )
         consumer.subscribe(
             [TOPIC],
-            on_assign=lambda _, given: self.assigned(tuple(each.partition for each in given)),
-            on_revoke=lambda *_: self.assigned(()),
+            on_assign=lambda _, added: self.on_assigned(tuple(each.partition for each in added)),
+            on_revoke=lambda *_: self.on_assigned(()),
         )
         while not self.stop.is_set():
             consumer.poll(0.1)
-        self.left = time.perf_counter()
+        self.left_at = time.perf_counter()
         consumer.close()
 
 
-def rejoin(
+def measure_rejoin(
     library: str, kind: Callable[[str, float], Member], heartbeat_s: float
 ) -> dict[str, float]:
-    with broker_for_groups() as broker:
+    with start_broker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         members = [kind(broker.bootstrap_servers, heartbeat_s) for _ in range(MEMBERS)]
-        wait_until_shared(members)
-        left = members.pop(0).leave()
-        wait_until_shared(members)
-        took = max(member.given for member in members) - left
+        wait_until_assigned(members)
+        left_at = members.pop(0).leave()
+        wait_until_assigned(members)
+        took = max(member.assigned_at for member in members) - left_at
         for member in members:
             member.stop.set()
         for member in members:
@@ -184,31 +184,31 @@ def rejoin(
     return {f"rejoin/{library}, a heartbeat every {heartbeat_s:g} s/s": took}
 
 
-def wait_until_shared(members: list[Member]) -> None:
-    """Each has something: whoever came first had all of it for a moment."""
-    wanted = list(range(PARTITIONS))
+def wait_until_assigned(members: list[Member]) -> None:
+    """Wait until every member has partitions and all are assigned. The first member had all of them for a moment."""
+    target_text = list(range(PARTITIONS))
     wait_until(
         lambda: (
-            all(one.share for one in members)
-            and sorted(each for one in members for each in one.share) == wanted
+            all(one.partitions for one in members)
+            and sorted(each for one in members for each in one.partitions) == target_text
         )
     )
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.perf_counter() + SETTLED_S
+    deadline = time.perf_counter() + WAIT_TIMEOUT_S
     while not condition():
         if time.perf_counter() > deadline:
-            raise RuntimeError(f"it did not come to that within {SETTLED_S:g} s")
-        time.sleep(LOOK_S)
+            raise RuntimeError(f"timed out after {WAIT_TIMEOUT_S:g} s")
+        time.sleep(POLL_S)
 
 
-# ---- what groups take
+# ---- memory
 
 
-def memory(extent: Extent) -> dict[str, float]:
-    """Each group has a member, and has committed an offset of each partition."""
-    with broker_for_groups() as broker:
+def measure_memory(extent: Extent) -> dict[str, float]:
+    """Measure the memory of groups with one member each and a committed offset for every partition."""
+    with start_broker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         connection = connect(broker)
         join_and_commit(connection, "first")
@@ -231,16 +231,16 @@ def memory(extent: Extent) -> dict[str, float]:
 
 
 def connect(broker: BenchmarkBroker) -> BlockingConnection:
-    """To the coordinator of all groups; the topic of their offsets exists, and was read."""
+    """Connect to the coordinator, after __consumer_offsets was created and loaded."""
     with Cluster(broker.bootstrap_servers) as cluster:
         cluster.retry(lambda: find_coordinator(cluster, "first"), refresh=False)
     return BlockingConnection.open(*broker.address, client_id="benchmark")
 
 
 def join_and_commit(connection: BlockingConnection, group_id: str) -> None:
-    # The first answer only gives the member its id.
-    member_id = connection.exchange(joining(group_id, ""), JoinGroupResponse).member_id
-    joined = connection.exchange(joining(group_id, member_id), JoinGroupResponse)
+    # The first response only assigns the member id.
+    member_id = connection.exchange(join_request(group_id, ""), JoinGroupResponse).member_id
+    joined = connection.exchange(join_request(group_id, member_id), JoinGroupResponse)
     raise_if(joined.error_code, f"joining {group_id}")
     synced = connection.exchange(
         SyncGroupRequest(
@@ -249,7 +249,7 @@ def join_and_commit(connection: BlockingConnection, group_id: str) -> None:
             member_id=member_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name="range",
-            assignments=(SyncGroupRequestAssignment(member_id, BLOB),),
+            assignments=(SyncGroupRequestAssignment(member_id, MEMBER_BYTES),),
         ),
         SyncGroupResponse,
     )
@@ -261,14 +261,14 @@ def join_and_commit(connection: BlockingConnection, group_id: str) -> None:
         raise error
 
 
-def joining(group_id: str, member_id: str) -> JoinGroupRequest:
+def join_request(group_id: str, member_id: str) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=SESSION_MS * 10,
         rebalance_timeout_ms=SESSION_MS,
         member_id=member_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=(JoinGroupRequestProtocol("range", BLOB),),
+        protocols=(JoinGroupRequestProtocol("range", MEMBER_BYTES),),
     )
 
 
@@ -276,21 +276,21 @@ def offsets_of(partitions: int) -> dict[TopicPartition, int]:
     return {TopicPartition(TOPIC, number): 1_000_000 + number for number in range(partitions)}
 
 
-# ---- how many commits
+# ---- commits
 
 
-def commits(extent: Extent, partitions: int) -> dict[str, float]:
-    """Of groups without members, as those have that assign their partitions themselves."""
-    with broker_for_groups() as broker:
+def measure_commits(extent: Extent, partitions: int) -> dict[str, float]:
+    """Measure commits of groups without members, as of consumers that assign partitions themselves."""
+    with start_broker() as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         connect(broker).close()
         drivers = [
             CommitDriver(broker, f"group-{number}", partitions)
             for number in range(extent.connections)
         ]
-        commit_for(drivers, extent.commit_s / 5)
+        run_commits(drivers, extent.commit_s / 5)
         cpu_s, began = broker.cpu_s(), time.perf_counter()
-        count = commit_for(drivers, extent.commit_s)
+        count = run_commits(drivers, extent.commit_s)
         took, cpu_s = time.perf_counter() - began, broker.cpu_s() - cpu_s
         for driver in drivers:
             driver.connection.close()
@@ -299,65 +299,65 @@ def commits(extent: Extent, partitions: int) -> dict[str, float]:
 
 
 class CommitDriver:
-    """One connection with one commit under way."""
+    """Connection with one commit in flight."""
 
     def __init__(self, broker: BenchmarkBroker, group_id: str, partitions: int) -> None:
         self.connection = BlockingConnection.open(*broker.address, client_id="benchmark")
         request = offset_commit_request(group_id, offsets_of(partitions))
-        answer = self.connection.exchange(request, OffsetCommitResponse)
-        for error in parse_commit_errors(answer).values():
+        response = self.connection.exchange(request, OffsetCommitResponse)
+        for error in parse_commit_errors(response).values():
             raise error
         self.frame = self.connection.protocol.request(request, OffsetCommitResponse).data
-        self.socket = plain(self.connection.stream)
+        self.socket = use_kernel_timeouts(self.connection.stream)
         self.socket.sendall(self.frame)
-        self.answer = self.receive()
+        self.expected = self.receive()
 
     def receive(self) -> bytes:
-        """All of it: answers are far shorter than what is received at once."""
+        """Return one complete response."""
         found = self.socket.recv(1 << 16)
-        some(len(found))
+        require_data(len(found))
         while len(found) < 4 + int.from_bytes(found[:4], "big"):
             found += self.socket.recv(1 << 16)
         return found
 
 
-def commit_for(drivers: list[CommitDriver], seconds: float) -> int:
-    """How many were answered. An answer that is not as the first was means that one was refused."""
+def run_commits(drivers: list[CommitDriver], seconds: float) -> int:
+    """Commit on all connections for a time, and return the number of commits. All responses must be equal."""
     count = 0
     with selectors.DefaultSelector() as selector:
         for driver in drivers:
             selector.register(driver.socket, selectors.EVENT_READ, driver)
             driver.socket.sendall(driver.frame)
         deadline = time.perf_counter() + seconds
-        under_way = len(drivers)
-        while under_way:
+        in_flight = len(drivers)
+        while in_flight:
             for key, _ in selector.select():
                 driver = key.data
-                if driver.receive() != driver.answer:
-                    raise RuntimeError("a commit was refused")
+                if driver.receive() != driver.expected:
+                    raise RuntimeError("a commit failed")
                 count += 1
                 if time.perf_counter() < deadline:
                     driver.socket.sendall(driver.frame)
                 else:
-                    under_way -= 1
+                    in_flight -= 1
     return count
 
 
-# ---- telling
+# ---- report
 
 
 def table(found: Found) -> Iterator[str]:
     yield f"{'':62} {'median':>8}  {'spread':<15} target"
     for name, values in found.items():
-        low, middle, high = (digits(value) for value in spread(values))
+        low, middle, high = (format_value(value) for value in spread(values))
         *parts, unit = name.split("/")
         label = f"{' '.join(parts)}, {UNITS[unit]}"
-        yield f"{label:62} {middle:>8}  {low + '–' + high:<15} {wanted(name, values)}".rstrip()
+        yield f"{label:62} {middle:>8}  {low + '–' + high:<15} {target_text(name, values)}".rstrip()
 
 
-def wanted(name: str, values: list[float]) -> str:
+def target_text(name: str, values: list[float]) -> str:
     kind, *_, unit = name.split("/")
-    # Nobody can rejoin before its next heartbeat tells it to.
+    # No target for the default heartbeat interval: members cannot rejoin before their next heartbeat.
     if unit == "cpu_us" or "whole broker" in name or f"every {DEFAULT_HEARTBEAT_S:g} s" in name:
         return ""
     sign, limit = TARGETS[kind]
@@ -369,7 +369,7 @@ def wanted(name: str, values: list[float]) -> str:
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
     measurements = {
         name: dict(zip(("min", "median", "max"), spread(values), strict=True))
-        | {"values": values, "target": wanted(name, values) or None}
+        | {"values": values, "target": target_text(name, values) or None}
         for name, values in found.items()
     }
     content = {

@@ -1,8 +1,7 @@
-"""Ours beside Apache Kafka 3.9: the same loads in turns, on the same machine, in one run; what counts is the ratio.
+"""Comparison with Apache Kafka 3.9: the same loads on both, in turns, on the same machine. The result is the ratio.
 
-One broker of each kind is up for the whole run, so that Kafka's Java has compiled what it will ever compile; the first
-round is for that, and is not counted. In every round each load goes to one broker and at once to the other, and who is
-first changes from round to round.
+One broker of each kind runs all the time. The first round lets Java compile and is not counted. In every round each
+load runs on one broker and immediately afterwards on the other. The order changes with every round.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from benchmarks import latency, life
+from benchmarks import broker_lifecycle, latency
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.kafka_process import RUN_SCRIPT, RealKafka, real_kafka
+from benchmarks.kafka_process import RUN_SCRIPT, KafkaFactory, kafka_factory
 from benchmarks.loads import KB, MB, TOPIC, Load
 from benchmarks.suite import VARIED, load_name, produce_and_fetch
 from interop.harness import jvm
@@ -31,10 +30,10 @@ from interop.harness.tools import MAIN_CLASSES
 
 OURS, KAFKA = SIDES = ("ours", "kafka")
 Found = dict[str, dict[str, list[float]]]
-"""Values by what was measured and by side."""
+"""Values by measurement and side."""
 
 BATCH_BYTES = {"frames": 16 * KB, "librdkafka": 128 * KB}
-"""16 KB is what Kafka's own producer sends at most by default; librdkafka would send up to 1 MB."""
+"""16 KB is the default batch.size of Kafka's producer; that of librdkafka is 1 MB."""
 SPEED = re.compile(r"\(([\d.]+) MB/sec\)")
 PERF_TEST_TIMEOUT_S = 300
 
@@ -74,7 +73,7 @@ QUICK = Extent(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Measures one thing on whichever broker it is given."""
+    """One measurement of a broker."""
 
     name: str
     run: Callable[[BenchmarkBroker], dict[str, float]]
@@ -82,37 +81,39 @@ class Step:
 
 def measure(extent: Extent) -> Found:
     found: Found = {}
-    with real_kafka() as kafka:
-        starts(found, kafka, extent.start_rounds)
+    with kafka_factory() as kafka:
+        measure_starts(found, kafka, extent.start_rounds)
         with ExitStack() as stack:
             brokers = {
                 OURS: stack.enter_context(BenchmarkBroker()),
                 KAFKA: stack.enter_context(kafka.broker()),
             }
-            memory(found, brokers, "start")
-            rounds(found, brokers, list(steps(extent, kafka)), extent.rounds)
-            memory(found, brokers, "loads")
+            measure_memory(found, brokers, "start")
+            run_rounds(found, brokers, list(steps(extent, kafka)), extent.rounds)
+            measure_memory(found, brokers, "loads")
     return found
 
 
-def note(found: Found, side: str, values: dict[str, float]) -> None:
+def add_values(found: Found, side: str, values: dict[str, float]) -> None:
     for name, value in values.items():
         found.setdefault(name, {one: [] for one in SIDES})[side].append(value)
 
 
-def starts(found: Found, kafka: RealKafka, count: int) -> None:
+def measure_starts(found: Found, kafka: KafkaFactory, count: int) -> None:
     for _ in range(count):
-        note(found, OURS, {"start/first_record/s": life.process_to_first_record_s()})
-        first_record_s = life.process_to_first_record_s(kafka.broker())
-        note(found, KAFKA, {"start/first_record/s": first_record_s})
+        add_values(found, OURS, {"start/first_record/s": broker_lifecycle.measure_process_start()})
+        first_record_s = broker_lifecycle.measure_process_start(kafka.broker())
+        add_values(found, KAFKA, {"start/first_record/s": first_record_s})
 
 
-def memory(found: Found, brokers: dict[str, BenchmarkBroker], after: str) -> None:
+def measure_memory(found: Found, brokers: dict[str, BenchmarkBroker], after: str) -> None:
     for side, broker in brokers.items():
-        note(found, side, {f"memory/after {after}/resident_mb": broker.resident_bytes() / 1e6})
+        add_values(
+            found, side, {f"memory/after {after}/resident_mb": broker.resident_bytes() / 1e6}
+        )
 
 
-def rounds(
+def run_rounds(
     found: Found, brokers: dict[str, BenchmarkBroker], all_steps: list[Step], count: int
 ) -> None:
     turns = [
@@ -130,10 +131,10 @@ def rounds(
             values = step.run(brokers[side])
             brokers[side].delete_topic(TOPIC)
             if number:
-                note(found, side, values)
+                add_values(found, side, values)
 
 
-def steps(extent: Extent, kafka: RealKafka) -> Iterator[Step]:
+def steps(extent: Extent, kafka: KafkaFactory) -> Iterator[Step]:
     for (way, record), partitions in product(extent.bytes_of, extent.partitions):
         load = Load(
             batch_bytes=BATCH_BYTES.get(way, 16 * KB),
@@ -143,16 +144,16 @@ def steps(extent: Extent, kafka: RealKafka) -> Iterator[Step]:
             varies=way == VARIED,
         )
         run = (
-            partial(perf_test, kafka, load)
+            partial(run_perf_test, kafka, load)
             if way == "perf-test"
             else partial(produce_and_fetch, "frames" if load.varies else way, load)
         )
         yield Step(name=f"{way}: {load}", run=run)
-    yield Step(name="latency", run=partial(delays, extent))
+    yield Step(name="latency", run=partial(measure_latency, extent))
 
 
-def perf_test(kafka: RealKafka, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
-    """Kafka's own load tool with its own defaults, in a Java that starts anew each time."""
+def run_perf_test(kafka: KafkaFactory, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
+    """Run kafka-producer-perf-test with its defaults, in a new JVM."""
     broker.create_topic(TOPIC, load.partitions)
     count = load.total_bytes // load.record_bytes
     with TemporaryDirectory(prefix="barnabas-perf-test-") as scratch:
@@ -171,7 +172,7 @@ def perf_test(kafka: RealKafka, load: Load, broker: BenchmarkBroker) -> dict[str
             command, capture_output=True, text=True, timeout=PERF_TEST_TIMEOUT_S, check=True
         )
         cpu_s = broker.cpu_s() - cpu_s
-    # The last line sums up the whole run; its MB are 1,048,576 bytes.
+    # The last line has the totals; its MB are 1,048,576 bytes.
     speed = float(SPEED.findall(done.stdout)[-1]) * MB / 1e6
     name = load_name("perf-test", "produce", load.record_bytes, load.batch_bytes, load.partitions)
     return {
@@ -180,7 +181,7 @@ def perf_test(kafka: RealKafka, load: Load, broker: BenchmarkBroker) -> dict[str
     }
 
 
-def delays(extent: Extent, broker: BenchmarkBroker) -> dict[str, float]:
+def measure_latency(extent: Extent, broker: BenchmarkBroker) -> dict[str, float]:
     acknowledged, consumed = latency.measure(
         broker, acks=1, rate=extent.rate, seconds=extent.latency_s
     )

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 in the place of our broker: the same loads drive it, the same clocks measure it."""
+"""Apache Kafka 3.9 as a BenchmarkBroker: the same loads and measurements apply to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interop.harness.jars import Jars, fetch, require_java
 from interop.harness.kafka import KafkaBroker
 from interop.harness.zookeeper import ZooKeeper
 
-# As Kafka's own scripts start its programs, and with how much memory its broker.
+# JVM options of Kafka's kafka-run-class.sh, and of its kafka-server-start.sh.
 RUN_SCRIPT = (
     *(
         "-server",
@@ -32,7 +32,7 @@ START_SCRIPT = ("-Xms1G", "-Xmx1G", *RUN_SCRIPT)
 
 
 class KafkaProcess(BenchmarkBroker):
-    """A broker of its own below a znode of its own. The ZooKeeper is there before, and its cost is not counted."""
+    """Kafka broker with its own chroot. The ZooKeeper already runs, and its cost is not counted."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class KafkaProcess(BenchmarkBroker):
         return self
 
     def create_topic(self, name: str, partitions: int) -> UUID:
-        """Kafka answers when the topic is decided on; a moment later its leaders are at work."""
+        """Create a topic and wait for its leaders: Kafka responds before they are elected."""
         topic_id = super().create_topic(name, partitions)
         with self.admin() as admin:
             latest_offsets(
@@ -82,8 +82,8 @@ class KafkaProcess(BenchmarkBroker):
         self.kafka.stop()
 
 
-class RealKafka:
-    """What it takes to start brokers of Kafka: a ZooKeeper that runs, a Java, the jars."""
+class KafkaFactory:
+    """Creates Kafka brokers from a running ZooKeeper, a Java and the jars."""
 
     def __init__(self, zookeeper: ZooKeeper, java: Java, jars: Jars) -> None:
         self.zookeeper = zookeeper
@@ -95,10 +95,10 @@ class RealKafka:
 
 
 @contextmanager
-def real_kafka() -> Iterator[RealKafka]:
+def kafka_factory() -> Iterator[KafkaFactory]:
     java, jars = require_java(), fetch()
     with (
         TemporaryDirectory(prefix="barnabas-zookeeper-") as scratch,
         ZooKeeper(Path(scratch) / "zookeeper", java) as zookeeper,
     ):
-        yield RealKafka(zookeeper, java, jars)
+        yield KafkaFactory(zookeeper, java, jars)

@@ -1,4 +1,4 @@
-"""Ours ÷ Kafka's: as a table, as JSON, as a picture."""
+"""Report of the comparison with Kafka: a table, JSON and a plot of the ratios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.kafka import KAFKA, OURS, Found
-from benchmarks.report import digits, machine, spread
+from benchmarks.report import format_value, machine, spread
 
 TARGETS = {
     "mb_per_s": (">=", 1.0),
@@ -21,7 +21,7 @@ TARGETS = {
     "s": ("<=", 0.15),
     "resident_mb": ("<=", 0.2),
 }
-"""By unit: what ours divided by Kafka's is to be."""
+"""Targets for Barnabas ÷ Kafka, by unit."""
 UNITS = {
     "mb_per_s": "MB/s",
     "rows_per_s": "rows/s",
@@ -37,7 +37,7 @@ def ratio(found: Found, name: str) -> float:
     return statistics.median(found[name][OURS]) / statistics.median(found[name][KAFKA])
 
 
-def is_reached(name: str, value: float) -> bool | None:
+def meets_target(name: str, value: float) -> bool | None:
     target = TARGETS.get(unit_of(name))
     if target is None:
         return None
@@ -53,29 +53,29 @@ def label(name: str) -> str:
     return f"{' '.join(parts)}, {UNITS[unit]}"
 
 
-def wanted(name: str) -> str:
-    """≥1 and whether it is."""
+def target_text(name: str) -> str:
+    """Return the target, such as ≥1, or an empty text."""
     target = TARGETS.get(unit_of(name))
     return f"{'≥' if target[0] == '>=' else '≤'}{target[1]:g}" if target else ""
 
 
 def table(found: Found) -> Iterator[str]:
-    """With each speed, how busy the brokers were: one that is not leaves the pace to its clients."""
+    """Yield the lines. Throughput has the busy cores of both brokers: if few, the client is the limit."""
     yield (
         f"{'':47} {'ours':>8} {'spread':<15} {'Kafka':>8} {'spread':<15} {'ratio':>6}  {'target':<7} "
         "cores busy"
     )
     for name, sides in found.items():
         value = ratio(found, name)
-        mark = {None: "", True: "✓", False: "✗"}[is_reached(name, value)]
+        mark = {None: "", True: "✓", False: "✗"}[meets_target(name, value)]
         yield (
             f"{label(name):47} {cells(sides[OURS])} {cells(sides[KAFKA])} {value:6.2f}  "
-            f"{wanted(name) + ' ' + mark:<7} {busy_cores(found, name)}"
+            f"{target_text(name) + ' ' + mark:<7} {busy_cores(found, name)}"
         ).rstrip()
 
 
 def busy_cores(found: Found, name: str) -> str:
-    """Of each broker's CPU time a second, while this load ran: ours, Kafka's."""
+    """Return the CPU seconds per second of each broker under this load: Barnabas, Kafka."""
     load, _, unit = name.rpartition("/")
     cost = found.get(f"{load}/cpu_s_per_gb")
     if unit != "mb_per_s" or cost is None:
@@ -86,20 +86,20 @@ def busy_cores(found: Found, name: str) -> str:
 
 
 def cells(values: list[float]) -> str:
-    low, middle, high = (figures(value) for value in spread(values))
+    low, middle, high = (format_figure(value) for value in spread(values))
     return f"{middle:>8} {low + '–' + high:<15}"
 
 
-def figures(value: float) -> str:
-    """Three that count; whole thousands where there are many."""
-    return f"{value / 1e3:,.0f}k" if value >= 1e5 else digits(value)
+def format_figure(value: float) -> str:
+    """Format with three significant digits, or in thousands from 100,000 on."""
+    return f"{value / 1e3:,.0f}k" if value >= 1e5 else format_value(value)
 
 
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
     measurements = {
         name: {
             "ratio": ratio(found, name),
-            "target": wanted(name) or None,
+            "target": target_text(name) or None,
             **{
                 side: dict(zip(("min", "median", "max"), spread(values), strict=True))
                 | {"values": values}
@@ -113,7 +113,7 @@ def write_json(path: Path, found: Found, *, quick: bool) -> None:
 
 
 def draw(path: Path, found: Found) -> Path:
-    """A bar for each ratio, from 1 to the side where the better one stands."""
+    """Draw one bar per ratio, starting at 1. Green bars meet their target, red ones do not."""
     mpl.rcParams["svg.hashsalt"] = "barnabas"
     names = list(found)[::-1]
     values = [ratio(found, name) for name in names]
@@ -124,7 +124,9 @@ def draw(path: Path, found: Found) -> Path:
         range(len(names)),
         [value - 1 for value in values],
         left=1,
-        color=[better[is_reached(name, value)] for name, value in zip(names, values, strict=True)],
+        color=[
+            better[meets_target(name, value)] for name, value in zip(names, values, strict=True)
+        ],
     )
     for at, (name, value) in enumerate(zip(names, values, strict=True)):
         panel.text(value, at, f" {value:.2f} ", va="center", ha="left" if value > 1 else "right")
@@ -135,6 +137,6 @@ def draw(path: Path, found: Found) -> Path:
     panel.margins(x=0.15, y=0.01)
     panel.axvline(1, color="black")
     panel.grid(visible=True, axis="x", which="both", alpha=0.3)
-    panel.set_xlabel("ours ÷ Kafka's; green where the target is reached")
+    panel.set_xlabel("Barnabas ÷ Kafka; green: the target is met")
     figure.savefig(path)
     return path

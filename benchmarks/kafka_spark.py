@@ -1,4 +1,4 @@
-"""Spark reading one topic twice: with our source, and with Spark's own connector for Kafka."""
+"""Spark reads of one topic: with the source of Barnabas, and with Spark's own Kafka connector."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.kafka import KAFKA, OURS, SIDES, Found, note
+from benchmarks.kafka import KAFKA, OURS, SIDES, Found, add_values
 from benchmarks.loads import KB, TOPIC
-from benchmarks.spark import MASTER, WARM_UP_ROUNDS, Extent, fill
+from benchmarks.spark import MASTER, WARM_UP_ROUNDS, Extent, fill_topic
 from interop.harness.jars import SPARK_KAFKA, fetch
 
 FORMATS = {OURS: "barnabas", KAFKA: "kafka"}
 
 
 def measure(extent: Extent) -> Found:
-    """Rows per second. The topic lies on our broker for both, so that nothing but the reader differs."""
+    """Measure rows per second. Both read from a broker of Barnabas, so that only the readers differ."""
     from barnabas.spark.launcher import session
 
     found: Found = {}
@@ -29,15 +29,15 @@ def measure(extent: Extent) -> Found:
     try:
         for record_bytes, rows in extent.rows.items():
             with BenchmarkBroker() as broker:
-                stored = fill(broker, extent, record_bytes, rows)
-                compare(found, spark, broker, extent.rounds, record_bytes, stored, scratch)
+                stored = fill_topic(broker, extent, record_bytes, rows)
+                compare_readers(found, spark, broker, extent.rounds, record_bytes, stored, scratch)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
     return found
 
 
-def compare(
+def compare_readers(
     found: Found,
     spark: Any,
     broker: BenchmarkBroker,
@@ -60,13 +60,13 @@ def compare(
         for name, job in jobs.items():
             for side in SIDES if turn % 2 else reversed(SIDES):
                 began = time.perf_counter()
-                job(reader(spark, FORMATS[side], broker))
+                job(read_topic(spark, FORMATS[side], broker))
                 took_s = time.perf_counter() - began
                 if turn >= WARM_UP_ROUNDS:
-                    note(found, side, {f"spark/{name}/{size}/rows_per_s": stored / took_s})
+                    add_values(found, side, {f"spark/{name}/{size}/rows_per_s": stored / took_s})
 
 
-def reader(spark: Any, source: str, broker: BenchmarkBroker) -> Any:
+def read_topic(spark: Any, source: str, broker: BenchmarkBroker) -> Any:
     return (
         spark.read.format(source)
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""The same loads through librdkafka, the client most applications outside Java use."""
+"""The same loads with librdkafka, the most common client outside Java."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from benchmarks.broker import BenchmarkBroker
 from benchmarks.loads import KB, MB, TOPIC, Cost, Load
 
 BATCH_BYTES_MAX = 1_000_000
-"""A little below what a broker takes by default, as librdkafka has it too."""
+"""Slightly below the default message.max.bytes of brokers; the default of librdkafka."""
 CONSUME_COUNT = 10_000
 QUEUE_BYTES = 64 * MB
-STALLED_S = 60
+TIMEOUT_S = 60
 
 
 def run_produce_and_fetch(broker: BenchmarkBroker, load: Load) -> tuple[Cost, Cost]:
-    """Both directions of one load against a broker that has no topic of that name yet."""
+    """Measure both directions of one load. The broker must not have the topic yet."""
     broker.recycle_pages(load.total_bytes)
     broker.create_topic(TOPIC, load.partitions)
     return measure_produce(broker, load), measure_consume(broker, load)
 
 
 def record_counts(load: Load) -> tuple[int, int]:
-    """Of the warm-up, and of the run."""
+    """Return the number of records of the warm-up and of the run."""
     warm_up = load.warm_up_batches * load.batch_bytes // load.record_bytes
     return warm_up, load.batches * load.batch_bytes // load.record_bytes
 
@@ -54,14 +54,14 @@ def measure_produce(broker: Brokers, load: Load, acks: int = 1) -> Cost:
 
 
 def acknowledgement_delays(broker: Brokers, *, rate: int, seconds: float, acks: int) -> list[float]:
-    """Seconds from the moment a record was due until its delivery was reported, of a producer with its defaults."""
+    """Return the seconds from the time each record was due until its delivery report, with a producer's defaults."""
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "acks": acks, "error_cb": raise_error}
     )
     delays: list[float] = []
     value = bytes(KB)
 
-    def reported(due: float, error: object) -> None:
+    def on_delivery(due: float, error: object) -> None:
         if error is not None:
             raise RuntimeError(f"not delivered: {error}")
         delays.append(time.perf_counter() - due)
@@ -73,11 +73,11 @@ def acknowledgement_delays(broker: Brokers, *, rate: int, seconds: float, acks: 
         while (left := due - time.perf_counter()) > 0:
             producer.poll(left)
         producer.produce(
-            TOPIC, value, partition=0, on_delivery=lambda error, _, due=due: reported(due, error)
+            TOPIC, value, partition=0, on_delivery=lambda error, _, due=due: on_delivery(due, error)
         )
         producer.poll(0)
-    if left_over := producer.flush(STALLED_S):
-        raise RuntimeError(f"{left_over} records were not acknowledged in {STALLED_S} s")
+    if left_over := producer.flush(TIMEOUT_S):
+        raise RuntimeError(f"{left_over} records were not acknowledged in {TIMEOUT_S} s")
     return delays
 
 
@@ -87,7 +87,7 @@ def producer_settings(broker: Brokers, load: Load) -> dict[str, object]:
         "acks": 1,
         "batch.size": min(load.batch_bytes, BATCH_BYTES_MAX),
         "batch.num.messages": 1_000_000,
-        # Long enough that a batch leaves because it is full.
+        # Long enough that batches are sent only when they are full.
         "linger.ms": 500,
         "max.in.flight.requests.per.connection": load.in_flight,
         "queue.buffering.max.messages": queue_records(load),
@@ -110,15 +110,15 @@ def produce(producer: Producer, load: Load, count: int) -> None:
                 send(TOPIC, value, partition=number % partitions)
                 break
             except BufferError:
-                # Half the queue is let go before more is put in, rather than one record at a time.
+                # Wait until the queue is half empty, instead of for every single record.
                 while len(producer) > half:
                     producer.poll(0.001)
-    if left := producer.flush(STALLED_S):
-        raise RuntimeError(f"{left} records were not acknowledged in {STALLED_S} s")
+    if left := producer.flush(TIMEOUT_S):
+        raise RuntimeError(f"{left} records were not acknowledged in {TIMEOUT_S} s")
 
 
 def measure_consume(broker: BenchmarkBroker, load: Load) -> Cost:
-    """From the beginning to the end; what the warm-up wrote is read as the warm-up."""
+    """Consume all records. Those of the producer's warm-up are the warm-up of the consumer."""
     warm_up, count = record_counts(load)
     consumer = Consumer(
         {
@@ -143,12 +143,12 @@ def measure_consume(broker: BenchmarkBroker, load: Load) -> Cost:
 
 
 def consume(consumer: Consumer, count: int) -> None:
-    """Never asks for more than there is: the call would wait out its timeout for it."""
+    """Consume exactly `count` records. A call for more than there are would wait until its timeout."""
     left = count
     while left:
-        messages = consumer.consume(min(left, CONSUME_COUNT), STALLED_S)
+        messages = consumer.consume(min(left, CONSUME_COUNT), TIMEOUT_S)
         if not messages:
-            raise RuntimeError(f"{left} records did not come in {STALLED_S} s")
+            raise RuntimeError(f"{left} records were not received in {TIMEOUT_S} s")
         if error := messages[-1].error():
             raise KafkaException(error)
         left -= len(messages)

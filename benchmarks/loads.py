@@ -1,4 +1,4 @@
-"""What is sent: so many bytes, in batches of this size, of records of that size, to so many partitions."""
+"""Description of a load (sizes and counts), and the cost of a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ MB = 1024 * KB
 GB = 1024 * MB
 
 TOPIC = "load"
-WARM_UP_PART = 20
+WARM_UP_DIVISOR = 20
 WARM_UP_BYTES_MIN = 4 * MB
 CLIENT_IN_FLIGHT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """`in_flight` is how many produce requests are sent ahead of their answers on one connection."""
+    """Amount and shape of the data. `in_flight` is the maximum of produce requests in flight on one connection."""
 
     batch_bytes: int
     record_bytes: int = KB
@@ -24,27 +24,28 @@ class Load:
     total_bytes: int = 512 * MB
     in_flight: int = CLIENT_IN_FLIGHT
     varies: bool = False
-    """Records of half to one and a half of that size."""
+    """Whether record sizes range from half to one and a half of `record_bytes`."""
 
     @property
     def batches(self) -> int:
-        """As many for each partition."""
+        """Number of batches in total. Each partition gets the same number."""
         return max(1, self.total_bytes // self.batch_bytes // self.partitions) * self.partitions
 
     @property
     def warm_up_batches(self) -> int:
-        """Sent first and not counted, so that buffers have grown and Python has specialised its bytecode."""
-        size = max(WARM_UP_BYTES_MIN, self.total_bytes // WARM_UP_PART)
+        """Number of batches sent before the measurement: buffers grow and Python specialises its bytecode."""
+        size = max(WARM_UP_BYTES_MIN, self.total_bytes // WARM_UP_DIVISOR)
         return max(1, size // self.batch_bytes // self.partitions) * self.partitions
 
     def __str__(self) -> str:
         sizes = "~" if self.varies else ""
-        return f"{sizes}{short(self.record_bytes)} records, {short(self.batch_bytes)} batches, {self.partitions} p."
+        record, batch = format_size(self.record_bytes), format_size(self.batch_bytes)
+        return f"{sizes}{record} records, {batch} batches, {self.partitions} p."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one run took: the clock, and the broker's CPU."""
+    """Wall-clock time and CPU time of the broker in one run."""
 
     data_bytes: int
     wall_s: float
@@ -59,7 +60,7 @@ class Cost:
         return self.cpu_s / (self.data_bytes / 1e9)
 
 
-def short(size: int) -> str:
+def format_size(size: int) -> str:
     """16384 → 16k"""
     for unit, letter in ((GB, "g"), (MB, "m"), (KB, "k")):
         if size >= unit and size % unit == 0:

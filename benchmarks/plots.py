@@ -1,4 +1,4 @@
-"""CPU-seconds per GB and MB/s against the size of batches."""
+"""Plots of CPU-seconds per GB and of MB/s over the batch size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from benchmarks.loads import short
+from benchmarks.loads import format_size
 from benchmarks.report import Measurements, spread
-from benchmarks.suite import WAYS, Extent, load_name
+from benchmarks.suite import CLIENTS, Extent, load_name
 
 AXES = {
     "cpu_s_per_gb": "broker CPU-seconds per GB",
@@ -21,7 +21,7 @@ STYLES = {"produce": "-", "fetch": "--"}
 
 
 def draw(directory: Path, found: Measurements, extent: Extent) -> list[Path]:
-    """One file for each of the two numbers, a panel for each record size and partition count."""
+    """Draw one file per unit, with one panel per record size and partition count. Returns the files."""
     mpl.rcParams["svg.hashsalt"] = "barnabas"
     return [draw_one(directory / f"{unit}.svg", found, extent, unit) for unit in AXES]
 
@@ -31,7 +31,7 @@ def draw_one(path: Path, found: Measurements, extent: Extent, unit: str) -> Path
     figure = Figure(figsize=(1.5 + 4 * len(combinations), 4), layout="constrained")
     panels = figure.subplots(1, len(combinations), squeeze=False, sharey=True)[0]
     for panel, (record, partitions) in zip(panels, combinations, strict=True):
-        for way, direction in itertools.product(WAYS, STYLES):
+        for way, direction in itertools.product(CLIENTS, STYLES):
             names = [
                 load_name(way, direction, record, batch, partitions) for batch in extent.batch_sizes
             ]
@@ -52,9 +52,11 @@ def draw_one(path: Path, found: Measurements, extent: Extent, unit: str) -> Path
                 capsize=3,
             )
         panel.set_xticks(
-            range(len(extent.batch_sizes)), [short(batch) for batch in extent.batch_sizes]
+            range(len(extent.batch_sizes)), [format_size(batch) for batch in extent.batch_sizes]
         )
-        panel.set_title(f"{short(record)} records, {partitions} partition{'s'[: partitions - 1]}")
+        panel.set_title(
+            f"{format_size(record)} records, {partitions} partition{'s'[: partitions - 1]}"
+        )
         panel.set_xlabel("batch size")
         panel.set_yscale("log")
         panel.grid(visible=True, which="both", alpha=0.3)

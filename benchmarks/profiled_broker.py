@@ -1,11 +1,12 @@
-"""The broker's command line with a profiler that SIGUSR1 switches on, and off again.
+"""The command line of Barnabas with a profiler. SIGUSR1 starts the profiler, the next SIGUSR1 stops it.
 
     python -m benchmarks.profiled_broker calls|lines OUTPUT up --port 0 …
 
-`calls` counts every call with cProfile: exact numbers, but small functions look dearer than they are. `lines` looks
-every few milliseconds of CPU time which line is running: nearly free, and time in C is on the line that called it.
+`calls` counts every call with cProfile. Its counts are exact, but it makes small functions look more expensive. `lines`
+samples the running line every few milliseconds of CPU time. It costs almost nothing, and attributes time in C code to
+the line that called it.
 
-Only the broker's own thread is looked at: a cluster runs each of its brokers on one.
+Only the thread of the broker is profiled.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ SAMPLE_S = 0.001
 BROKER_THREAD = "barnabas-broker-"
 
 threads: list[LoopThread] = []
-"""Of brokers, as they were started."""
+"""Threads of the brokers, in the order of their start."""
 
 
-class NotedThread(LoopThread):
+class RecordedThread(LoopThread):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         if name.startswith(BROKER_THREAD):
@@ -40,20 +41,20 @@ class NotedThread(LoopThread):
 
 
 class Profiler(Protocol):
-    def on(self) -> None: ...
-    def off(self) -> list[list[object]]:
-        """Rows of file, line, function, calls or samples, seconds of its own; dearest first."""
+    def start(self) -> None: ...
+    def stop(self) -> list[list[object]]:
+        """Return rows of file, line, function, calls or samples, and own seconds, the most expensive first."""
         ...
 
 
-class Calls:
+class CallProfiler:
     def __init__(self) -> None:
         self.profile = cProfile.Profile()
 
-    def on(self) -> None:
+    def start(self) -> None:
         threads[-1].call(self.profile.enable)
 
-    def off(self) -> list[list[object]]:
+    def stop(self) -> list[list[object]]:
         threads[-1].call(self.profile.disable)
         stats = pstats.Stats(self.profile).stats  # type: ignore[attr-defined]  # typeshed leaves it out
         rows = [
@@ -63,39 +64,40 @@ class Calls:
         return sorted(rows, key=lambda row: -row[-1])
 
 
-class Lines:
+class LineProfiler:
     def __init__(self) -> None:
-        self.seen: Counter[tuple[str, int, str]] = Counter()
+        self.samples: Counter[tuple[str, int, str]] = Counter()
         self.began_s = 0.0
 
-    def on(self) -> None:
+    def start(self) -> None:
         self.began_s = time.process_time()
-        signal.signal(signal.SIGPROF, self.look)
+        signal.signal(signal.SIGPROF, self.sample)
         signal.setitimer(signal.ITIMER_PROF, SAMPLE_S, SAMPLE_S)
 
-    def look(self, number: int, _: FrameType | None) -> None:
+    def sample(self, number: int, _: FrameType | None) -> None:
         frame = sys._current_frames().get(threads[-1].thread.ident or 0)
         if frame is not None:
             code = frame.f_code
-            self.seen[code.co_filename, frame.f_lineno, code.co_qualname] += 1
+            self.samples[code.co_filename, frame.f_lineno, code.co_qualname] += 1
 
-    def off(self) -> list[list[object]]:
+    def stop(self) -> list[list[object]]:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # The kernel looks at the timer once per tick, which may be rarer than asked: samples only share out the time.
-        each_s = (time.process_time() - self.began_s) / max(1, self.seen.total())
-        return [[*where, count, count * each_s] for where, count in self.seen.most_common()]
+        # The kernel checks the timer once per tick, which may be less often than requested. So the samples only
+        # distribute the measured CPU time.
+        each_s = (time.process_time() - self.began_s) / max(1, self.samples.total())
+        return [[*where, count, count * each_s] for where, count in self.samples.most_common()]
 
 
-def switched_by_signal(profiler: Profiler, output: Path) -> None:
+def toggle_on_signal(profiler: Profiler, output: Path) -> None:
     is_on = False
 
     def switch(number: int, frame: FrameType | None) -> None:
         nonlocal is_on
         is_on = not is_on
         if is_on:
-            profiler.on()
+            profiler.start()
             return
-        rows = profiler.off()
+        rows = profiler.stop()
         unfinished = output.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(rows))
         unfinished.replace(output)
@@ -104,8 +106,8 @@ def switched_by_signal(profiler: Profiler, output: Path) -> None:
 
 
 if __name__ == "__main__":
-    in_process.LoopThread = NotedThread  # type: ignore[attr-defined]
+    in_process.LoopThread = RecordedThread  # type: ignore[attr-defined]
     kind, output_path, *arguments = sys.argv[1:]
-    switched_by_signal(Calls() if kind == "calls" else Lines(), Path(output_path))
+    toggle_on_signal(CallProfiler() if kind == "calls" else LineProfiler(), Path(output_path))
     sys.argv[1:] = arguments
     main()

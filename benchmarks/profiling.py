@@ -1,4 +1,4 @@
-"""Where the broker spends the time of one load."""
+"""CPU profile of a broker under one load."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DUMP_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`count` is calls or samples."""
+    """One line or function of the profile. `count` is the number of calls or samples."""
 
     where: str
     function: str
@@ -41,7 +41,7 @@ class Profile:
         return sum(row.own_s for row in self.rows)
 
     def by_function(self) -> list[Row]:
-        """Lines of one function put together, dearest first."""
+        """Return one row per function, the most expensive first."""
         own_s: Counter[tuple[str, str]] = Counter()
         count: Counter[tuple[str, str]] = Counter()
         for row in self.rows:
@@ -84,14 +84,14 @@ def profile(
     return Profile(
         requests=requests,
         rows=[
-            Row(where=f"{shortened(file)}:{line}", function=function, count=count, own_s=own_s)
+            Row(where=f"{short_path(file)}:{line}", function=function, count=count, own_s=own_s)
             for file, line, function, count, own_s in rows
         ],
     )
 
 
-def shortened(file: str) -> str:
-    """Below the project: from src/barnabas on. Elsewhere: the last two parts."""
+def short_path(file: str) -> str:
+    """Return the path relative to src/barnabas or the project, or else its last two parts."""
     path = Path(file)
     for base in (ROOT / "src" / "barnabas", ROOT):
         if path.is_relative_to(base) and ".venv" not in path.parts:
@@ -99,18 +99,18 @@ def shortened(file: str) -> str:
     return "/".join(path.parts[-2:])
 
 
-def lines_of(found: Profile, by: Literal["calls", "lines"], top: int) -> list[str]:
+def profile_lines(found: Profile, by: Literal["calls", "lines"], top: int) -> list[str]:
     counted = "calls" if by == "calls" else "samples"
     out = [f"{'own s':>7} {'%':>5} {'µs/request':>10} {counted:>8}  where"]
-    out += [line_of(row, found) for row in found.by_function()[:top]]
+    out += [profile_line(row, found) for row in found.by_function()[:top]]
     if by == "lines":
         out += ["", "by line"]
-        out += [line_of(row, found) for row in found.rows[:top]]
+        out += [profile_line(row, found) for row in found.rows[:top]]
     out.append(f"{found.total_s:7.3f} s in {found.requests} requests")
     return out
 
 
-def line_of(row: Row, found: Profile) -> str:
+def profile_line(row: Row, found: Profile) -> str:
     return (
         f"{row.own_s:7.3f} {row.own_s / found.total_s * 100:5.1f} "
         f"{row.own_s / found.requests * 1e6:10.2f} {row.count:8}  {row.where} {row.function}"

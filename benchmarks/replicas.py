@@ -1,8 +1,7 @@
-"""Three brokers that copy from each other, ours beside Kafka's: processes of their own around a real ZooKeeper.
+"""Replication on three broker processes with a real ZooKeeper: Barnabas and Kafka.
 
-Both clusters are up at the same time and take turns. Each load goes to a topic of a single replica with acks=1 and then
-to one of three replicas with acks=all, of which two must have a record: what copying costs is the one divided by the
-other.
+Both clusters run at the same time and are measured in turns. Each load goes to a topic with one replica and acks=1, and
+then to a topic with three replicas, min.insync.replicas=2 and acks=all. Their ratio is the cost of replication.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from dataclasses import dataclass
 import click
 
 from benchmarks import librdkafka
-from benchmarks.controller import cluster
-from benchmarks.controller_cluster import Trio, trios
-from benchmarks.kafka import SIDES, Found, note
-from benchmarks.latency import summary
+from benchmarks.controller import new_trio
+from benchmarks.controller_cluster import Trio, trio_factory
+from benchmarks.kafka import SIDES, Found, add_values
+from benchmarks.latency import percentiles
 from benchmarks.loads import KB, MB, TOPIC, Load
 
-ALL = -1
-SAFE = {"min.insync.replicas": "2"}
+ACKS_ALL = -1
+TOPIC_CONFIGS = {"min.insync.replicas": "2"}
 IDLE_TOPIC = "idle"
 SETTLE_S = 5.0
 
@@ -56,21 +55,21 @@ QUICK = Extent(
 
 def measure(extent: Extent, sides: Sequence[str] = SIDES) -> Found:
     found: Found = {}
-    with trios() as places:
+    with trio_factory() as factory:
         with ExitStack() as stack:
-            clusters = {side: stack.enter_context(cluster(places, side)) for side in sides}
+            clusters = {side: stack.enter_context(new_trio(factory, side)) for side in sides}
             for trio in clusters.values():
                 trio.start()
-            rounds(found, clusters, extent)
-        for side in sides:  # even an idle one would take its share of the machine
-            with cluster(places, side) as trio:
+            run_rounds(found, clusters, extent)
+        for side in sides:  # one after the other: an idle cluster uses CPU too
+            with new_trio(factory, side) as trio:
                 trio.start()
-                note(found, side, idle(trio, extent))
+                add_values(found, side, measure_idle(trio, extent))
     return found
 
 
-def rounds(found: Found, clusters: dict[str, Trio], extent: Extent) -> None:
-    """The first is for Java to compile what it will, and does not count."""
+def run_rounds(found: Found, clusters: dict[str, Trio], extent: Extent) -> None:
+    """Run all rounds. The first lets Java compile and is not counted."""
     turns = [
         (number, side)
         for number in range(extent.rounds + 1)
@@ -80,41 +79,43 @@ def rounds(found: Found, clusters: dict[str, Trio], extent: Extent) -> None:
         turns, file=sys.stderr, item_show_func=lambda turn: turn[1] if turn else ""
     ) as shown:
         for number, side in shown:
-            values = throughput(clusters[side], extent) | delays(clusters[side], extent)
+            values = measure_throughput(clusters[side], extent) | measure_latency(
+                clusters[side], extent
+            )
             if number:
-                note(found, side, values)
+                add_values(found, side, values)
 
 
-def throughput(trio: Trio, extent: Extent) -> dict[str, float]:
+def measure_throughput(trio: Trio, extent: Extent) -> dict[str, float]:
     trio.create({TOPIC: extent.load.partitions}, 1)
-    single = librdkafka.measure_produce(trio, extent.load, acks=1)
+    unreplicated = librdkafka.measure_produce(trio, extent.load, acks=1)
     trio.delete([TOPIC])
-    trio.create({TOPIC: extent.load.partitions}, configs=SAFE)
-    copied = librdkafka.measure_produce(trio, extent.load, acks=ALL)
+    trio.create({TOPIC: extent.load.partitions}, configs=TOPIC_CONFIGS)
+    replicated = librdkafka.measure_produce(trio, extent.load, acks=ACKS_ALL)
     trio.wait_until_whole()
     trio.delete([TOPIC])
     return {
-        "produce/1 replica, acks=1/mb_per_s": single.mb_per_s,
-        "produce/3 replicas, acks=all/mb_per_s": copied.mb_per_s,
-        "produce/3 replicas, acks=all/cpu_s_per_gb": copied.cpu_s_per_gb,
-        "produce/acks=all ÷ acks=1/share": copied.mb_per_s / single.mb_per_s,
+        "produce/1 replica, acks=1/mb_per_s": unreplicated.mb_per_s,
+        "produce/3 replicas, acks=all/mb_per_s": replicated.mb_per_s,
+        "produce/3 replicas, acks=all/cpu_s_per_gb": replicated.cpu_s_per_gb,
+        "produce/acks=all ÷ acks=1/share": replicated.mb_per_s / unreplicated.mb_per_s,
     }
 
 
-def delays(trio: Trio, extent: Extent) -> dict[str, float]:
-    """Of a producer as applications have it: records that come while others are under way go together."""
-    trio.create({TOPIC: 1}, configs=SAFE)
+def measure_latency(trio: Trio, extent: Extent) -> dict[str, float]:
+    """Measure the latency of a producer with default settings, which batches records while others are in flight."""
+    trio.create({TOPIC: 1}, configs=TOPIC_CONFIGS)
     all_s = librdkafka.acknowledgement_delays(
-        trio, rate=extent.rate, seconds=extent.latency_s, acks=ALL
+        trio, rate=extent.rate, seconds=extent.latency_s, acks=ACKS_ALL
     )
     trio.delete([TOPIC])
-    found = summary(all_s)
+    found = percentiles(all_s)
     name = f"latency/3 replicas, acks=all, {extent.rate:,} records a second"
     return {f"{name}/p50_ms": found.p50_ms, f"{name}/p99_ms": found.p99_ms}
 
 
-def idle(trio: Trio, extent: Extent) -> dict[str, float]:
-    """Percent of one core that all three take together while nobody asks anything of them."""
+def measure_idle(trio: Trio, extent: Extent) -> dict[str, float]:
+    """Measure the CPU use of all three brokers together without clients, in percent of one core."""
     trio.create({IDLE_TOPIC: extent.idle_partitions})
     trio.wait_until_whole()
     time.sleep(SETTLE_S)

@@ -1,4 +1,4 @@
-"""What copying takes, ours beside Kafka's: as a table and as JSON."""
+"""Report of the replication benchmark: a table and JSON."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ LIMITS = {
     "p99_ms": ("<=", 25.0),
     "percent_of_a_core": ("<=", 10.0),
 }
-"""By unit: what ours is to be."""
+"""Targets for the numbers of Barnabas, by unit."""
 RATIO_LIMITS = {"mb_per_s": (">=", 1.0), "p99_ms": ("<=", 1.0)}
-"""By unit: what ours divided by Kafka's is to be, where all replicas must have a record."""
+"""Targets for Barnabas ÷ Kafka with acks=all, by unit."""
 
 
 def table(found: Found) -> Iterator[str]:
@@ -36,7 +36,7 @@ def table(found: Found) -> Iterator[str]:
         value = ratio(found, name)
         yield (
             f"{label(name):55} {cells(sides[OURS])} {cells(sides[KAFKA])} "
-            f"{'' if value is None else format(value, '.2f'):>6}  {wanted(found, name)}"
+            f"{'' if value is None else format(value, '.2f'):>6}  {target_text(found, name)}"
         ).rstrip()
 
 
@@ -45,23 +45,27 @@ def label(name: str) -> str:
     return ", ".join(part for part in (" ".join(parts), UNITS[unit]) if part)
 
 
-def wanted(found: Found, name: str) -> str:
-    """Both targets, each with a mark."""
+def target_text(found: Found, name: str) -> str:
+    """Return both targets and whether they were met."""
     texts = []
     unit = unit_of(name)
     if unit in LIMITS and found[name][OURS]:
-        texts.append(marked(statistics.median(found[name][OURS]), *LIMITS[unit], "ours"))
+        texts.append(format_target(statistics.median(found[name][OURS]), *LIMITS[unit], "ours"))
     value = ratio(found, name)
     if unit in RATIO_LIMITS and "acks=all" in name and value is not None:
-        texts.append(marked(value, *RATIO_LIMITS[unit], "ratio"))
+        texts.append(format_target(value, *RATIO_LIMITS[unit], "ratio"))
     return ", ".join(texts)
 
 
-def marked(value: float, sign: str, limit: float, what: str) -> str:
+def format_target(value: float, sign: str, limit: float, what: str) -> str:
     is_reached = value >= limit if sign == ">=" else value <= limit
     return f"{what} {'≥' if sign == '>=' else '≤'}{limit:g} {'✓' if is_reached else '✗'}"
 
 
 def write_json(path: Path, found: Found, *, quick: bool) -> None:
-    content = {"machine": machine(), "quick": quick, "measurements": measurements(found, wanted)}
+    content = {
+        "machine": machine(),
+        "quick": quick,
+        "measurements": measurements(found, target_text),
+    }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

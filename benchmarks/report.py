@@ -1,4 +1,4 @@
-"""Measurements as a table, as JSON and with the facts of the machine that matter to them."""
+"""Report of the measurements: a table, and JSON with a description of the machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.loads import short
-from benchmarks.suite import Extent, load_name, target_of
+from benchmarks.loads import format_size
+from benchmarks.suite import Extent, find_target, load_name
 
 Measurements = Mapping[str, list[float]]
 
@@ -43,8 +43,8 @@ def table(found: Measurements, extent: Extent) -> Iterator[str]:
     for name, values in found.items():
         if name.split("/")[0] in ("frames", "librdkafka"):
             continue
-        low, middle, high = (digits(value) for value in spread(values))
-        yield f"{label(name):50} {middle:>8}  {low + '–' + high:<15} {wanted(name, values)}".rstrip()
+        low, middle, high = (format_value(value) for value in spread(values))
+        yield f"{label(name):50} {middle:>8}  {low + '–' + high:<15} {target_text(name, values)}".rstrip()
 
 
 def direction_table(found: Measurements, extent: Extent, direction: str) -> Iterator[str]:
@@ -58,12 +58,12 @@ def direction_table(found: Measurements, extent: Extent, direction: str) -> Iter
                 theirs = load_name("librdkafka", direction, record, batch, partitions)
                 cpu = f"{ours}/cpu_s_per_gb"
                 yield (
-                    f"{short(record):>6} {short(batch):>5} {partitions:2}|{cells(found, ours)} "
-                    f"{wanted(cpu, found[cpu]):8}|{cells(found, theirs)}"
+                    f"{format_size(record):>6} {format_size(batch):>5} {partitions:2}|{throughput_cells(found, ours)} "
+                    f"{target_text(cpu, found[cpu]):8}|{throughput_cells(found, theirs)}"
                 ).rstrip()
 
 
-def cells(found: Measurements, name: str) -> str:
+def throughput_cells(found: Measurements, name: str) -> str:
     low, middle, high = spread(found[f"{name}/mb_per_s"])
     cpu_low, cpu_middle, cpu_high = spread(found[f"{name}/cpu_s_per_gb"])
     return (
@@ -72,9 +72,9 @@ def cells(found: Measurements, name: str) -> str:
     )
 
 
-def wanted(name: str, values: list[float]) -> str:
-    """The target, with a mark where it was missed."""
-    limit = target_of(name)
+def target_text(name: str, values: list[float]) -> str:
+    """Return the target and whether it was met, or an empty text."""
+    limit = find_target(name)
     if limit is None:
         return ""
     return f"≤{limit:g} {'✓' if statistics.median(values) <= limit else '✗'}"
@@ -91,7 +91,7 @@ def spread(values: list[float]) -> tuple[float, float, float]:
     return min(values), statistics.median(values), max(values)
 
 
-def digits(value: float) -> str:
+def format_value(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
 
 
@@ -104,7 +104,7 @@ def write_json(path: Path, found: Measurements, *, quick: bool, repeat: int) -> 
             "min": low,
             "max": high,
             "values": values,
-            "target": target_of(name),
+            "target": find_target(name),
         }
     content = {
         "machine": machine(),
@@ -116,10 +116,10 @@ def write_json(path: Path, found: Measurements, *, quick: bool, repeat: int) -> 
 
 
 def machine() -> dict[str, str | int | float | None]:
-    """What the numbers depend on; nothing that would tell whose machine it was."""
+    """Describe the machine by what affects the numbers. Contains nothing that identifies its owner."""
     return {
         "cores": os.cpu_count(),
-        "cpu": cpu_kind(),
+        "cpu": cpu_model(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -128,7 +128,7 @@ def machine() -> dict[str, str | int | float | None]:
     }
 
 
-def cpu_kind() -> str:
+def cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -138,7 +138,7 @@ def cpu_kind() -> str:
 
 
 def commit() -> str | None:
-    """With a + if the broker's source differs from it."""
+    """Return the current commit, with a + if files in src differ from it."""
     directory = Path(__file__).parent
 
     def git(*arguments: str) -> str:

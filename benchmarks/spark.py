@@ -1,7 +1,7 @@
-"""Topics read by Spark in local mode: whole jobs, from planning to the last row, on a session that is warm.
+"""Spark in local mode reading topics: complete jobs, from planning to the last row, in a warm session.
 
-Every number comes with its spread over the rounds and with the share of the machine that other processes took
-meanwhile: reading with as many tasks as there are cores leaves nothing to spare for them.
+Every number has its spread over the rounds, and the share of the CPU that other processes used meanwhile. The jobs use
+all cores, so other load distorts the numbers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
 from benchmarks.broker import BenchmarkBroker
 from benchmarks.frames import FrameDriver
-from benchmarks.loads import KB, MB, TOPIC, Load, short
+from benchmarks.loads import KB, MB, TOPIC, Load, format_size
 
 MASTER = "local[2]"
 PARTITIONS = 2
 ROWS_PER_MICRO_BATCH = 1_000
 WARM_UP_ROUNDS = 2
-"""The JVM compiles what it has seen often."""
+"""Rounds that are not counted, in which the JVM compiles."""
 
 TARGETS = {
     "count, 100 B": 1_000_000,
@@ -37,7 +37,7 @@ TARGETS = {
     "to Parquet, 100 B": 450_000,
     "to Parquet, 1 KB": 180_000,
 }
-"""Rows per second, at least."""
+"""Minimum rows per second."""
 MICRO_BATCH_MS_MAX = 250
 
 
@@ -54,20 +54,20 @@ QUICK = Extent(rows={100: 2_000_000, KB: 500_000}, rounds=3, micro_batches=20)
 
 
 @dataclass(slots=True)
-class Measured:
+class Measurement:
     name: str
     unit: str
     target: str = ""
     values: list[float] = field(default_factory=list)
     others: list[float] = field(default_factory=list)
     cpu_us_per_row: list[float] = field(default_factory=list)
-    """Of broker, JVM and workers together: what the machine's other load distorts least."""
+    """CPU of broker, JVM and Python workers together. Other load on the machine distorts it least."""
 
 
-class Machine:
-    """How much of all cores somebody else used, between the beginning and the end of the context."""
+class CpuMeter:
+    """Context manager that measures wall time, own CPU time, and the CPU share of other processes."""
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> CpuMeter:
         self.began_s = time.perf_counter()
         self.busy_s, self.own_s = busy_s(), own_s()
         return self
@@ -85,7 +85,7 @@ def busy_s() -> float:
 
 
 def own_s() -> float:
-    """This process and everything below it: broker, JVM, Python workers."""
+    """Return the CPU time of this process and its descendants: broker, JVM, Python workers."""
     total = 0.0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
@@ -96,7 +96,7 @@ def own_s() -> float:
     return total
 
 
-def measure(extent: Extent) -> Iterator[Measured]:
+def measure(extent: Extent) -> Iterator[Measurement]:
     from barnabas.spark.launcher import session
 
     logging.getLogger("barnabas").setLevel(logging.ERROR)
@@ -105,23 +105,23 @@ def measure(extent: Extent) -> Iterator[Measured]:
     try:
         for record_bytes, rows in extent.rows.items():
             with BenchmarkBroker() as broker:
-                yield from throughput(spark, broker, extent, record_bytes, rows, scratch)
+                yield from measure_throughput(spark, broker, extent, record_bytes, rows, scratch)
         with BenchmarkBroker() as broker:
-            yield micro_batches(spark, broker, extent, scratch)
+            yield measure_micro_batches(spark, broker, extent, scratch)
     finally:
         spark.stop()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def throughput(
+def measure_throughput(
     spark: Any,
     broker: BenchmarkBroker,
     extent: Extent,
     record_bytes: int,
     rows: int,
     scratch: Path,
-) -> Iterator[Measured]:
-    stored = fill(broker, extent, record_bytes, rows)
+) -> Iterator[Measurement]:
+    stored = fill_topic(broker, extent, record_bytes, rows)
 
     def read() -> Any:
         return (
@@ -144,10 +144,10 @@ def throughput(
     found = {}
     for name in jobs:
         full = f"{name}, {size}"
-        found[name] = Measured(full, "rows/s", f"≥{TARGETS[full]:,}")
+        found[name] = Measurement(full, "rows/s", f"≥{TARGETS[full]:,}")
     for turn in range(WARM_UP_ROUNDS + extent.rounds):
         for name, job in jobs.items():
-            with Machine() as machine:
+            with CpuMeter() as machine:
                 job()
             if turn >= WARM_UP_ROUNDS:
                 found[name].values.append(stored / machine.wall_s)
@@ -156,8 +156,8 @@ def throughput(
     yield from found.values()
 
 
-def fill(broker: BenchmarkBroker, extent: Extent, record_bytes: int, rows: int) -> int:
-    """Prebuilt batches; how many rows they are."""
+def fill_topic(broker: BenchmarkBroker, extent: Extent, record_bytes: int, rows: int) -> int:
+    """Fill the topic with prebuilt batches. Returns the number of rows."""
     load = Load(
         batch_bytes=extent.batch_bytes,
         record_bytes=record_bytes,
@@ -172,10 +172,14 @@ def fill(broker: BenchmarkBroker, extent: Extent, record_bytes: int, rows: int) 
         driver.close()
 
 
-def micro_batches(spark: Any, broker: BenchmarkBroker, extent: Extent, scratch: Path) -> Measured:
-    """Each waits for the one before, so none carries more than its thousand rows."""
+def measure_micro_batches(
+    spark: Any, broker: BenchmarkBroker, extent: Extent, scratch: Path
+) -> Measurement:
+    """Measure micro-batches of 1,000 rows. Each starts when the one before is done."""
     broker.create_topic(TOPIC, 1)
-    measured = Measured("micro-batch of 1,000 rows, no-op sink", "ms p50", f"<{MICRO_BATCH_MS_MAX}")
+    measured = Measurement(
+        "micro-batch of 1,000 rows, no-op sink", "ms p50", f"<{MICRO_BATCH_MS_MAX}"
+    )
     query = (
         spark.readStream.format("barnabas")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)
@@ -189,7 +193,7 @@ def micro_batches(spark: Any, broker: BenchmarkBroker, extent: Extent, scratch: 
     try:
         with Cluster(broker.bootstrap_servers) as cluster, Producer(cluster) as producer:
             for number in range(extent.micro_batches + 5):
-                with Machine() as machine:
+                with CpuMeter() as machine:
                     for _ in range(ROWS_PER_MICRO_BATCH):
                         producer.send(TOPIC, b"." * 100)
                     producer.flush()
@@ -206,9 +210,9 @@ def micro_batches(spark: Any, broker: BenchmarkBroker, extent: Extent, scratch: 
     return measured
 
 
-def table(found: Iterable[Measured]) -> Iterator[str]:
+def table(found: Iterable[Measurement]) -> Iterator[str]:
     yield (
-        f"{MASTER:46} {'median':>10}  {'spread':<20} {'target':<11} {'CPU-µs/row':>10}  others' share of the CPU"
+        f"{MASTER:46} {'median':>10}  {'spread':<20} {'target':<11} {'CPU-µs/row':>10}  CPU share of others"
     )
     for measured in found:
         values, others, cpu = measured.values, measured.others, measured.cpu_us_per_row
@@ -221,8 +225,6 @@ def table(found: Iterable[Measured]) -> Iterator[str]:
 
 
 def describe(extent: Extent) -> str:
-    sizes = ", ".join(f"{rows:,} rows of {short(size)}" for size, rows in extent.rows.items())
+    sizes = ", ".join(f"{rows:,} rows of {format_size(size)}" for size, rows in extent.rows.items())
     total = sum(size * rows for size, rows in extent.rows.items()) // MB
-    return (
-        f"{sizes} ({total} MB) in batches of {short(extent.batch_bytes)}, {PARTITIONS} partitions"
-    )
+    return f"{sizes} ({total} MB) in batches of {format_size(extent.batch_bytes)}, {PARTITIONS} partitions"

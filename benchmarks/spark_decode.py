@@ -1,7 +1,7 @@
-"""The decoder alone: raw batches to Arrow, in one thread, in CPU time. What a Spark task can at best do with one core.
+"""The decoder alone: raw batches to Arrow in one thread. This is the upper limit for a Spark task on one core.
 
-CPU time, because the clock on a busy machine tells about the others; the best of several runs, because nothing makes a
-pure function faster than it is.
+The benchmark measures CPU time, because wall-clock time includes other load. It reports the best of several runs,
+because other load can only slow the decoder down.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnabas.spark.arrow_records import decode_batches
 from barnabas.spark.ranges import COLUMNS
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import Record, build_batch
-from benchmarks.loads import KB, MB, short
+from benchmarks.loads import KB, MB, format_size
 
 FETCH_BYTES = 4 * MB
 NOW = 1_700_000_000_000
@@ -23,7 +23,7 @@ NOW = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Records of about this size; `varies` by half of it up and down."""
+    """Shape of the data. With `varies`, record sizes range from half to one and a half of `record_bytes`."""
 
     record_bytes: int
     batch_bytes: int
@@ -37,7 +37,7 @@ class Shape:
             "with headers" if self.has_headers else "",
             self.codec.name.lower() if self.codec else "",
         ]
-        words = [f"{short(self.record_bytes)} in {short(self.batch_bytes)}", *extra]
+        words = [f"{format_size(self.record_bytes)} in {format_size(self.batch_bytes)}", *extra]
         return ", ".join(word for word in words if word)
 
 
@@ -53,8 +53,8 @@ SHAPES = (
 )
 
 
-def fetched(shape: Shape) -> tuple[bytes, int]:
-    """As much as one fetch brings, and how many records that is. Values are text, so that codecs have work to do."""
+def build_fetch(shape: Shape) -> tuple[bytes, int]:
+    """Return the data of one fetch and its number of records. Values are hex text, which codecs can compress."""
     chance = random.Random(1)
     headers = (("trace", b"0123456789abcdef"), ("retries", None)) if shape.has_headers else ()
     per_batch = max(1, shape.batch_bytes // (shape.record_bytes + 10))
@@ -76,8 +76,8 @@ def fetched(shape: Shape) -> tuple[bytes, int]:
 
 
 def rate(shape: Shape, runs: int = 10) -> float:
-    """Records per CPU second."""
-    data, count = fetched(shape)
+    """Return records per CPU second."""
+    data, count = build_fetch(shape)
     columns = COLUMNS if shape.has_headers else COLUMNS[:-1]
     best_s = float("inf")
     for _ in range(runs):

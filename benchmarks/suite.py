@@ -1,7 +1,7 @@
-"""Everything there is to measure, as steps that are repeated in rounds.
+"""The steps of `python -m benchmarks`, which are repeated in rounds.
 
-A round runs every step once, so that what is compared alternates and a busy minute of the machine touches all alike. A
-step answers with named numbers; the name says what was measured, the last part of it the unit:
+A round runs every step once, so that other load on the machine affects all steps alike. A step returns numbers by name.
+The last part of a name is the unit:
 
     frames/produce/1k/128k/1p/cpu_s_per_gb
 """
@@ -15,9 +15,9 @@ from functools import partial
 from itertools import product
 from types import ModuleType
 
-from benchmarks import frames, latency, librdkafka, life
+from benchmarks import broker_lifecycle, frames, latency, librdkafka
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.loads import GB, KB, MB, Load, short
+from benchmarks.loads import GB, KB, MB, Load, format_size
 
 TARGETS = {
     "frames/produce/*/16k/*/cpu_s_per_gb": 2.2,
@@ -27,18 +27,18 @@ TARGETS = {
     "idle/0p/resident_mb": 60.0,
     "idle/0p/percent_of_a_core": 1.0,
 }
-"""At most this."""
+"""Upper limits, by name pattern."""
 
-WAYS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
+CLIENTS: dict[str, ModuleType] = {"frames": frames, "librdkafka": librdkafka}
 ACKS = {"1": 1, "all": -1}
 VARIED = "varied"
-"""Frames again, with records of many sizes: a broker reads those one by one."""
+"""Name for frames whose records differ in size. The broker validates such records one by one."""
 VARIED_BATCH_SIZES = (16 * KB, 128 * KB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How much of everything; `bytes_of` gives the amount per run for a way and a record size."""
+    """Parameters of a run. `bytes_of` is the amount of data per client and record size."""
 
     record_sizes: tuple[int, ...]
     batch_sizes: tuple[int, ...]
@@ -86,7 +86,7 @@ class Step:
 
 def steps(extent: Extent) -> Iterator[Step]:
     for record, partitions, batch, way in product(
-        extent.record_sizes, extent.partitions, extent.batch_sizes, WAYS
+        extent.record_sizes, extent.partitions, extent.batch_sizes, CLIENTS
     ):
         load = Load(
             batch_bytes=batch,
@@ -94,7 +94,7 @@ def steps(extent: Extent) -> Iterator[Step]:
             partitions=partitions,
             total_bytes=extent.bytes_of[way, record],
         )
-        yield Step(name=f"{way}: {load}", run=partial(throughput, way, load))
+        yield Step(name=f"{way}: {load}", run=partial(measure_throughput, way, load))
     for record, batch in product(extent.record_sizes, VARIED_BATCH_SIZES):
         load = Load(
             batch_bytes=batch,
@@ -102,25 +102,25 @@ def steps(extent: Extent) -> Iterator[Step]:
             total_bytes=extent.bytes_of["frames", record],
             varies=True,
         )
-        yield Step(name=f"frames: {load}", run=partial(throughput, "frames", load))
+        yield Step(name=f"frames: {load}", run=partial(measure_throughput, "frames", load))
     for acks in ACKS:
-        yield Step(name=f"latency with acks={acks}", run=partial(delays, acks, extent))
-    yield Step(name="start-up", run=start_up)
+        yield Step(name=f"latency with acks={acks}", run=partial(measure_latency, acks, extent))
+    yield Step(name="start-up", run=measure_start)
     for partitions in extent.idle_partitions:
         yield Step(
             name=f"idle with {partitions} partitions",
-            run=partial(idle, partitions, extent.idle_s),
+            run=partial(measure_idle, partitions, extent.idle_s),
         )
-    yield Step(name="recovery", run=partial(recovery, extent.recovery_bytes))
+    yield Step(name="recovery", run=partial(measure_recovery, extent.recovery_bytes))
 
 
-def throughput(way: str, load: Load) -> dict[str, float]:
+def measure_throughput(way: str, load: Load) -> dict[str, float]:
     with BenchmarkBroker() as broker:
         return produce_and_fetch(way, load, broker)
 
 
 def produce_and_fetch(way: str, load: Load, broker: BenchmarkBroker) -> dict[str, float]:
-    costs = WAYS[way].run_produce_and_fetch(broker, load)
+    costs = CLIENTS[way].run_produce_and_fetch(broker, load)
     found = {}
     for direction, cost in zip(("produce", "fetch"), costs, strict=True):
         kind = VARIED if load.varies else way
@@ -131,10 +131,10 @@ def produce_and_fetch(way: str, load: Load, broker: BenchmarkBroker) -> dict[str
 
 
 def load_name(way: str, direction: str, record: int, batch: int, partitions: int) -> str:
-    return f"{way}/{direction}/{short(record)}/{short(batch)}/{partitions}p"
+    return f"{way}/{direction}/{format_size(record)}/{format_size(batch)}/{partitions}p"
 
 
-def delays(acks: str, extent: Extent) -> dict[str, float]:
+def measure_latency(acks: str, extent: Extent) -> dict[str, float]:
     with BenchmarkBroker() as broker:
         acknowledged, consumed = latency.measure(
             broker, acks=ACKS[acks], rate=extent.rate, seconds=extent.latency_s
@@ -146,30 +146,32 @@ def delays(acks: str, extent: Extent) -> dict[str, float]:
     }
 
 
-def start_up() -> dict[str, float]:
-    with_imports, without = life.local_cluster_to_first_record_s()
+def measure_start() -> dict[str, float]:
+    with_imports, without = broker_lifecycle.measure_local_cluster_start()
     return {
-        "start/process/s": life.process_to_first_record_s(),
+        "start/process/s": broker_lifecycle.measure_process_start(),
         "start/local_cluster/s": with_imports,
         "start/local_cluster_imported/s": without,
     }
 
 
-def idle(partitions: int, seconds: float) -> dict[str, float]:
-    resident_mb, percent = life.idle(partitions, seconds)
+def measure_idle(partitions: int, seconds: float) -> dict[str, float]:
+    resident_mb, percent = broker_lifecycle.measure_idle(partitions, seconds)
     return {
         f"idle/{partitions}p/resident_mb": resident_mb,
         f"idle/{partitions}p/percent_of_a_core": percent,
     }
 
 
-def recovery(size: int) -> dict[str, float]:
-    crashed_s, clean_s = life.recovery_s(Load(batch_bytes=128 * KB, total_bytes=size))
+def measure_recovery(size: int) -> dict[str, float]:
+    crashed_s, clean_s = broker_lifecycle.measure_recovery(
+        Load(batch_bytes=128 * KB, total_bytes=size)
+    )
     return {
-        f"recovery/{short(size)}/s": crashed_s,
-        f"recovery/{short(size)}/s_per_gb": (crashed_s - clean_s) / (size / 1e9),
+        f"recovery/{format_size(size)}/s": crashed_s,
+        f"recovery/{format_size(size)}/s_per_gb": (crashed_s - clean_s) / (size / 1e9),
     }
 
 
-def target_of(name: str) -> float | None:
+def find_target(name: str) -> float | None:
     return next((limit for pattern, limit in TARGETS.items() if fnmatch(name, pattern)), None)

@@ -8,7 +8,7 @@ import pytest
 from barnabas.wire.records import read_header
 from benchmarks import frames, latency, librdkafka, plots, profiling, report, suite
 from benchmarks.broker import BenchmarkBroker
-from benchmarks.loads import KB, MB, Load, parse_size, short
+from benchmarks.loads import KB, MB, Load, format_size, parse_size
 
 SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
 
@@ -16,7 +16,7 @@ SMALL = Load(batch_bytes=16 * KB, partitions=2, total_bytes=MB)
 def made_up(extent: suite.Extent) -> dict[str, list[float]]:
     """Wide numbers for every name the tables and plots look up."""
     found = {"latency/acks=all/acknowledged/p99_ms": [0.1, 12.5, 123.0]}
-    for way, direction in itertools.product(suite.WAYS, ("produce", "fetch")):
+    for way, direction in itertools.product(suite.CLIENTS, ("produce", "fetch")):
         for record, batch, partitions in itertools.product(
             extent.record_sizes, extent.batch_sizes, extent.partitions
         ):
@@ -28,7 +28,7 @@ def made_up(extent: suite.Extent) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize("way", [frames, librdkafka])
 def test_a_load_is_produced_and_fetched(way: object) -> None:
-    assert way in suite.WAYS.values()
+    assert way in suite.CLIENTS.values()
     with BenchmarkBroker() as broker:
         produced, fetched = way.run_produce_and_fetch(broker, SMALL)  # type: ignore[attr-defined]
     assert produced.data_bytes == SMALL.batches * SMALL.batch_bytes == MB
@@ -64,7 +64,7 @@ def test_a_profile_by_calls_names_the_functions_of_the_broker() -> None:
 def test_a_batch_has_exactly_the_size_asked_for(
     batch_bytes: int, record_bytes: int, varies: bool
 ) -> None:
-    count, batch = frames.exact_batch(batch_bytes, record_bytes, varies=varies)
+    count, batch = frames.build_exact_batch(batch_bytes, record_bytes, varies=varies)
     assert len(batch) == batch_bytes
     assert read_header(batch).count == count
 
@@ -82,4 +82,4 @@ def test_there_is_a_plot_for_each_of_the_two_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["100", "1k", "16k", "128k", "1m", "3g"])
 def test_sizes_are_read_as_they_are_written(text: str) -> None:
-    assert short(parse_size(text)) == text
+    assert format_size(parse_size(text)) == text

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks import controller_report
-from benchmarks.controller_cluster import portions
+from benchmarks.controller_cluster import split_topics
 from benchmarks.kafka import Found
 
 FOUND: Found = {
@@ -43,4 +43,4 @@ def test_one_side_alone_is_written_and_drawn(tmp_path: Path) -> None:
 
 def test_what_is_asked_for_at_once_is_not_too_much() -> None:
     topics = {"a": 100, "b": 150, "c": 1, "d": 2000, "e": 1}
-    assert list(portions(topics)) == [["a", "b"], ["c"], ["d"], ["e"]]
+    assert list(split_topics(topics)) == [["a", "b"], ["c"], ["d"], ["e"]]

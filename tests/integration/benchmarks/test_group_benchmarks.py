@@ -9,9 +9,9 @@ TINY = groups.Extent(rounds=1, heartbeats_s=(0.2,), groups=3, commit_s=0.1, conn
 
 def test_everything_is_measured_and_told() -> None:
     measured = (
-        groups.rejoin("barnabas", groups.OurMember, 0.2)
-        | groups.memory(TINY)
-        | groups.commits(TINY, 2)
+        groups.measure_rejoin("barnabas", groups.BarnabasMember, 0.2)
+        | groups.measure_memory(TINY)
+        | groups.measure_commits(TINY, 2)
     )
     found = {name: [value] for name, value in measured.items()}
     assert found["rejoin/barnabas, a heartbeat every 0.2 s/s"][0] > 0

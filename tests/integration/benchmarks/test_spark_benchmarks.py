@@ -12,7 +12,7 @@ from benchmarks import spark, spark_decode
 
 @pytest.mark.parametrize("shape", spark_decode.SHAPES[-5:-3], ids=str)
 def test_a_shape_is_what_it_says(shape: spark_decode.Shape) -> None:
-    data, count = spark_decode.fetched(shape)
+    data, count = spark_decode.build_fetch(shape)
     found = [header for _, header in batch_headers(data)]
     assert sum(header.count for header in found) == count
     assert {header.compression for header in found} == {shape.codec}
@@ -22,7 +22,7 @@ def test_a_shape_is_what_it_says(shape: spark_decode.Shape) -> None:
 def test_the_share_of_others_is_a_share() -> None:
     # The kernel counts in ticks: a share is one only over many of them.
     until_s = time.monotonic() + 0.5
-    with spark.Machine() as machine:
+    with spark.CpuMeter() as machine:
         while time.monotonic() < until_s:
             sum(range(10_000))
     assert 0 <= machine.others <= 1.5
@@ -30,7 +30,7 @@ def test_the_share_of_others_is_a_share() -> None:
 
 
 def test_a_measurement_is_one_line_with_its_spread() -> None:
-    measured = spark.Measured(
+    measured = spark.Measurement(
         "count, 100 B", "rows/s", "≥1,000,000", [2e6, 1e6, 3e6], [0.25], [0.7]
     )
     _, line = spark.table([measured])

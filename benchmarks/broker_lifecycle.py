@@ -1,4 +1,4 @@
-"""A broker beside its loads: how soon it is there, what it costs to have it, how soon it is back after a crash."""
+"""Measurements of a broker without load: start-up time, idle memory and CPU, and recovery time after a crash."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import time
 from barnabas.client.blocking import BlockingConnection
 from barnabas.client.core import raise_if
 from barnabas.wire.messages.produce import ProduceResponse
-from benchmarks.broker import BenchmarkBroker, with_bytecode
-from benchmarks.frames import FrameDriver, check_all_arrived, exact_batch, produce_request
+from benchmarks.broker import BenchmarkBroker, environment_with_bytecode
+from benchmarks.frames import FrameDriver, build_exact_batch, check_all_arrived, produce_request
 from benchmarks.loads import KB, TOPIC, Load
 
-SETTLED_S = 6  # until the controller has published what it did for a thousand partitions
+SETTLE_S = 6  # until the controller has published its events about a thousand partitions
 
 LOCAL_CLUSTER = """
 import time
@@ -37,9 +37,12 @@ print(imported - began + without_imports, without_imports)
 """
 
 
-def process_to_first_record_s(broker: BenchmarkBroker | None = None) -> float:
-    """From the start of the process until a record of a topic it was told to create is acknowledged."""
-    _, batch = exact_batch(KB, KB)
+def measure_process_start(broker: BenchmarkBroker | None = None) -> float:
+    """Return the seconds from the start of the process until the first record is acknowledged.
+
+    The record goes to a topic that the broker creates when it starts.
+    """
+    _, batch = build_exact_batch(KB, KB)
     broker = broker or BenchmarkBroker()
     began = time.perf_counter()
     try:
@@ -55,32 +58,35 @@ def process_to_first_record_s(broker: BenchmarkBroker | None = None) -> float:
         broker.remove()
 
 
-def local_cluster_to_first_record_s() -> tuple[float, float]:
-    """With the import of LocalCluster, and without it; the client's own imports are not counted."""
+def measure_local_cluster_start() -> tuple[float, float]:
+    """Return the seconds to the first record, with and without the import of LocalCluster.
+
+    The imports of the client are not counted.
+    """
     run = subprocess.run(
         [sys.executable, "-c", LOCAL_CLUSTER],
         check=True,
         capture_output=True,
         text=True,
-        env=with_bytecode(),
+        env=environment_with_bytecode(),
     )
     with_imports, without = run.stdout.split()
     return float(with_imports), float(without)
 
 
-def idle(partitions: int, seconds: float) -> tuple[float, float]:
-    """Resident MB, and percent of one core, of a broker that nobody asks anything."""
+def measure_idle(partitions: int, seconds: float) -> tuple[float, float]:
+    """Return resident MB and CPU use in percent of one core, of a broker without clients."""
     with BenchmarkBroker() as broker:
         if partitions:
             broker.create_topic(TOPIC, partitions)
-        time.sleep(SETTLED_S)
+        time.sleep(SETTLE_S)
         cpu_s = broker.cpu_s()
         time.sleep(seconds)
         return broker.resident_bytes() / 1e6, (broker.cpu_s() - cpu_s) / seconds * 100
 
 
-def recovery_s(load: Load) -> tuple[float, float]:
-    """Start-up after kill -9, until it serves and all records are there; and after a clean stop, for comparison."""
+def measure_recovery(load: Load) -> tuple[float, float]:
+    """Return the start-up times after kill -9 and after a clean shutdown. Checks that all records are there."""
     with BenchmarkBroker() as broker:
         driver = FrameDriver(broker, broker.create_topic(TOPIC, load.partitions), load)
         driver.produce(load.batches)
