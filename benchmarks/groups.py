@@ -186,11 +186,11 @@ def measure_rejoin(
 
 def wait_until_assigned(members: list[Member]) -> None:
     """Wait until every member has partitions and all are assigned. The first member had all of them for a moment."""
-    target_text = list(range(PARTITIONS))
+    expected = list(range(PARTITIONS))
     wait_until(
         lambda: (
             all(one.partitions for one in members)
-            and sorted(each for one in members for each in one.partitions) == target_text
+            and sorted(each for one in members for each in one.partitions) == expected
         )
     )
 

@@ -55,29 +55,29 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
     which takes longer than the work itself.
     """
     at_now = f.lit(now)
-    lived = with_lives(about_topics(events)).localCheckpoint()
-    chosen = elections(events).localCheckpoint()
-    born = creations(lived).localCheckpoint()
-    gone = deletions(lived, at_now).localCheckpoint()
-    down = outages(lived, chosen, at_now).localCheckpoint()
-    moved = leader_moves(lived).localCheckpoint()
-    waited = steps(lived, born, gone, at_now).localCheckpoint()
+    lives = with_lives(about_topics(events)).localCheckpoint()
+    elections = build_elections(events).localCheckpoint()
+    creations = build_creations(lives).localCheckpoint()
+    deletions = build_deletions(lives, at_now).localCheckpoint()
+    outages = build_outages(lives, elections, at_now).localCheckpoint()
+    leader_moves = build_leader_moves(lives).localCheckpoint()
+    steps = build_steps(lives, creations, deletions, at_now).localCheckpoint()
     return Analysis(
-        elections=chosen,
-        topics=topics(lived, born, gone, down, moved, waited),
-        creations=born,
-        deletions=gone,
-        outages=down,
-        incidents=incidents(down),
-        leader_moves=moved,
-        steps=waited,
+        elections=elections,
+        topics=build_topics(lives, creations, deletions, outages, leader_moves, steps),
+        creations=creations,
+        deletions=deletions,
+        outages=outages,
+        incidents=build_incidents(outages),
+        leader_moves=leader_moves,
+        steps=steps,
     )
 
 
 # ---- controllers ----------------------------------------------------------------------------------------------
 
 
-def elections(events: DataFrame) -> DataFrame:
+def build_elections(events: DataFrame) -> DataFrame:
     """One row per controller epoch. A controller that crashes records nothing, so `vacant_ms` is known only after a
     controller that resigned."""
     is_election = (f.col("what") == "controller") & f.col("after").isNotNull()
@@ -111,14 +111,14 @@ def elections(events: DataFrame) -> DataFrame:
 # ---- partitions -----------------------------------------------------------------------------------------------
 
 
-def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
+def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
     """One row per outage of a partition; `until` is null while it is ongoing. `lost_leader` led before.
 
     Offline 08:00:10.0, Online 08:00:10.4  →  from 08:00:10.0, until 08:00:10.4, 400 ms
     """
     one = ordered_window(*PARTITION)
     changes = (
-        partition_states(lived, elections)
+        partition_states(lives, elections)
         .withColumn("was_down", f.lag("is_down", 1, False).over(one))
         .where("is_down != was_down")
         .withColumn("ended_at", f.lead("at").over(one))
@@ -129,7 +129,7 @@ def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
     # a leader, and that event was lost with the controller that elected it.
     next_epoch = f.lead("elected_at").over(Window.orderBy("epoch"))
     silence = (
-        lived.where("what = 'partition'")
+        lives.where("what = 'partition'")
         .groupBy(*PARTITION)
         .agg(f.max("epoch").alias("epoch"))
         .join(f.broadcast(elections.select("epoch", next_epoch.alias("silent_from"))), "epoch")
@@ -148,7 +148,7 @@ def outages(lived: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
     )
 
 
-def incidents(outages: DataFrame) -> DataFrame:
+def build_incidents(outages: DataFrame) -> DataFrame:
     """One row per cause of outages; `until` is null while one of them is ongoing."""
     return outages.groupBy("epoch", "cause").agg(
         f.min("from").alias("from"),
@@ -162,7 +162,7 @@ def incidents(outages: DataFrame) -> DataFrame:
     )
 
 
-def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
+def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
     """One row per event of a partition: `is_down` if it has no leader, though it should have one.
 
     A new controller records no event for finding a partition without a leader, only for its attempt to elect one. Such
@@ -173,7 +173,7 @@ def partition_states(lived: DataFrame, elections: DataFrame) -> DataFrame:
     leader = f.when(f.col("leader") >= 0, f.col("leader"))
     state = f.when(f.col("result") == "failed", f.col("before")).otherwise(f.col("after"))
     states = (
-        lived.where("what = 'partition'")
+        lives.where("what = 'partition'")
         .withColumn("state", state)
         .withColumn("last_state", f.lag("state").over(one))
         .withColumn("last_epoch", f.lag("epoch").over(one))
@@ -207,9 +207,9 @@ def is_going() -> Column:
     )
 
 
-def leader_moves(lived: DataFrame) -> DataFrame:
+def build_leader_moves(lives: DataFrame) -> DataFrame:
     """One row per change of the leader, however long there was none in between."""
-    led = lived.where("what = 'partition' and result = 'done' and leader >= 0")
+    led = lives.where("what = 'partition' and result = 'done' and leader >= 0")
     return (
         led.withColumn("before", f.lag("leader").over(ordered_window(*PARTITION)))
         .where("before is not null and before != leader")
@@ -220,7 +220,7 @@ def leader_moves(lived: DataFrame) -> DataFrame:
 # ---- requests of clients --------------------------------------------------------------------------------------
 
 
-def creations(lived: DataFrame) -> DataFrame:
+def build_creations(lives: DataFrame) -> DataFrame:
     """One row per life whose beginning is in the history. `online_at` is null until every initial partition has had a
     leader. Partitions added later do not count."""
     is_request = (f.col("what") == "topic") & (f.col("after") == "created")
@@ -230,7 +230,7 @@ def creations(lived: DataFrame) -> DataFrame:
     request = f.struct(f.coalesce("asked_at", "at").alias("at"), "by", "host", "automatic")
     # A request has no partition, and so a row of its own.
     partitions = (
-        lived.where(is_request | is_birth | is_online)
+        lives.where(is_request | is_birth | is_online)
         .groupBy(*PARTITION)
         .agg(
             f.min(f.when(is_request, request)).alias("request"),
@@ -266,13 +266,13 @@ def creations(lived: DataFrame) -> DataFrame:
     )
 
 
-def deletions(lived: DataFrame, now: Column) -> DataFrame:
+def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
     """One row per life that was marked for deletion.
 
     `state` is done, running or stuck. `waits_for` are the brokers with replicas that are not deleted yet, `waited_for`
     those that were down when they should have deleted theirs.
     """
-    marked = lived.where(
+    marked = lives.where(
         "(what = 'topic' and after = 'marked for deletion')"
         " or (what = 'partition' and after = 'NonExistentPartition' and result = 'done')"
     )
@@ -290,7 +290,7 @@ def deletions(lived: DataFrame, now: Column) -> DataFrame:
         Window.partitionBy(*LIFE)
     )
     replicas = (
-        lived.withColumn("start", start)
+        lives.withColumn("start", start)
         .where("what = 'replica' and result = 'done'")
         .where(order > f.col("start"))
         .groupBy(*PARTITION, "replica")
@@ -328,7 +328,7 @@ def collect_replica_brokers(where: Column) -> Column:
     return f.array_sort(f.collect_set(f.when(where, f.col("replica"))))
 
 
-def steps(lived: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column) -> DataFrame:
+def build_steps(lives: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column) -> DataFrame:
     """One row per waiting time. `ended_at` is null if it has not ended.
 
     the controller          from the request until the controller started
@@ -360,7 +360,7 @@ def steps(lived: DataFrame, creations: DataFrame, deletions: DataFrame, now: Col
         f.col("started_at").alias("ended_at"),
         f.lit("DeleteTopics").alias("cause"),
     )
-    asked = lived.where("what = 'request'").select(
+    asked = lives.where("what = 'request'").select(
         *LIFE,
         f.substring_index("id", " ", 1).alias("step"),
         f.col("to").alias("broker"),
@@ -369,7 +369,7 @@ def steps(lived: DataFrame, creations: DataFrame, deletions: DataFrame, now: Col
         "cause",
     )
     away = (
-        lived.where("what = 'replica' and result = 'done'")
+        lives.where("what = 'replica' and result = 'done'")
         .groupBy(*LIFE, "replica")
         .agg(
             f.min(f.when(f.col("after") == "ReplicaDeletionIneligible", f.col("at"))).alias(
@@ -398,8 +398,8 @@ def steps(lived: DataFrame, creations: DataFrame, deletions: DataFrame, now: Col
 # ---- all in one -----------------------------------------------------------------------------------------------
 
 
-def topics(
-    lived: DataFrame,
+def build_topics(
+    lives: DataFrame,
     creations: DataFrame,
     deletions: DataFrame,
     outages: DataFrame,
@@ -408,7 +408,7 @@ def topics(
 ) -> DataFrame:
     """One row per life of a topic."""
     life = list(LIFE)
-    known = lived.groupBy(*LIFE).agg(
+    known = lives.groupBy(*LIFE).agg(
         f.countDistinct("partition").alias("partitions"),
         f.max(f.size("replicas")).alias("replication_factor"),
         f.min("at").alias("first_at"),

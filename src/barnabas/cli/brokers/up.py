@@ -218,9 +218,9 @@ def cluster_banner(cluster: RunnableCluster, topic: str) -> str:
     topic = printable(topic)
     addresses = cluster.bootstrap_servers.split(",")
     servers = ",".join(addresses[:BOOTSTRAP_ADDRESSES])
-    up = f"Barnabas is up: {plural(len(addresses), 'broker')}"
+    title = f"Barnabas is up: {plural(len(addresses), 'broker')}"
     return f"""\
-{up_line(up, cluster.bootstrap_servers, printable(str(cluster.data)))}
+{up_line(title, cluster.bootstrap_servers, printable(str(cluster.data)))}
 
   kcat      echo hello | kcat -P -b {servers} -t {topic}
             kcat -C -b {servers} -t {topic} -e
