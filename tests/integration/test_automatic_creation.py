@@ -388,7 +388,7 @@ def test_the_command_line_tells_it_in_words() -> None:
             return " ".join(CliRunner().invoke(cli, arguments).output.split())
 
         wanted = (
-            f"created automatically when raw at 127.0.0.1 asked broker {broker} for it: 2 partitions"
+            f"created automatically for raw at 127.0.0.1 by broker {broker}: 2 partitions"
             " (num.partitions), 1 replica each (default.replication.factor)"
         )
         eventually(lambda: wanted in words(), wanted)

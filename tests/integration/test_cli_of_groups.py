@@ -197,7 +197,10 @@ def test_a_group_is_set_back_and_forward_only_when_that_is_said(groups: Groups) 
     groups.ok(*reset, "--to-latest", "--all-topics", "--execute")
     assert groups.described("mover")["lag"] == 0
     wrong = groups.run(*reset, "--to-latest", "--shift-by", "1", "--all-topics")
-    assert (wrong.returncode, wrong.stderr) == (2, "error: --to-latest: excludes --shift-by\n")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "error: --to-latest: cannot be combined with --shift-by\n",
+    )
 
 
 def test_a_group_is_listed_until_it_is_deleted(groups: Groups) -> None:
@@ -239,5 +242,5 @@ def test_the_lag_of_a_group_is_watched_until_it_is_gone(groups: Groups) -> None:
 def test_what_makes_no_sense_in_a_group_is_refused(groups: Groups) -> None:
     chosen = groups.run("consume", "short", "-g", "any", "-p", "0")
     assert chosen.returncode == 2
-    assert "--partition: excludes --group" in chosen.stderr
+    assert "--partition: cannot be combined with --group" in chosen.stderr
     assert "there is no topic 'never-was'" in groups.refused("consume", "never-was", "-g", "any")

@@ -92,16 +92,16 @@ def test_what_a_dead_broker_takes_with_it_is_told_in_words() -> None:
         described = lines("topics", "describe", "alone")
         assert all(len(line) <= 100 for line in described)
         assert " ".join(" ".join(described).split()).endswith(
-            "partition 0: no leader: broker 2, the only one in sync, is not alive "
-            f"next: start broker 2 again; `barnabas brokers list -b {alive}` shows who is alive"
+            "partition 0: no leader: the only in-sync replica, on broker 2, is not alive "
+            f"next: restart broker 2; `barnabas brokers list -b {alive}` shows the live brokers"
         )
         described = lines("topics", "describe", "copied")
         assert described[0].endswith("2 under-replicated")
         assert all(len(line) <= 100 for line in described)
         assert " ".join(" ".join(described).split()).endswith(
-            "partitions 0 and 1: broker 2 is not alive; writes with acks=all are refused "
+            "partitions 0 and 1: broker 2 is not alive; writes with acks=all are rejected "
             "(2 in sync, min.insync.replicas=3) "
-            f"next: `barnabas brokers list -b {alive}` shows who is alive"
+            f"next: `barnabas brokers list -b {alive}` shows the live brokers"
         )
         assert lines("brokers", "list")[2].split()[:3] == ["2", "not", "alive"]
 
@@ -163,11 +163,11 @@ def test_a_deletion_says_which_broker_keeps_its_replicas() -> None:
             "its death is known",
         )
         dry = ok(cluster, "topics", "delete", "kept", "--dry-run")
-        assert f"broker {dead} is not alive: it would wait for that" in dry
+        assert f"broker {dead} is not alive: replicas there would be deleted later" in dry
         told = " ".join(ok(cluster, "topics", "delete", "kept", "--yes").split())
         assert told == (
-            f"deleted topic kept; broker {dead} still has replicas of it, to be deleted when it is "
-            "back; until then the name is taken"
+            f"deleted topic kept; broker {dead} still has replicas of it, which are deleted when it is "
+            "back; until then the name cannot be reused"
         )
         again = run(
             *("topics", "create", "kept", "--timeout", "1", "-b", cluster.bootstrap_servers)

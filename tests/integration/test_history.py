@@ -231,7 +231,7 @@ def test_a_topic_that_grows_says_who_wanted_it_and_what_became_of_it() -> None:
         (wish,) = asked()
         assert (wish["topic"], wish["by"], wish["partitions"]) == ("grows", "gardener", 3)
         words = run(servers, "topics", "history", "grows").output
-        assert "grown to 3 partitions, as gardener at 127.0.0.1 asked" in words
+        assert "grown to 3 partitions, requested by gardener at 127.0.0.1" in words
         assert "partition 2: online, leader 1" in words
 
 

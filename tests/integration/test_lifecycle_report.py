@@ -128,13 +128,13 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_a_history_that_is_turned_off_is_named(silent: str) -> None:
-    assert "the history is turned off (barnabas.history.topic.enable=false)" in refusal(silent)
+    assert "the history is disabled (barnabas.history.topic.enable=false)" in refusal(silent)
 
 
 def test_a_history_that_is_empty_or_not_there_yet_is_named() -> None:
     with LocalCluster(settings=ON) as cluster:
         servers = cluster.bootstrap_servers
-        assert "it begins when the first topic is created" in refusal(servers)
+        assert "it starts when the first topic is created" in refusal(servers)
     with LocalCluster() as cluster:
         servers = cluster.bootstrap_servers
         with Cluster(servers) as client:

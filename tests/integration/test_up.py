@@ -175,7 +175,7 @@ def test_brokers_around_a_zookeeper_are_processes_and_outlive_one_of_them(tmp_pa
         second.send_signal(signal.SIGKILL)
         eventually(lambda: "broker 2 was killed (SIGKILL)" in running.errors.read_text(), "told")
         assert running.process.poll() is None
-        assert "the others notice within 2 s (zookeeper.session.timeout.ms)" in (
+        assert "the others detect this within 2 s (zookeeper.session.timeout.ms)" in (
             running.errors.read_text()
         )
         assert f"barnabas broker {tmp_path}/data/broker-2.properties" in running.errors.read_text()
@@ -243,7 +243,7 @@ def test_without_their_zookeeper_brokers_stop_soon_and_what_to_type_is_told(tmp_
 def test_a_zookeeper_that_died_is_started_again_as_told(tmp_path: Path) -> None:
     with up(tmp_path, "--with-zookeeper") as running:
         kill_zookeeper(running)
-        eventually(lambda: "starts it again" in running.errors.read_text(), "told")
+        eventually(lambda: "restarts it" in running.errors.read_text(), "told")
         found = re.search(r"`barnabas (zookeeper [^`]+)`", running.errors.read_text())
         assert found
         again = subprocess.Popen(
@@ -270,7 +270,7 @@ def test_asked_twice_to_stop_it_kills_its_brokers_and_says_so(tmp_path: Path) ->
         eventually(lambda: "stopping ..." in running.errors.read_text(), "asked once")
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(10) == 130
-        assert "asked again: the brokers are killed" in running.errors.read_text()
+        assert "second signal: killing the brokers" in running.errors.read_text()
         _, alive = psutil.wait_procs(brokers, timeout=10)
         assert not alive
 

@@ -20,10 +20,10 @@ COMMANDS = {
         "barnabas.cli.topics.commands:topics",
         "Create, list, describe, alter and delete topics.",
     ),
-    "brokers": ("barnabas.cli.brokers.list:brokers", "See the brokers of the cluster."),
+    "brokers": ("barnabas.cli.brokers.list:brokers", "List the brokers of the cluster."),
     "controller": (
         "barnabas.cli.brokers.controller:controller",
-        "See which broker is in charge of the others.",
+        "Show which broker is the controller.",
     ),
     "produce": (
         "barnabas.cli.records.produce:produce",
@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "groups": (
         "barnabas.cli.groups.commands:groups",
-        "See consumer groups, reset their offsets, delete them.",
+        "List, describe and delete consumer groups, reset their offsets.",
     ),
     "sql": ("barnabas.cli.spark.sql:sql", "Query topics with Spark SQL, once or as a stream."),
     "spark": ("barnabas.cli.spark.shell:spark", "Open a PySpark shell with the topics as tables."),
@@ -48,18 +48,18 @@ COMMANDS = {
     "zookeeper": ("barnabas.cli.zookeeper:zookeeper", "Start a ZooKeeper on this machine."),
     "registry": (
         "barnabas.cli.registry.commands:registry",
-        "Look into the registry the cluster keeps its state in.",
+        "Inspect the registry, which holds the cluster metadata.",
     ),
     "kafka-topics": (
         "barnabas.cli.kafka.topics:kafka_topics",
-        "Kafka's command of that name, with its options and its words.",
+        "Kafka's kafka-topics command, with the same options and output.",
     ),
     "kafka-configs": (
         "barnabas.cli.kafka.configs:kafka_configs",
-        "The same, for the settings of topics and brokers.",
+        "Kafka's kafka-configs command, with the same options and output.",
     ),
 }
-"""Command → where it is, and its line in the help."""
+"""Command → its module and attribute, and its line in the help."""
 
 
 class RootGroup(LazyGroup):
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code. Every failure becomes a few lines on standard error."""
     try:
         code = run_command(arguments)
-    except Exception:  # noqa: BLE001 - a defect of ours
+    except Exception:  # noqa: BLE001 - a bug in Barnabas
         from barnabas.cli.terminal.exit_codes import report_crash
 
         code = report_crash()

@@ -32,7 +32,7 @@ def bootstrap_option(command: Command) -> Command:
 
 
 def servers_option(servers: str) -> str:
-    """Return the option that a command in a hint needs to reach the same brokers: ` -b HOST:PORT`, or nothing."""
+    """Return ` -b HOST:PORT` for the commands in hints, or an empty text if the default reaches the same brokers."""
     known = os.environ.get(SERVERS_VARIABLE) or DEFAULT_SERVERS
     return "" if servers == known else f" -b {servers}"
 
@@ -45,7 +45,7 @@ def timeout_option(command: Command) -> Command:
         default=30.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to try before giving up.",
+        help="Give up after this time.",
     )(command)
 
 
@@ -57,7 +57,7 @@ def output_option(command: Command) -> Command:
         default=OutputFormat.TEXT.value,
         show_default=True,
         callback=lambda _context, _parameter, value: OutputFormat(value),
-        help="A table to read, or a document for programs.",
+        help="text is for people; json and yaml are for programs.",
     )(command)
 
 
@@ -65,7 +65,7 @@ def dry_run_option(command: Command) -> Command:
     return click.option(
         "--dry-run",
         is_flag=True,
-        help="Check everything and say what would happen; change nothing.",
+        help="Validate and show what would change; change nothing.",
     )(command)
 
 
@@ -75,7 +75,7 @@ def yes_option(command: Command) -> Command:
 
 def watch_option(command: Command) -> Command:
     return click.option(
-        "-w", "--watch", is_flag=True, help="Show it again every two seconds, until interrupted."
+        "-w", "--watch", is_flag=True, help="Refresh every two seconds, until interrupted."
     )(command)
 
 

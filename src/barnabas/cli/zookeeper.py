@@ -31,17 +31,17 @@ CHECK_INTERVAL_S = 0.5
     default=DEFAULT_DATA_DIRECTORY,
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the znodes are kept.",
+    help="Data directory of the ZooKeeper nodes.",
 )
 @click.option(
     "--port",
     default=DEFAULT_PORT,
     type=click.IntRange(0, 65533),
     show_default=True,
-    help="Port of the first node; the others count up from it. 0 looks for free ones.",
+    help="Port of the first node; the others count up from it. 0 chooses free ports.",
 )
 def zookeeper(nodes: str, data: Path, port: int) -> None:
-    """Start a ZooKeeper on this machine, from the jars that PySpark brings."""
+    """Start a ZooKeeper on this machine, from the jars in PySpark."""
     servers = ZooKeeperServers(data, int(nodes), port)
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -62,9 +62,9 @@ def zookeeper(nodes: str, data: Path, port: int) -> None:
 def check_nodes(servers: ZooKeeperServers) -> None:
     """Report each node that has ended, once. Raises when none is left."""
     for node in servers.collect_ended():
-        print_note(f"node {node} has ended; see {servers.log_path(node)}")
+        print_note(f"ZooKeeper node {node} has ended; see {servers.log_path(node)}")
     if not servers.running:
-        raise RegistryError("", "no node of the ZooKeeper is left")
+        raise RegistryError("", "all ZooKeeper nodes have ended")
 
 
 def zookeeper_banner(servers: ZooKeeperServers) -> str:
@@ -76,6 +76,6 @@ def zookeeper_banner(servers: ZooKeeperServers) -> str:
             barnabas broker server.properties \\
               --override zookeeper.connect={where}
 
-  Look      barnabas registry ls / --zookeeper {where}
+  Registry  barnabas registry ls / --zookeeper {where}
 
 Ctrl-C stops it; the data stays."""

@@ -328,7 +328,9 @@ def collect_replica_brokers(where: Column) -> Column:
     return f.array_sort(f.collect_set(f.when(where, f.col("replica"))))
 
 
-def build_steps(lives: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column) -> DataFrame:
+def build_steps(
+    lives: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column
+) -> DataFrame:
     """One row per waiting time. `ended_at` is null if it has not ended.
 
     the controller          from the request until the controller started

@@ -35,10 +35,10 @@ def test_document_is_json_with_times_as_in_events() -> None:
 
 def test_text_names_the_problems_within_100_columns() -> None:
     text = report_text(sample())
-    assert "1 partition without a leader NOW" in text
+    assert "1 partition OFFLINE now" in text
     assert "1 deletion STUCK" in text
     assert "the return of broker 2" in text
-    assert "topics (the 20 most troubled of 66)" in text
+    assert "topics (the 20 most affected of 66)" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

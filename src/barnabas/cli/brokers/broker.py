@@ -37,7 +37,7 @@ logger = logging.getLogger("barnabas.broker")
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting that wins over the file; may be given several times.",
+    help="Setting that overrides the file; repeatable.",
 )
 def broker(config: Path, overrides: tuple[str, ...]) -> None:
     """Run one broker with the settings of a server.properties file.
@@ -95,13 +95,13 @@ async def open_broker_registry(settings: BrokerConfig) -> EmbeddedRegistry | Zoo
     await registry.open()
     logger.info(
         "embedded registry directory=%s: no other process can join this cluster; for brokers in several "
-        "processes start a ZooKeeper (`barnabas zookeeper`) and name it in zookeeper.connect",
+        "processes start a ZooKeeper (`barnabas zookeeper`) and set zookeeper.connect",
         settings.registry_dir,
     )
     replicas = settings.offsets_topic_replication_factor
     if replicas > 1:
         logger.warning(
-            "no consumer group can be used: offsets.topic.replication.factor=%d, and this cluster has one broker; "
+            "consumer groups cannot be used: offsets.topic.replication.factor=%d, but this cluster has one broker; "
             "set it to 1",
             replicas,
         )

@@ -33,7 +33,7 @@ no controller now: topics cannot be created or deleted, and no leader is elected
 
 @click.group()
 def controller() -> None:
-    """See which broker is in charge of the others."""
+    """Show which broker is the controller."""
 
 
 @controller.command("show")
@@ -44,7 +44,7 @@ def controller() -> None:
 def show_controller(
     watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
-    """Show the controller: its broker, where it is, and its epoch where that is known."""
+    """Show the controller: its broker, its address and, if known, its epoch."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         show_or_watch(watch, output, lambda: controller_document(cluster), controller_text)
 
@@ -64,7 +64,7 @@ def controller_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def controller_epoch(cluster: Cluster, controller_id: int) -> int | None:
-    """Return the epoch of the last events; None without a history, or if its last event is of another controller."""
+    """Return the epoch of the last event. None if there is no history, or if another controller recorded it."""
     try:
         if STATE_CHANGES not in cluster.refresh([STATE_CHANGES]).topics:
             return None

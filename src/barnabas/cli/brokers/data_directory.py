@@ -42,18 +42,18 @@ def check_registry(data: Path, *, with_zookeeper: bool) -> None:
         is_ours = (data / "zookeeper").is_dir()
         option = "--with-zookeeper" if is_ours else f"--zookeeper {connect}"
         why = f"this data belongs to a cluster with a ZooKeeper: add {option}"
-        raise ConfigError("--data", f"{why}, or name another directory")
+        raise ConfigError("--data", f"{why}, or use another directory")
     if connect is None and has_registry and with_zookeeper:
-        why = "this data belongs to a cluster without a ZooKeeper, which has a registry of its own"
-        raise ConfigError("--data", f"{why}: leave out the ZooKeeper, or name another directory")
+        why = "this data belongs to a cluster with an embedded registry"
+        raise ConfigError(
+            "--data", f"{why}: start it without a ZooKeeper, or use another directory"
+        )
     if connect is None and not has_registry and not with_zookeeper and has_cluster_id(data):
         why = (
-            f"this data belongs to another cluster, whose registry is not in {data}: bring it along"
+            f"this data belongs to a cluster whose registry is not in {data}: restore the registry"
         )
-        adopt = (
-            "without meta.properties and with barnabas.adopt.logs=true the logs become a new one's"
-        )
-        raise ConfigError("--data", f"{why}, or name another directory; {adopt}")
+        adopt = "to adopt the logs in a new cluster, delete meta.properties and set barnabas.adopt.logs=true"
+        raise ConfigError("--data", f"{why}, or use another directory; {adopt}")
 
 
 def has_cluster_id(data: Path) -> bool:
@@ -73,7 +73,7 @@ def absent_brokers_warning(
         with open_source(str(data), zookeeper) as registry:
             count = count_without_leader(registry, running)
     except BarnabasError:
-        count = 0  # only for the warning; the cluster reports its own errors
+        count = 0  # only the text of a warning depends on it; the cluster reports its own errors
     offline = f"{plural(count, 'partition')} {'is' if count == 1 else 'are'} offline"
     missing = offline if count else "some replicas are missing"
     return f"this data has {format_broker_ids(kept)}; {missing} until they run: add --brokers {kept[-1]}"

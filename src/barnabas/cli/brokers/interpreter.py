@@ -1,6 +1,6 @@
 """Settings of the Python interpreter in a broker process.
 
-They are for our own processes only. A program that uses Barnabas as a library chooses its own.
+Only the commands apply them. A program that uses Barnabas as a library keeps its own settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SWITCH_SECONDS = 0.0005
 MALLOC_OPTIONS = {-8: 1, -3: 256 * 1024, -1: 128 * 1024}
 """M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of glibc. Setting the last two keeps glibc from raising them."""
 FULL_SCAN_INTERVAL = 100
-"""Of this many full garbage collections one looks at all objects, which takes 0.5 s for a million of them."""
+"""One in this many full garbage collections scans all objects, which takes 0.5 s for a million objects."""
 FULL_COLLECTION = 2
 
 
@@ -25,10 +25,10 @@ def tune_interpreter() -> None:
 
 
 def shorten_switch_interval() -> None:
-    """Let the event loop take Python's lock back from a thread after 0.5 ms instead of 5.
+    """Let the event loop get the GIL back from a thread after 0.5 ms instead of 5 ms.
 
-    The loop releases the lock with every system call. While a thread decodes a large request, each of these calls
-    would otherwise cost 5 ms.
+    The loop releases the GIL with every system call. While a thread decodes a large request, each of these calls
+    would otherwise wait for 5 ms.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
 
@@ -47,9 +47,9 @@ def return_memory() -> None:
 def freeze_after_collections() -> None:
     """Exclude objects that survived a full garbage collection from later ones.
 
-    Ten thousand partitions are a million objects that live as long as their broker. A full collection looks at all of
-    them while the loop stands still: a quarter of the time in which a controller takes over. Few objects here are part
-    of cycles, and all others are freed without a collection.
+    Ten thousand partitions are a million objects that live as long as their broker. A full collection scans all of them
+    and blocks the event loop: it took a quarter of the time of a controller failover. Few objects here are part of
+    cycles, and all others are freed without a collection.
     """
     collections = count(1)
 

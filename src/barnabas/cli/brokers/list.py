@@ -20,7 +20,7 @@ from barnabas.model import BrokerId
 
 @click.group()
 def brokers() -> None:
-    """See the brokers of the cluster."""
+    """List the brokers of the cluster."""
 
 
 @brokers.command("list")
@@ -31,7 +31,7 @@ def brokers() -> None:
 def list_brokers(
     watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
-    """List the brokers, the controller among them, and the partitions each leads and holds.
+    """List the brokers, with the controller and the numbers of partitions that each leads and holds.
 
     A broker that is down is listed as long as partitions are assigned to it.
     """

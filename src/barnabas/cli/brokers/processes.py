@@ -3,8 +3,8 @@
     <data>/broker-<id>.properties    its settings            <data>/broker-<id>.log    its output
     <data>/broker-<id>/              its logs                <data>/zookeeper/         the ZooKeeper, if started here
 
-The brokers end with their parent, even if that is killed. A broker that ended because its event loop was stuck is
-restarted. If a broker ends for another reason, a line reports it, and the others continue.
+The brokers end with their parent, even if the parent is killed. A broker that exited because its event loop was stuck
+is restarted. If a broker ends for another reason, a line on standard error reports it, and the others continue.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class BrokerProcesses:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Without an ensemble, `start` starts a ZooKeeper server too."""
+        """`zookeeper` is the connect string of an ensemble. If it is None, `start` also starts a ZooKeeper server."""
         check_shared(brokers, settings or {})
         self.data = data
         self.zookeeper = zookeeper
@@ -119,7 +119,7 @@ class BrokerProcesses:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C goes to this process only, which stops them in order
+                start_new_session=True,  # Ctrl-C reaches only this process, which stops the brokers in order
                 preexec_fn=die_with(os.getpid()),
             )
 
@@ -133,7 +133,7 @@ class BrokerProcesses:
                 if process.returncode is not None:
                     raise self.did_not_start(broker_id, process.returncode)
             if loop.time() > deadline:
-                why = f"the brokers did not find each other within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
+                why = f"the brokers did not form a cluster within {READY_SECONDS:g} s; see {self.data}/broker-*.log"
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, why)
             if loop.time() > report_at:
                 report_at += REPORT_SECONDS
@@ -141,7 +141,7 @@ class BrokerProcesses:
             await asyncio.sleep(LOOK_SECONDS)
 
     def report_waiting(self, reported: set[int]) -> None:
-        """Print the last warning in the log of each broker, once: it says what the broker waits for."""
+        """Print the last log line of each broker if it is a warning, once: it names what the broker waits for."""
         for broker_id in self.ids:
             line = self.last_line(broker_id)
             if broker_id not in reported and " WARNING " in line:
@@ -182,7 +182,7 @@ class BrokerProcesses:
     def last_line(self, broker_id: int) -> str:
         path = self.file(broker_id, "log")
         lines = path.read_text(errors="backslashreplace").splitlines()
-        return f"{lines[-1] if lines else 'it said nothing'} (see {path})"
+        return f"{lines[-1] if lines else 'its log is empty'} (see {path})"
 
     async def watch(self, broker_id: int) -> None:
         code = await self.running[broker_id].wait()
@@ -200,19 +200,19 @@ class BrokerProcesses:
                 break
             code = await self.running[broker_id].wait()
         config = self.file(broker_id, "properties")
-        again = f"`barnabas broker {config}` starts it again"
+        restart = f"`barnabas broker {config}` restarts it"
         # After a clean shutdown the controller knows at once; after a crash when the session times out.
         within = f"within {self.session_timeout_s:g} s (zookeeper.session.timeout.ms)"
-        others = "the others go on" if code == 0 else f"the others notice {within} and go on"
-        print_note(f"broker {broker_id} {exit_text(code)}; {others}.", f"  {again}")
+        others = "the others continue" if code == 0 else f"the others detect this {within}"
+        print_note(f"broker {broker_id} {exit_text(code)}; {others}.", f"  {restart}")
 
     async def watch_zookeeper(self, servers: ZooKeeperServers) -> None:
         while True:
             for node, code in servers.collect_ended().items():
                 where = f"--data {servers.data} --port {servers.ports[node - 1]}"
                 print_note(
-                    f"ZooKeeper {exit_text(code)}; the brokers go on with what they know, but no topic and no leader "
-                    f"can change without it. `barnabas zookeeper {where}` starts it again "
+                    f"ZooKeeper {exit_text(code)}; the brokers continue with their metadata, but topics and leaders "
+                    f"cannot change without it. `barnabas zookeeper {where}` restarts it "
                     f"(see {servers.log_path(node)})"
                 )
             await asyncio.sleep(ZOOKEEPER_LOOK_SECONDS)
@@ -241,7 +241,7 @@ class BrokerProcesses:
 
 
 class RestartBackoff:
-    """Back-off for restarts of one broker. Each waits twice as long as the one before; their number is limited."""
+    """Back-off for restarts of one broker: each delay is twice the one before, and the number is limited."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -258,9 +258,9 @@ class RestartBackoff:
 def stuck_text(broker_id: int, delay_s: float | None, log: Path) -> str:
     """
     >>> stuck_text(2, 1.0, Path("broker-2.log"))
-    'broker 2 was stuck and ended itself (exit code 75, stack in broker-2.log); restarting it in 1 s'
+    'broker 2 was stuck and exited (exit code 75, stack in broker-2.log); restarting it in 1 s'
     """
-    what = f"broker {broker_id} was stuck and ended itself (exit code {STUCK_EXIT_CODE}, stack in {log})"
+    what = f"broker {broker_id} was stuck and exited (exit code {STUCK_EXIT_CODE}, stack in {log})"
     if delay_s is not None:
         return f"{what}; restarting it in {delay_s:g} s"
     minutes = RESTARTS_PERIOD_SECONDS / 60
@@ -320,7 +320,7 @@ def failure_reason(log: Sequence[str]) -> str:
     'no room'
     """
     errors = [line.removeprefix("error: ") for line in log[-2:] if line.startswith("error: ")]
-    return errors[-1] if errors else log[-1] if log else "it said nothing"
+    return errors[-1] if errors else log[-1] if log else "its log is empty"
 
 
 def properties_text(properties: Mapping[str, str]) -> str:

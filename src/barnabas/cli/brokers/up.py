@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin import NewTopic
 
 DEFAULT_PORT = 9092
-BOOTSTRAP_ADDRESSES = 3  # of the commands in the greeting
+BOOTSTRAP_ADDRESSES = 3  # in the commands of the banner
 LONGEST_OPTION = 50
 
 
@@ -40,7 +40,7 @@ LONGEST_OPTION = 50
     default=1,
     show_default=True,
     type=click.IntRange(min=1),
-    help="How many brokers to run.",
+    help="Number of brokers.",
 )
 @click.option(
     "--data",
@@ -61,20 +61,24 @@ LONGEST_OPTION = 50
     "topics",
     multiple=True,
     metavar="NAME:PARTITIONS:REPLICAS",
-    help="Create this topic if it is missing; may be given several times.",
+    help="Create this topic if it does not exist; repeatable.",
 )
 @click.option(
-    "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers."
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Setting for all brokers; repeatable.",
 )
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT[/CHROOT]",
-    help="Use this ensemble; each broker is then a process of its own.",
+    help="Use this ensemble; each broker then runs in its own process.",
 )
 @click.option(
     "--with-zookeeper",
     is_flag=True,
-    help="Start a ZooKeeper server, too; each broker is then a process of its own.",
+    help="Also start a ZooKeeper server; each broker then runs in its own process.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the brokers' log.")
 def up(
@@ -92,9 +96,13 @@ def up(
     raise_descriptor_limit()
     interpreter.tune_interpreter()
     if zookeeper and with_zookeeper:
-        raise ConfigError("--with-zookeeper", "starts one; leave out --zookeeper, which names one")
+        raise ConfigError(
+            "--with-zookeeper", "cannot be combined with --zookeeper, which names an existing one"
+        )
     if port and port + brokers - 1 > 65535:
-        raise ConfigError("--port", f"{brokers} brokers need as many ports, from {port} on")
+        raise ConfigError(
+            "--port", f"{brokers} brokers need {brokers} ports from {port} on; the highest is 65535"
+        )
     wanted = list({topic.name: topic for topic in map(parse_new_topic, topics)}.values())
     settings = parse_overrides(overrides)
     where = data.absolute()
@@ -110,7 +118,7 @@ def up(
                 where, brokers=brokers, port=port, settings=settings, ends_process=True
             )
         )
-    # Locked before anything in it is touched: another process may use it.
+    # The directory is locked before any file in it is used: another process may run on it.
     with locked(where, "this data directory"):
         asyncio.run(run_cluster(cluster, wanted))
 
@@ -176,7 +184,7 @@ async def run_cluster(cluster: RunnableCluster, wanted: Sequence[NewTopic]) -> N
         print_note(f"warning: {warning}")
 
     def kill(exit_code: int) -> None:
-        print_note("asked again: the brokers are killed")
+        print_note("second signal: killing the brokers")
         if cluster.kill is not None:
             cluster.kill(exit_code)
 
@@ -244,7 +252,7 @@ Ctrl-C stops it; the data stays."""
 
 
 def break_if_long(option: str) -> str:
-    """Return the option of the last command, on a line of its own if it is long, so that both can be pasted."""
+    """Return the option, after a line break if it is long. The shell accepts both forms."""
     return option if len(option) <= LONGEST_OPTION else f"\\\n              {option}"
 
 

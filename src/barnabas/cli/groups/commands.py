@@ -1,4 +1,4 @@
-"""`barnabas groups`: the group of commands. Each command has a file of its own."""
+"""`barnabas groups`: the group of commands. Each command has its own file."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ from barnabas.cli.lazy_group import LazyGroup
     },
 )
 def groups() -> None:
-    """See consumer groups, reset their offsets, and delete them."""
+    """List, describe and delete consumer groups, and reset their offsets."""

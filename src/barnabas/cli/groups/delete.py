@@ -36,7 +36,7 @@ def delete_groups(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Delete the groups NAME with all their offsets. Nobody may be in them."""
+    """Delete groups with all their offsets. The groups must have no members."""
     doomed = list(dict.fromkeys(names))
     servers = servers_option(bootstrap_servers)
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:

@@ -1,4 +1,4 @@
-"""`barnabas groups describe`: members, what each of them reads, and the lag.
+"""`barnabas groups describe`: members, their partitions, and the lag.
 
 Lag is the number of records from the committed offset to the end of a partition.
 """
@@ -42,7 +42,7 @@ def describe_groups(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Show members, offsets and lag of the groups NAME, or of all groups."""
+    """Show members, offsets and lag of the named groups, or of all groups."""
 
     def load() -> dict[str, Any]:
         wanted = names or [group.group_id for group in admin.list_groups()]
@@ -171,7 +171,7 @@ def members_table(group: dict[str, Any]) -> str:
 
 
 def short_member_ids(members: list[dict[str, Any]]) -> dict[str, str]:
-    """Shorten the member ids: of the random part after the client id, keep as much as makes them unique.
+    """Shorten the member ids: remove the client id, and the end of the random part if the rest is unique.
 
     barnabas-0b8d1c77-… and barnabas-91e2f0aa-…  →  0b8d1c77 and 91e2f0aa
     """

@@ -41,7 +41,7 @@ def groups_document(admin: GroupAdmin) -> dict[str, Any]:
 
 def group_table(document: dict[str, Any]) -> str:
     if not document["groups"]:
-        return "no groups yet; `barnabas consume TOPIC --group NAME` makes one"
+        return "no groups yet; `barnabas consume TOPIC --group NAME` creates one"
     rows = [
         [group["group"], group["state"], group["protocol_type"] or "none"]
         for group in document["groups"]

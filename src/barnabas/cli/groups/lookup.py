@@ -58,21 +58,21 @@ def unknown_group_error(name: str, names: list[str]) -> ApiError:
 def reject_if_active(view: GroupView, why: str, servers: str) -> None:
     """Raise an error that names the members, unless the group has none.
 
-    error: NON_EMPTY_GROUP: group billing is Stable with 2 members: offsets are set only while nobody reads
+    error: NON_EMPTY_GROUP: group billing is Stable with 2 members: only a group without members can be deleted
     hint:  stop its consumers (barnabas at 10.0.0.7, loader at 10.0.0.8), then run this again; …
     """
     if not view.is_active:
         return
-    who = [f"{member.client_id or member.member_id} at {member.host}" for member in view.members]
-    shown = ", ".join(dict.fromkeys(who[:MEMBERS_SHOWN_MAX]))
-    more = ", …" if len(who) > MEMBERS_SHOWN_MAX else ""
-    named = f" ({shown}{more})" if who else ""
+    names = [f"{member.client_id or member.member_id} at {member.host}" for member in view.members]
+    shown = ", ".join(dict.fromkeys(names[:MEMBERS_SHOWN_MAX]))
+    more = ", …" if len(names) > MEMBERS_SHOWN_MAX else ""
+    consumers = f" ({shown}{more})" if names else ""
     error = ApiError(ErrorCode.NON_EMPTY_GROUP)
     members = plural(len(view.members), "member")
     raise ErrorWithHint(
         error,
         f"group {view.group_id} is {view.state} with {members}: {why}",
-        f"stop its consumers{named}, then run this again; "
-        # Quoted for the shell: the user pastes this command, and anyone may have chosen the name.
-        f"`barnabas groups describe {quote(view.group_id)}{servers} --watch` shows who is left",
+        f"stop its consumers{consumers}, then run this again; "
+        # Quoted for the shell: users paste this command, and any client can choose a group name.
+        f"`barnabas groups describe {quote(view.group_id)}{servers} --watch` shows the remaining members",
     )

@@ -1,4 +1,4 @@
-"""`barnabas groups reset`: reset committed offsets. It shows what would change; --execute changes it.
+"""`barnabas groups reset`: resets committed offsets. Without --execute it only shows the change.
 
     barnabas groups reset billing --to-earliest --all-topics
     barnabas groups reset billing --shift-by -100 --topic orders:0,2 --execute
@@ -39,7 +39,7 @@ ISO_DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?)?"
 )
 TOPIC_SPEC = re.compile(r"(?P<topic>[^:]+)(?::(?P<partitions>\d{1,9}(?:,\d{1,9})*))?")
-ONLY_WITHOUT_MEMBERS = "offsets are set only while nobody reads"
+ONLY_WITHOUT_MEMBERS = "offsets can only be reset while the group has no members"
 
 
 class ShiftBy(Struct, frozen=True):
@@ -61,8 +61,8 @@ class OffsetReset(NamedTuple):
 
 @click.command()
 @click.argument("name", metavar="GROUP", shell_complete=complete_groups)
-@click.option("--to-earliest", is_flag=True, help="To the oldest record there is.")
-@click.option("--to-latest", is_flag=True, help="To the end: only what comes from now on.")
+@click.option("--to-earliest", is_flag=True, help="To the oldest record.")
+@click.option("--to-latest", is_flag=True, help="To the end: only new records.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="N records forward, or back (-10).")
 @click.option(
@@ -82,8 +82,12 @@ class OffsetReset(NamedTuple):
     metavar="T[:P,…]",
     help="A topic, or some partitions of it; repeatable.",
 )
-@click.option("--all-topics", is_flag=True, help="Every partition the group has an offset in.")
-@click.option("--execute", is_flag=True, help="Do it. Without this it is only shown.")
+@click.option(
+    "--all-topics", is_flag=True, help="All partitions with a committed offset of the group."
+)
+@click.option(
+    "--execute", is_flag=True, help="Apply the change. Without this option it is only shown."
+)
 @bootstrap_option
 @timeout_option
 @output_option
@@ -102,7 +106,7 @@ def reset(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Reset the committed offsets of GROUP. Shows what would change; --execute changes it."""
+    """Reset the committed offsets of GROUP. Without --execute, only show the change."""
     reject_empty_name("GROUP", name)
     target = require_one_target(
         {
@@ -115,7 +119,7 @@ def reset(
         }
     )
     if bool(topics) == all_topics:
-        raise ConfigError("--topic", "say which partitions: --topic T[:P,…] or --all-topics")
+        raise ConfigError("--topic", "choose the partitions with --topic T[:P,…] or --all-topics")
     wanted = [parse_topic_partitions(text) for text in topics]
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = GroupAdmin(cluster)
@@ -141,13 +145,13 @@ def reset(
 # ---- parse the request ---------------------------------------------------------------------------------------
 
 
-def require_one_target(given: Mapping[str, Target | None]) -> Target:
-    chosen = {option: target for option, target in given.items() if target is not None}
+def require_one_target(targets: Mapping[str, Target | None]) -> Target:
+    chosen = {option: target for option, target in targets.items() if target is not None}
     if not chosen:
-        raise ConfigError("reset", f"say where to: one of {', '.join(given)}")
+        raise ConfigError("reset", f"choose a target: one of {', '.join(targets)}")
     (first, target), *others = chosen.items()
     if others:
-        raise ConfigError(first, f"excludes {others[0][0]}")
+        raise ConfigError(first, f"cannot be combined with {others[0][0]}")
     return target
 
 
@@ -156,7 +160,7 @@ def parse_datetime(text: str) -> FromTime:
 
 
 def parse_time_ago(text: str, now: int) -> FromTime:
-    """Parse 1h30m, or PT1H30M as Kafka's own tool writes it."""
+    """Parse 1h30m, or PT1H30M as in Kafka's own tool."""
     if DURATION.fullmatch(text):
         return FromTime(max(0, now - parse_duration_ms(text)))
     iso = ISO_DURATION.fullmatch(text)
@@ -274,7 +278,7 @@ def reset_text(document: dict[str, Any]) -> str:
         format_table(["topic", "partition", "before", "after", ""], rows, null="-"),
     ]
     if not document["executed"]:
-        lines.append("nothing was changed; add --execute to do it")
+        lines.append("nothing was changed; add --execute to apply it")
     return "\n".join(lines)
 
 
@@ -283,4 +287,4 @@ def remark_text(offset: dict[str, Any]) -> str:
         return f"the end, instead of {offset['asked_for']}"
     if offset["asked_for"] < offset["after"]:
         return f"the beginning, instead of {offset['asked_for']}"
-    return "as it was" if offset["before"] == offset["after"] else ""
+    return "unchanged" if offset["before"] == offset["after"] else ""

@@ -1,5 +1,5 @@
 """Commands that read the history of state changes.
 
-barnabas topics history      history.py    what happened to one topic
+barnabas topics history      history.py    the state changes of one topic
 barnabas lifecycle report    report.py     all topics and controllers, analysed with Spark
 """

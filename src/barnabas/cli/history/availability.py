@@ -1,4 +1,4 @@
-"""Checks that the cluster has a history, and that it knows a topic."""
+"""Checks that the cluster has a history, and that a topic exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.topic_names import STATE_CHANGES
 
 SETTING = "barnabas.history.topic.enable"
-NOT_FOUND_HINT = "see `barnabas topics list`; what happened more than seven days ago is forgotten"
+NOT_FOUND_HINT = "see `barnabas topics list`; the history keeps events for seven days"
 
 
 def require_history(cluster: Cluster, name: str | None = None) -> None:
@@ -25,13 +25,13 @@ def require_history(cluster: Cluster, name: str | None = None) -> None:
         raise unknown_topic_error(cluster, name, missing, else_hint=NOT_FOUND_HINT)
     setting = history_setting(cluster)
     if setting is None:
-        why = f"this cluster keeps no history: there is no topic {STATE_CHANGES}"
-        hint = "brokers of Barnabas keep one; those of Apache Kafka write a log file on each controller"
+        why = f"this cluster has no history: there is no topic {STATE_CHANGES}"
+        hint = "only brokers of Barnabas publish it; Apache Kafka writes state-change.log files"
         raise ErrorWithHint(missing, why, hint)
     if setting != "true":
-        hint = f"set {SETTING}=true for the brokers; until then it is in their log directories only"
-        raise ErrorWithHint(missing, f"the history is turned off ({SETTING}={setting})", hint)
-    hint = "try again in a moment" if view.topics else "it begins when the first topic is created"
+        hint = f"set {SETTING}=true on the brokers; until then events are only in their log directories"
+        raise ErrorWithHint(missing, f"the history is disabled ({SETTING}={setting})", hint)
+    hint = "try again in a moment" if view.topics else "it starts when the first topic is created"
     raise ErrorWithHint(missing, "the history is not published yet", hint)
 
 
@@ -47,5 +47,5 @@ def history_setting(cluster: Cluster) -> str | None:
 def report_no_events(cluster: Cluster, name: str, start: Start) -> None:
     """Report that a topic has no events. Raises if the topic does not exist."""
     find_topic(cluster, name, else_hint=NOT_FOUND_HINT)
-    ago = "seven days" if isinstance(start, Beginning) else "that time"
-    print_note(f"nothing happened to {name} within {ago}")
+    period = "in the last seven days" if isinstance(start, Beginning) else "since that time"
+    print_note(f"no events of {name} {period}")

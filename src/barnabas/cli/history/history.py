@@ -6,8 +6,8 @@
       08:00:00.131  LeaderAndIsr #19 to broker 3: partition 0
       08:00:00.140  broker 3 answered LeaderAndIsr #19: done
 
-The events come from the topic `__state_changes`. An event may be there more than once, and events of a broker that was
-away come late. The command shows each event once, ordered by (epoch, sequence).
+The events come from the topic `__state_changes`. It may contain an event more than once, and events of a broker that
+was down are published late. The command shows each event once, ordered by (epoch, sequence).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from barnabas.printable import printable
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Only what happened since -1h, 2024-05-01T08:00 or a time in ms.",
+    help="Only events since -1h, 2024-05-01T08:00 or a time in ms.",
 )
 @click.option("--follow", is_flag=True, help="Stream new events, until interrupted.")
 @bootstrap_option
@@ -63,7 +63,7 @@ def history(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Tell what happened to the topic NAME: transitions, elections, requests and answers, each with its cause."""
+    """Show the history of topic NAME: transitions, elections, requests and responses, each with its cause."""
     start = Beginning() if since is None else FromTime(parse_time(since, now_ms(), "--since"))
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         require_history(cluster, name)
@@ -96,7 +96,7 @@ def event_writer(output: OutputFormat, narrator: Narrator) -> Callable[[list[Eve
             case OutputFormat.YAML:
                 return (f"---\n{to_yaml(event)}" for event in events)
             case OutputFormat.TEXT:
-                lines_of_text = narrator.tell(printable_document(events))
+                lines_of_text = narrator.lines(printable_document(events))
                 return (printable(text, keep="\n") for text in lines_of_text)
 
     def write(events: list[Event]) -> None:
@@ -107,4 +107,4 @@ def event_writer(output: OutputFormat, narrator: Narrator) -> Callable[[list[Eve
 
 
 def events_text(document: dict[str, Any], narrator: Narrator) -> str:
-    return "\n".join(narrator.tell(document["events"])) or "no events"
+    return "\n".join(narrator.lines(document["events"])) or "no events"

@@ -1,4 +1,4 @@
-"""Text of events: one line each, under a heading for each cause."""
+"""Text of events: one line per event, with a heading for each cause."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ LEADER_LOSS_CAUSES = ("BrokersChanged", "LogDirFailed", "ControlledShutdown", "R
 
 
 class Narrator:
-    """Writes events as text. It remembers the leader and ISR of each partition to show what changed.
+    """Formats events as text. It keeps the last leader and ISR of each partition, to show what changed.
 
-    The strings of the events must be printable.
+    The strings of the events must be printable (see barnabas/printable.py).
     """
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.chapter: tuple[object, ...] = ()
+        self.heading: tuple[object, ...] = ()
         self.known: dict[int, Event] = {}
 
-    def tell(self, events: list[Event]) -> Iterator[str]:
+    def lines(self, events: list[Event]) -> Iterator[str]:
         for run in group_replica_events(events):
             first = run[0]
             day, _, time = str(first.get("at", "")).rstrip("Z").partition("T")
-            chapter = (day, first.get("epoch"), first.get("cause"))
-            if chapter != self.chapter:
-                self.chapter = chapter
+            heading = (day, first.get("epoch"), first.get("cause"))
+            if heading != self.heading:
+                self.heading = heading
                 by = f"controller {first.get('broker')}, epoch {first.get('epoch')}"
                 yield f"{day} {by}: {first.get('cause')}"
             yield wrap(f"  {time}  {self.sentence(run)}", indent=len(time) + 6)
@@ -47,7 +47,7 @@ class Narrator:
             case _:
                 text = election_text(event)
         if event.get("result") == "failed" and event.get("what") != "request":
-            text += f": not done, {event.get('why')}"
+            text += f": failed, {event.get('why')}"
         return text
 
     def partition(self, event: Event) -> str:
@@ -66,22 +66,22 @@ class Narrator:
             state = "online, " if before != "online" else ""
             return f"{name}: {state}{leader_text(event, known)}, {isr_text(event, known)}"
         if after == "offline":
-            # A topic that is to be deleted goes offline with its leaders alive.
+            # A topic that is being deleted goes offline while its leaders are alive.
             if known is None or not str(event.get("cause")).startswith(LEADER_LOSS_CAUSES):
                 return f"{name}: offline"
-            return f"{name}: offline, its leader {known['leader']} is gone"
+            return f"{name}: offline, lost its leader {known['leader']}"
         self.known.pop(partition, None)
-        return f"{name}: gone"
+        return f"{name}: removed"
 
     def learn(self, event: Event) -> None:
-        """Remember leader and ISR; while there is no leader, the last one."""
+        """Keep leader and ISR. While there is no leader, keep the last one."""
         if "leader" in event:
             before = self.known.get(event["partition"])
             leads = event["leader"] if event["leader"] >= 0 or before is None else before["leader"]
             self.known[event["partition"]] = {"leader": leads, "isr": event["isr"]}
 
     def replicas(self, run: list[Event]) -> str:
-        """`replicas 0 on 2,3,1; 1 on 3,1,2: online`, or `replica 0 on 2 (ISR 3,1, no leader): offline`"""
+        """Return `replicas 0 on 2,3,1; 1 on 3,1,2: online`, or `replica 0 on 2 (ISR 3,1, no leader): offline`."""
         by_partition: dict[int, list[int]] = {}
         left: dict[int, str] = {}
         for event in run:
@@ -115,14 +115,14 @@ class Narrator:
         if mine:
             result += f" ({', '.join(mine)})"
         if event.get("known_already"):
-            result += f", {event['known_already']} known already"
+            result += f", {event['known_already']} already known"
         return f"broker {event['to']} answered {kind} #{event['answers']}: {result}"
 
     def about(self, event: Event) -> str:
         ranges = str(event["topics"][self.topic])
         text = f"partition {ranges}" if ranges.isdigit() else f"partitions {ranges}"
         if "partitions" in event and (len(event["topics"]) > 1 or "parts" in event):
-            text += f", {event['partitions']} with those of other topics"
+            text += f", {event['partitions']} including other topics"
         if event.get("deletes"):
             text += f", {event['deletes']} to be deleted"
         return text
@@ -165,13 +165,11 @@ def isr_text(event: Event, known: Event | None) -> str:
 
 
 def topic_change_text(event: Event) -> str:
-    """`created automatically when app at ::1 asked broker 2 for it: 6 partitions (num.partitions), 3 replicas each`"""
-    who = f"{event.get('by') or 'a client without a name'} at {event.get('host')}"
-    text = f"{event.get('after')}, as {who} asked"
+    """Return `created automatically for app at ::1 by broker 2: 6 partitions (num.partitions), 3 replicas each`."""
+    client = f"{event.get('by') or 'a client without a name'} at {event.get('host')}"
+    text = f"{event.get('after')}, requested by {client}"
     if event.get("automatic"):
-        text = (
-            f"{event.get('after')} automatically when {who} asked broker {event.get('via')} for it"
-        )
+        text = f"{event.get('after')} automatically for {client} by broker {event.get('via')}"
     if "partitions" in event and "replication_factor" in event:
         defaults = event.get("defaults", [])
         of_partitions, of_replicas = (
@@ -197,8 +195,8 @@ STATE_NAMES = {
     "ReplicaDeletionStarted": "being deleted",
     "ReplicaDeletionSuccessful": "deleted",
     "ReplicaDeletionIneligible": "cannot be deleted now",
-    "NonExistentPartition": "gone",
-    "NonExistentReplica": "gone",
+    "NonExistentPartition": "removed",
+    "NonExistentReplica": "removed",
 }
 
 

@@ -52,18 +52,16 @@ def lifecycle() -> None:
     "target",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write every table there as Parquet, too.",
+    help="Also write every table to this directory, as Parquet.",
 )
 @click.option(
     "--html",
     "html",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write a page with a timeline, too; one that is there is replaced.",
+    help="Also write an HTML page with a timeline; an existing file is replaced.",
 )
-@click.option(
-    "--master", metavar="URL", help="Any Spark master; all cores of this machine if not given."
-)
+@click.option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
 @bootstrap_option
 @timeout_option
 @output_option
@@ -75,8 +73,7 @@ def report(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Tell from the history how long topics took to come online, when they had no leader, how often leaders moved, what
-    was waited for, which deletions are stuck, and who was controller.
+    """Analyse the history: creation times, outages, leader moves, slow steps, stuck deletions and controllers.
 
     \b
     barnabas lifecycle report
@@ -120,13 +117,13 @@ def require_events(cluster: Cluster) -> None:
 
 
 def nothing_to_report(why: str) -> ApiError:
-    hint = "it keeps seven days; what happens from now on is in the next report"
+    hint = "it keeps events for seven days; a later report has new events"
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return ErrorWithHint(missing, f"there is nothing to report: {STATE_CHANGES} {why}", hint)
 
 
 def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datetime]:
-    """Return the analysis and its time, which is never before the last event, even if this clock is behind."""
+    """Return the analysis and its time, which is never before the last event, even if the local clock is late."""
     from barnabas.history.analysis import analyse
     from barnabas.history.reader import distinct_events, read_records
 
@@ -145,7 +142,7 @@ def read_and_analyse(spark: SparkSession, servers: str) -> tuple[Analysis, datet
     events = distinct_events(read).localCheckpoint()
     (last_ms,) = events.selectExpr("unix_millis(max(at))").first()
     if last_ms is None:
-        raise nothing_to_report("has records, but no events")
+        raise nothing_to_report("has no valid events")
     now = datetime.fromtimestamp(max(now_ms(), last_ms) / 1000, UTC)
     return analyse(events, now), now
 

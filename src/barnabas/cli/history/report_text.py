@@ -9,6 +9,7 @@ from barnabas.history.page import topic_state
 from barnabas.history.report import Document, Row, is_failover
 from barnabas.history.words import (
     cause_name,
+    describe_cause,
     format_duration,
     format_time,
     join_brokers,
@@ -44,19 +45,19 @@ def summary_text(document: Document) -> str:
         lines.append(
             f"online after {format_duration(summary['median_creation_ms'])} (median), {slowest} (slowest)"
         )
-    lost = f"{plural(summary['outages'], 'outage')} of partitions"
+    outages = plural(summary["outages"], "partition outage")
     if summary["outages"]:
-        lost += f", the longest {format_duration(summary['longest_outage_ms'])}"
-    lines.append(f"{lost}; {plural(summary['leader_moves'], 'move')} of leaders")
+        outages += f", the longest {format_duration(summary['longest_outage_ms'])}"
+    lines.append(f"{outages}; {plural(summary['leader_moves'], 'leader move')}")
     if summary["partitions_offline"]:
-        lines.append(f"{plural(summary['partitions_offline'], 'partition')} without a leader NOW")
+        lines.append(f"{plural(summary['partitions_offline'], 'partition')} OFFLINE now")
     if summary["stuck_deletions"]:
         lines.append(f"{plural(summary['stuck_deletions'], 'deletion')} STUCK")
     return "\n".join(lines)
 
 
 def elections_text(elections: list[Row]) -> str:
-    heads = ["epoch", "elected (UTC)", "controller", "after", "vacant", "taken over in", "cause"]
+    heads = ["epoch", "elected (UTC)", "controller", "after", "vacant", "takeover", "cause"]
     rows = [
         [
             row["epoch"],
@@ -79,11 +80,11 @@ def incidents_text(incidents: list[Row]) -> str:
     rows = [
         [
             format_time(row["from"]),
-            cause_name(row["cause"]),
+            describe_cause(row["cause"], row["lost_leaders"]),
             row["partitions"],
             row["topics"],
             f"up to {format_duration(row['longest_ms'])}"
-            + ("" if row["until"] is not None else ", still"),
+            + ("" if row["until"] is not None else ", ongoing"),
         ]
         for row in incidents[:ROWS_MAX]
     ]
@@ -94,7 +95,7 @@ def deletions_text(deletions: list[Row]) -> str:
     pending = [row for row in deletions if row["state"] != "done"]
     if not pending:
         return ""
-    heads = ["topic", "deletion", "since (UTC)", "for", "waits for broker", "asked by"]
+    heads = ["topic", "deletion", "since (UTC)", "for", "waits for broker", "requested by"]
     rows = [
         [
             topic_label(row),
@@ -106,7 +107,7 @@ def deletions_text(deletions: list[Row]) -> str:
         ]
         for row in pending[:ROWS_MAX]
     ]
-    return titled_table("deletions that are not done", heads, rows, len(pending), "first")
+    return titled_table("pending deletions", heads, rows, len(pending), "first")
 
 
 def topics_text(topics: list[Row]) -> str:
@@ -131,7 +132,7 @@ def topics_text(topics: list[Row]) -> str:
         ]
         for row in topics[:ROWS_MAX]
     ]
-    return titled_table("topics", heads, rows, len(topics), "most troubled")
+    return titled_table("topics", heads, rows, len(topics), "most affected")
 
 
 def steps_text(steps: list[Row]) -> str:
@@ -140,7 +141,7 @@ def steps_text(steps: list[Row]) -> str:
         [
             topic_label(row),
             step_name(row["step"], row["broker"]),
-            format_duration(row["ms"]) + ("" if row["ended_at"] is not None else ", still"),
+            format_duration(row["ms"]) + ("" if row["ended_at"] is not None else ", ongoing"),
             format_time(row["began_at"]),
             cause_name(row["cause"]),
         ]

@@ -15,7 +15,7 @@ Event = dict[str, Any]
 
 
 class TopicEvents:
-    """The events of one topic, each once, and the elections of controllers."""
+    """Deduplicated events of one topic, and the controller elections."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -50,15 +50,15 @@ class TopicEvents:
         if isinstance(event, ControllerEvent):
             return self.elections
         if not isinstance(event, RequestEvent):
-            mine = event.topic == self.topic
+            is_own = event.topic == self.topic
         elif event.answers is not UNSET:
-            mine = (event.epoch, event.answers) in self.requests
+            is_own = (event.epoch, event.answers) in self.requests
         else:
-            mine = event.topics is not UNSET and self.topic in event.topics
-            if mine:
+            is_own = event.topics is not UNSET and self.topic in event.topics
+            if is_own:
                 part = 1 if event.part is UNSET else event.part
                 self.requests.add((event.epoch, event.sequence - part + 1))
-        return self.events if mine else None
+        return self.events if is_own else None
 
     def in_order(self) -> list[Event]:
         """Return all events by epoch and sequence. Elections before the first event of the topic are left out."""

@@ -1,7 +1,7 @@
 r"""`barnabas consume`: read records of a topic to standard output, in order within each partition.
 
-    barnabas consume orders                           follow what is written from now on
-    barnabas consume orders -e                        everything there is, then stop
+    barnabas consume orders                           new records, until interrupted
+    barnabas consume orders -e                        all existing records, then stop
     barnabas consume orders -O @-1h -f '%T %k: %s\n'  the last hour, then new records
     barnabas consume orders -O -10 -o json | jq .     ten from each partition's end, one JSON object per line
     barnabas consume orders --group billing           as a member of a group, see consume_group.py
@@ -51,7 +51,7 @@ from barnabas.model import TopicPartition
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this one; repeatable.",
+    help="Read only this partition; repeatable.",
 )
 @click.option(
     "-O",
@@ -88,7 +88,7 @@ from barnabas.model import TopicPartition
     default="\\n",
     show_default=True,
     metavar="TEXT",
-    help="What ends a record.",
+    help="Record delimiter.",
 )
 @click.option(
     "--filter",
@@ -121,7 +121,9 @@ def consume(
     write = record_formatter(output, template, key_delimiter, delimiter)
     wanted = [compile_filter(expression) for expression in filters]
     if group is not None and partitions:
-        raise ConfigError("--partition", "excludes --group, whose members share all partitions")
+        raise ConfigError(
+            "--partition", "cannot be combined with --group: its members share all partitions"
+        )
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         assigned = select_partitions(cluster, topic, partitions)
         if group is not None:
@@ -137,9 +139,7 @@ def consume(
         watched_topics = () if partitions or stop_at_end else (topic,)
         consumer = Consumer(cluster, starts, reset=Beginning(), watched_topics=watched_topics)
         if isinstance(start, End) and not stop_at_end and sys.stderr.isatty():
-            print_note(
-                f"waiting for new records of {topic}; -O beginning reads what is there already"
-            )
+            print_note(f"waiting for new records of {topic}; -O beginning reads existing records")
         for batch in filtered_batches(consumer, stop_at_end, count, wanted):
             write_out(b"".join([write(record) for record in batch]))
 
@@ -162,9 +162,9 @@ def filtered_batches(
     wanted: list[Filter],
     written: OnWritten = lambda _: None,
 ) -> Iterator[list[ConsumedRecord]]:
-    """Yield the records of each poll that match all filters, until there are enough.
+    """Yield the records of each poll that match all filters, up to `count` in total.
 
-    After each batch, `written` gets the records that are done, or None for all that were polled.
+    After each batch, `written` is called with the records that are done, or with None for all polled records.
     """
     while not (stop_at_end and source.at_end):
         polled = source.poll(1.0)
@@ -224,7 +224,7 @@ def record_formatter(
             return encode_text(lambda record: f"---\n{to_yaml(record_document(record))}\n")
         case OutputFormat.TEXT:
             if template is not None and key_delimiter is not None:
-                raise ConfigError("--format", "excludes --key-delimiter")
+                raise ConfigError("--format", "cannot be combined with --key-delimiter")
             if template is None:
                 key = "" if key_delimiter is None else "%k" + key_delimiter.replace("%", "%%")
                 template = f"{key}%s{delimiter.replace('%', '%%')}"

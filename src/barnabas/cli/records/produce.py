@@ -1,9 +1,10 @@
 r"""`barnabas produce`: write the lines of standard input or of files as records.
 
-    kcat's letters: -K splits key from value, -k is one key for all, -D ends a record, -H adds a header, -p names the
-    partition, -z compresses, -Z writes an empty value as null. Delimiters may be written \t, \n, \x1f.
+    Options are those of kcat: -K is the delimiter of key and value, -k one key for all records, -D the record
+    delimiter, -H a header, -p the partition, -z the codec, -Z writes an empty value as null. Delimiters may be
+    written as \t, \n, \x1f.
 
-Records are sent as soon as the input pauses. Nothing is printed unless an option asks for it.
+Records are sent as soon as the input pauses. By default the command prints nothing.
 """
 
 from __future__ import annotations
@@ -51,13 +52,16 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
     default="\\n",
     show_default=True,
     metavar="TEXT",
-    help="What ends a record.",
+    help="Record delimiter.",
 )
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; repeatable."
 )
 @click.option(
-    "-p", "--partition", type=click.IntRange(min=0), help="The partition; by key if not given."
+    "-p",
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Target partition; default: chosen by key.",
 )
 @click.option(
     "-Z", "--null", "empty_is_null", is_flag=True, help="An empty value or key becomes null."
@@ -74,7 +78,7 @@ SplitKey = Callable[[bytes], tuple[bytes | None, bytes | None]]
     type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
-    help="Replicas that must have it.",
+    help="Replicas that must acknowledge a record.",
 )
 @dry_run_option
 @bootstrap_option
@@ -101,7 +105,7 @@ def produce(
     Example: tail -f app.log | barnabas produce logs -z zstd
     """
     if key is not None and key_delimiter is not None:
-        raise ConfigError("--key", "excludes --key-delimiter")
+        raise ConfigError("--key", "cannot be combined with --key-delimiter")
     end = unescape_bytes(delimiter)
     if not end:
         raise ConfigError("--delimiter", "cannot be empty")
@@ -111,30 +115,30 @@ def produce(
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         check_destination(cluster, topic, partition)
         producer = Producer(cluster, acks=ACKS[acks], compression=Compression[compression.upper()])
-        tally = ProduceProgress(topic, dry_run, input_size(files))
+        progress = ProduceProgress(topic, dry_run, input_size(files))
         try:
             for records in (found for source in sources for found in split_records(source, end)):
-                tally.read += len(records)
+                progress.read += len(records)
                 for record in records:
                     record_key, value = split(record)
                     if dry_run:
-                        tally.would_send(producer.target(topic, record_key, partition))
+                        progress.add_dry_run(producer.target(topic, record_key, partition))
                     else:
                         producer.send(
                             topic, value, key=record_key, headers=header_pairs, partition=partition
                         )
-                tally.sent(producer.flush())
-                tally.progress(sum(map(len, records)) + len(records) * len(end))
+                progress.add_sent(producer.flush())
+                progress.update(sum(map(len, records)) + len(records) * len(end))
         except BaseException as error:
-            tally.sent(producer.sent)
-            if isinstance(error, KeyboardInterrupt) and not tally.outstanding:
-                tally.finish()
+            progress.add_sent(producer.sent)
+            if isinstance(error, KeyboardInterrupt) and not progress.outstanding:
+                progress.finish()
             else:
-                tally.failed()
+                progress.report_failure()
             raise
-        tally.finish()
+        progress.finish()
     if output is not OutputFormat.TEXT or dry_run:
-        document = tally.document()
+        document = progress.document()
         show(output, document, produced_text)
 
 
@@ -209,10 +213,10 @@ class ProduceProgress:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def would_send(self, target: TopicPartition) -> None:
+    def add_dry_run(self, target: TopicPartition) -> None:
         self.counts[target.partition] = self.counts.get(target.partition, 0) + 1
 
-    def sent(self, batches: list[SentBatch]) -> None:
+    def add_sent(self, batches: list[SentBatch]) -> None:
         for batch in batches:
             number = batch.partition.partition
             self.counts[number] = self.counts.get(number, 0) + batch.count
@@ -220,7 +224,7 @@ class ProduceProgress:
                 self.first.setdefault(number, batch.base_offset)
                 self.last[number] = batch.base_offset + batch.count - 1
 
-    def progress(self, bytes_read: int) -> None:
+    def update(self, bytes_read: int) -> None:
         self.bytes_read += bytes_read
         if self.on_terminal:
             line = progress_line(self.total, self.bytes_read, self.bytes_expected)
@@ -229,17 +233,18 @@ class ProduceProgress:
     def finish(self) -> None:
         if self.on_terminal:
             verb = "would write" if self.dry_run else "wrote"
-            said = f"{verb} {plural(self.total, 'record')} to {printable(self.topic, NAME_MAX)}"
-            redraw(f"{said:<{BAR_WIDTH + 40}}", end="\n")
+            line = f"{verb} {plural(self.total, 'record')} to {printable(self.topic, NAME_MAX)}"
+            redraw(f"{line:<{BAR_WIDTH + 40}}", end="\n")
 
     @property
     def outstanding(self) -> int:
         return self.read - self.total
 
-    def failed(self) -> None:
-        """Report how many records were acknowledged, for a retry.
+    def report_failure(self) -> None:
+        """Report how many records were acknowledged, so that the user can retry.
 
-        A batch that was sent beside a rejected one, or whose response was lost, may have been written.
+        Unconfirmed records may have been written: those whose response was lost, or that were in flight together with
+        a rejected batch.
         """
         if self.dry_run:
             return

@@ -1,6 +1,6 @@
 """Parser for start positions of the command line.
 
-beginning, earliest      the oldest record there is          end, latest       what comes from now on
+beginning, earliest      the oldest record                   end, latest       new records only
 1234                     that offset                         -10               ten records before the end
 @1700000000000           the first at or after that millisecond
 @-1h, @-90s, @-1d12h     the first at or after that long ago: ms s m h d w

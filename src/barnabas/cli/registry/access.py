@@ -26,19 +26,19 @@ def registry_options(command: Command) -> Command:
             "--output",
             type=click.Choice([output.value for output in OutputFormat]),
             default=OutputFormat.TEXT.value,
-            help="For people or for programs.",
+            help="text is for people; json and yaml are for programs.",
         ),
         click.option(
             "--data",
             metavar="DIR",
             default=DEFAULT_DATA_DIRECTORY,
             show_default=True,
-            help="The data directory of `barnabas up`.",
+            help="Data directory of `barnabas up`.",
         ),
         click.option(
             "--zookeeper",
             metavar="HOST:PORT,…",
-            help="Look into this ZooKeeper instead, as zookeeper.connect names it.",
+            help="Read this ZooKeeper instead, as in zookeeper.connect.",
         ),
         click.argument("path", default="/"),
     ):
@@ -62,7 +62,7 @@ def open_registry(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
     """Open the registry in the data directory or in a ZooKeeper. Errors become one line on standard error."""
     named = click.get_current_context().get_parameter_source("data")
     if zookeeper is not None and named is ParameterSource.COMMANDLINE:
-        raise RegistryUsageError("--data and --zookeeper name two registries; leave one out")
+        raise RegistryUsageError("--data cannot be combined with --zookeeper")
     try:
         with open_source(data, zookeeper) as found:
             yield found

@@ -1,7 +1,6 @@
-"""`barnabas registry`: the group. Its commands show the znode tree the way zkCli does.
+"""`barnabas registry`: the group of commands. They show the znode tree in the format of zkCli.
 
-They read the files of the embedded registry directly, so they work beside a running broker, without one, and when a
-broker cannot be reached; or they ask a ZooKeeper.
+They read a ZooKeeper, or the files of an embedded registry. The files can be read with or without a running broker.
 """
 
 from __future__ import annotations
@@ -21,4 +20,4 @@ from barnabas.cli.lazy_group import LazyGroup
     },
 )
 def registry() -> None:
-    """Look into the znode tree: the cluster metadata."""
+    """Inspect the znode tree, which holds the cluster metadata."""

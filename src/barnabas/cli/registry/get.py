@@ -23,10 +23,10 @@ def get(path: str, data: str, zookeeper: str | None, output: str, with_stat: boo
     document: dict[str, Any] = {"path": path, "data": content or None}
     if with_stat:
         document["stat"] = stat_document(stat)
-    # Kafka's nodes without content hold null, and that is what zkCli shows for them.
+    # zkCli shows null for nodes without data.
     ending = f"\n{stat_text(stat)}" if with_stat else ""
     if OutputFormat(output) is OutputFormat.TEXT and not sys.stdout.isatty():
-        # The data of a node goes to a pipe as it is, as records do.
+        # A pipe gets the raw data, as with records.
         write_out(f"{content or 'null'}{ending}\n".encode())
         return
     show(OutputFormat(output), document, lambda shown: (shown["data"] or "null") + ending)

@@ -16,7 +16,7 @@ from barnabas.cli.terminal.output import OutputFormat, show
 @click.command()
 @registry_options
 @click.option("-s", "with_stat", is_flag=True, help="Also show the stat of the node.")
-@click.option("-R", "recursive", is_flag=True, help="List everything beneath, too.")
+@click.option("-R", "recursive", is_flag=True, help="Also list all descendants.")
 def ls(
     path: str, data: str, zookeeper: str | None, output: str, with_stat: bool, recursive: bool
 ) -> None:

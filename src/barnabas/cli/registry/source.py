@@ -64,7 +64,7 @@ def open_source(data: str, zookeeper: str | None) -> Iterator[RegistrySource]:
 
 @contextmanager
 def reader_of(data: str) -> Iterator[Reader]:
-    # SQLite is loaded only when it is needed: `--help` and completion stay quick.
+    # Imported here because `--help` and completion do not need SQLite.
     from barnabas.world.registry.reader import Reader
 
     directory = Path(data, REGISTRY_DIRECTORY)
@@ -129,10 +129,10 @@ class FilesSource:
 
 
 class ZooKeeperSource:
-    """Session with a ZooKeeper. The event loop runs only during a call."""
+    """Session with a ZooKeeper. The event loop runs only during calls."""
 
     def __init__(self, connect_string: str, runner: asyncio.Runner) -> None:
-        # Kazoo, too, is imported only when it is needed.
+        # Imported here because only this source needs Kazoo.
         from barnabas.world.registry.zookeeper import ZooKeeperRegistry
 
         self.runner = runner
@@ -172,7 +172,7 @@ class TreeWatch:
 
     async def begin(self, path: str) -> None:
         await self.session.get(path)
-        await self.look(path)
+        await self.compare(path)
 
     async def changes(self) -> list[ZnodeChange]:
         """Wait for changes. Returns at least one, in the order of the events."""
@@ -182,14 +182,14 @@ class TreeWatch:
             self.more.clear()
             events, self.events = self.events, []
             for event in events:
-                found += await self.look(event.path)
+                found += await self.compare(event.path)
         return found
 
     def on_event(self, event: WatchEvent) -> None:
         self.events.append(event)
         self.more.set()
 
-    async def look(self, path: str) -> list[ZnodeChange]:
+    async def compare(self, path: str) -> list[ZnodeChange]:
         """Compare a node with its last version and set its watches again; descend into new children."""
         stat = await self.session.exists(path, self.on_event)
         if stat is None:
@@ -208,7 +208,7 @@ class TreeWatch:
         for name in names:
             child = f"{path.rstrip('/')}/{name}"
             if child not in self.versions:
-                found += await self.look(child)
+                found += await self.compare(child)
         return found
 
     def forget(self, path: str) -> list[ZnodeChange]:

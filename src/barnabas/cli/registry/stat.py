@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @registry_options
 def stat(path: str, data: str, zookeeper: str | None, output: str) -> None:
-    """Show when and by which transactions a node was made and changed."""
+    """Show the stat of a node: transactions, times, versions and sizes."""
     with open_registry(data, zookeeper) as source:
         _, found = source.get(path)
     show(OutputFormat(output), stat_document(found), lambda _: stat_text(found))
@@ -51,12 +51,12 @@ def stat_document(stat: ZnodeStat) -> dict[str, int | str]:
         "cversion": stat.cversion,
         "dataVersion": stat.version,
         "aclVersion": 0,
-        "ephemeralOwner": f"{stat.ephemeral_owner:#x}",  # beyond what readers of JSON count exactly
+        "ephemeralOwner": f"{stat.ephemeral_owner:#x}",  # many JSON readers cannot represent 64 bits
         "dataLength": stat.data_length,
         "numChildren": stat.num_children,
     }
 
 
 def date(time_ms: int) -> str:
-    """Wed Nov 22 01:30:19 PST 2017"""
+    """Return the local time in the format of zkCli: `Wed Nov 22 01:30:19 PST 2017`."""
     return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(time_ms / 1000))

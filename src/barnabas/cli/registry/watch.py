@@ -17,7 +17,7 @@ from barnabas.cli.terminal.output import OutputFormat, print_lines, print_note, 
 @registry_options
 @click.option("--count", type=click.IntRange(min=1), help="Stop after N changes.")
 def watch(path: str, data: str, zookeeper: str | None, output: str, count: int | None) -> None:
-    """Follow changes to a node and everything beneath it, until Ctrl-C."""
+    """Watch a node and its descendants for changes, until Ctrl-C."""
     try:
         with open_registry(data, zookeeper) as found:
             for number, change in enumerate(found.follow(path)):

@@ -1,7 +1,7 @@
-"""Translation of Spark's errors: the cause in a few lines, without the stacks of Java and Python.
+"""Translation of Spark's errors: the cause in a few lines, without stack traces of Java and Python.
 
-An error that we raise in a Python process of Spark arrives as text: its traceback, within the message of a Java
-exception. The other messages are Spark's, py4j's and Java's own, and are recognised by their text too.
+An error that Barnabas raises in a Python worker of Spark arrives as text: its traceback is part of the message of a
+Java exception. Errors of Spark, py4j and Java are recognised by their text too.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class QueryFailed(BarnabasError):
 
 
 JAVA_ENDED = (
-    "Java, in which Spark runs, has ended in the midst of it: "
-    "it was killed, or the machine had too little memory for it"
+    "the JVM of Spark ended during the command: it was killed, or the machine ran out of memory"
 )
 
 
@@ -66,7 +65,7 @@ def translate(error: Exception, topics: Iterable[str]) -> BarnabasError:
 
 
 def has_java_ended(error: Exception, text: str) -> bool:
-    """Return whether Java has ended. py4j has several errors for that; the last is one without a trace of Java."""
+    """Return whether the JVM has ended. py4j raises several errors for this, one of them a plain Py4JError."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     if isinstance(error, ConnectionError | Py4JNetworkError):
@@ -88,13 +87,13 @@ def unknown_table_error(text: str, topics: Iterable[str]) -> BarnabasError:
     hint = (
         "did you mean " + " or ".join(quote_topic(topic) for topic in near) + "?"
         if near
-        else "`barnabas topics list` shows what there is"
+        else "`barnabas topics list` shows all topics"
     )
     return ErrorWithHint(known, f"there is no topic {name!r}", hint)
 
 
 def python_cause(text: str) -> BarnabasError | None:
-    """Return the error that ended a Python process of Spark; our own message if it was an error of ours."""
+    """Return the error of a Python worker, or None. An error of Barnabas takes precedence over others in the text."""
     if "Traceback" not in text:
         return None
     found = list(PYTHON_ERROR.finditer(text))
@@ -122,4 +121,4 @@ def message_lines(text: str) -> list[str]:
     text = re.sub(r"\s*== SQL.*==", "\n", text)
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"\s+at [\w.$]+\(", line)]
-    return lines or ["Spark failed without a word"]
+    return lines or ["Spark failed without a message"]

@@ -1,6 +1,6 @@
 """SIGINT and SIGTERM while Java runs as a child of this process.
 
-Without a handler, SIGTERM ends Python in the middle of a call to Java, and Java prints a page of stack.
+Without a handler, SIGTERM ends Python in the middle of a call to Java, and Java prints a long stack trace.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from barnabas.cli.terminal.signals import SIGNALS, Terminated, exception_for, ra
 def defer_signals() -> Iterator[None]:
     """Raise a signal only when Spark has started; a second one as soon as Java can be reached.
 
-    Java, if abandoned while it starts, either runs for ever or later prints its stack to a terminal that shows other
-    things by then. Once Java can be reached, it ends with this process.
+    A JVM that is abandoned while it starts may run for ever, or print a stack trace to the terminal later. Once Python
+    is connected to the JVM, the JVM ends with this process.
     """
     from pyspark import SparkContext
 
@@ -43,7 +43,7 @@ def defer_signals() -> Iterator[None]:
 
 @contextmanager
 def unmask_interrupts() -> Iterator[None]:
-    """Raise the interruption if PySpark's cleanup after it failed and hid it behind another error."""
+    """Raise the original interrupt if PySpark's cleanup failed and raised another error instead."""
     try:
         yield
     except Exception as error:

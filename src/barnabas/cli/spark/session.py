@@ -50,7 +50,7 @@ def spark_session(
             stop_progress()
             raise
         with suppress(Exception):
-            # A stream that still runs when Spark stops prints a page of Java's stack.
+            # A stream that still runs when Spark stops prints a long Java stack trace.
             for query in spark.streams.active:
                 query.stop()
             spark.stop()

@@ -22,10 +22,8 @@ TABLES_MAX = 100
 
 
 @click.command()
-@click.option("-c", "--command", metavar="CODE", help="Run this Python and end.")
-@click.option(
-    "--master", metavar="URL", help="Any Spark master; all cores of this machine if not given."
-)
+@click.option("-c", "--command", metavar="CODE", help="Run this Python code and exit.")
+@click.option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
 @bootstrap_option
 @timeout_option
 def spark(
@@ -46,7 +44,7 @@ def spark(
             register_topics(session, topics[:TABLES_MAX], bootstrap_servers)
 
         def topic(name: str) -> Any:
-            """A topic as a DataFrame."""
+            """Return a topic as a DataFrame."""
             register_topics(session, [name], bootstrap_servers)
             return session.table(f"`{name}`")
 
@@ -64,7 +62,7 @@ def spark(
 
 
 def run_code(command: str, names: dict[str, Any], topics: list[str]) -> None:
-    """Run the code. Its own errors are shown as Python shows them, those of Spark without Java's stack."""
+    """Run the code. Python errors are shown with a traceback, errors of Spark without the Java stack trace."""
     from pyspark.errors import PySparkException
 
     try:

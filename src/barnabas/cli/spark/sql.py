@@ -61,14 +61,14 @@ class SqlOutput(StrEnum):
 
 @click.command()
 @click.argument("query")
-@click.option("-F", "--follow", is_flag=True, help="Run it as a stream, until interrupted.")
+@click.option("-F", "--follow", is_flag=True, help="Run as a stream, until interrupted.")
 @click.option(
     "-O",
     "--offset",
     type=click.Choice(["beginning", "end"]),
     default="beginning",
     show_default=True,
-    help="Where a stream begins in its topics.",
+    help="Where a stream starts in its topics.",
 )
 @click.option(
     "-o",
@@ -76,12 +76,12 @@ class SqlOutput(StrEnum):
     type=click.Choice([form.value for form in SqlOutput]),
     default=SqlOutput.TABLE.value,
     show_default=True,
-    help="A table to read, a line per row, or files.",
+    help="A table, one line per row, or Parquet files.",
 )
-@click.option("--to", "target", type=click.Path(path_type=Path), help="Where to put Parquet files.")
 @click.option(
-    "--master", metavar="URL", help="Any Spark master; all cores of this machine if not given."
+    "--to", "target", type=click.Path(path_type=Path), help="Directory for Parquet files."
 )
+@click.option("--master", metavar="URL", help="Spark master; default: all cores of this machine.")
 @bootstrap_option
 @timeout_option
 def sql(
@@ -99,7 +99,7 @@ def sql(
     \b
     Columns: key value topic partition offset timestamp timestampType headers,
     value_text (the value as UTF-8) and value_json (the value as a variant).
-    A topic with dashes or dots in its name stands in backquotes.
+    Write topic names with dashes or dots in backquotes.
 
     \b
     barnabas sql "select key, count(*) from orders group by key"
@@ -113,11 +113,11 @@ def sql(
     if follow and target is not None:
         check_same_query(target / CHECKPOINT, query)
     if offset == "end" and not follow:
-        raise ConfigError("--offset", "end leaves nothing to read; it goes with --follow")
+        raise ConfigError("--offset", "end needs --follow: a batch would have nothing to read")
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         topics = sorted(cluster.refresh(None).topics)
-    if astray := find_unquoted_topic(query, topics):
-        raise ConfigError("SQL", f"dashes and dots need backquotes: write {quote_topic(astray)}")
+    if name := find_unquoted_topic(query, topics):
+        raise ConfigError("SQL", f"dashes and dots need backquotes: write {quote_topic(name)}")
     named = partial(spark_session, master, bootstrap_servers, app_name="barnabas sql")
     with named(short=not follow) as spark, translate_errors(topics):
         register_topics(
@@ -138,9 +138,9 @@ def sql(
 
 def check_output_directory(form: SqlOutput, target: Path | None, *, follow: bool) -> None:
     if form is SqlOutput.PARQUET and target is None:
-        raise ConfigError("--to", "is missing; say where the Parquet files are to go")
+        raise ConfigError("--to", "required with -o parquet: the directory for the files")
     if form is not SqlOutput.PARQUET and target is not None:
-        raise ConfigError("--to", f"goes with -o parquet; redirect {form} with > instead")
+        raise ConfigError("--to", f"needs -o parquet; to write {form} to a file, redirect with >")
     if target is not None and target.exists() and not (follow and (target / CHECKPOINT).exists()):
         raise ConfigError("--to", f"{target} exists already; choose another, or remove it")
 
@@ -150,7 +150,7 @@ def lists_tables(query: str) -> bool:
 
 
 def csv_for_stdout(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Exact in a pipe; on a terminal, control characters are escaped."""
+    """Return CSV lines: exact for a pipe, with escaped control characters for a terminal."""
     lines = csv_lines(rows)
     return escape_content(lines) if sys.stdout.isatty() else lines
 
@@ -179,7 +179,7 @@ def run_batch(rows: DataFrame, form: SqlOutput, target: Path | None) -> None:
                 if more:
                     with progress_paused():
                         print_note(
-                            f"there are more; add a limit, or use -o {SqlOutput.JSON} for all of them"
+                            f"there are more rows; add a limit, or use -o {SqlOutput.JSON} for all of them"
                         )
         case SqlOutput.JSON:
             write_in_pieces(rows, partial(json_lines, names))
@@ -236,7 +236,10 @@ def start_to_files(rows: DataFrame, target: Path, query_text: str) -> StreamingQ
 def start_in_supported_mode(
     rows: DataFrame, form: SqlOutput, scratch: Path, failures: list[BaseException]
 ) -> StreamingQuery:
-    """New rows where a query only has such; else all of its result for a table, the rows that changed for a pipe."""
+    """Start the stream in the first output mode that Spark supports for the query.
+
+    `append` writes only new rows. Otherwise a table shows the complete result, and a pipe gets the changed rows.
+    """
     from pyspark.errors import AnalysisException
 
     write = partial(write_batch, rows.columns, form, failures)

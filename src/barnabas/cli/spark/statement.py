@@ -1,6 +1,6 @@
 """Checks of a query before Spark starts: is it a query, and does the checkpoint belong to it?
 
-`barnabas sql` runs queries only. A statement that writes would seem to succeed and leave nothing that lasts.
+`barnabas sql` runs queries only. A statement that writes would seem to succeed, but its result would be lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_is_query(query: str) -> None:
     """Raise ConfigError for other statements. The message names the commands to use instead."""
     begins = SPACE_OR_COMMENT.sub("", query, count=1)
     if not begins:
-        raise ConfigError("SQL", "there is no query")
+        raise ConfigError("SQL", "the query is empty")
     first = re.match(r"\w*", begins)
     word = first[0].lower() if first else ""
     if word not in QUERY_WORDS and not begins.startswith("("):
@@ -43,8 +43,8 @@ def check_is_query(query: str) -> None:
 
 def alternatives_text() -> str:
     return (
-        f"a query begins with {', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use "
-        "`barnabas produce`, for all else `barnabas spark` or PySpark"
+        f"a query starts with {', '.join(QUERY_WORDS[:-1])} or {QUERY_WORDS[-1]}. To write records use "
+        "`barnabas produce`, for other statements `barnabas spark` or PySpark"
     )
 
 

@@ -14,31 +14,31 @@ CONTINUATION = "\n       "
 
 HINTS = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "to accept an existing topic, add --if-not-exists",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "each copy of a partition lies on another broker: ask for fewer copies, "
+    ErrorCode.INVALID_REPLICATION_FACTOR: "each replica needs its own broker: use a smaller replication factor, "
     "or start more brokers",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic name has 1 to 249 characters of a-z A-Z 0-9 . _ -",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers run with delete.topic.enable=false",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "begin with `--offset beginning`, `--offset end` or an offset in that range",
-    ErrorCode.MESSAGE_TOO_LARGE: "a batch may not exceed the topic's max.message.bytes; compression (-z zstd) helps",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for; "
+    ErrorCode.OFFSET_OUT_OF_RANGE: "use `--offset beginning`, `--offset end` or an offset in that range",
+    ErrorCode.MESSAGE_TOO_LARGE: "a batch must not exceed the topic's max.message.bytes; try compression (-z zstd)",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas requires; "
     "`barnabas topics describe` shows which are missing",
     ErrorCode.LEADER_NOT_AVAILABLE: "no in-sync replica of the partition is alive; `barnabas topics describe` "
     "shows which brokers hold it",
-    ErrorCode.REQUEST_TIMED_OUT: "the work may still be done later; look with `barnabas topics describe`",
-    ErrorCode.INVALID_GROUP_ID: "name the group, with at least one character",
+    ErrorCode.REQUEST_TIMED_OUT: "the operation may still complete; check with `barnabas topics describe`",
+    ErrorCode.INVALID_GROUP_ID: "a group name needs at least one character",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "groups are kept in __consumer_offsets; "
     "`barnabas topics describe __consumer_offsets` shows which of its partitions have no leader",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members share out partitions in another way than range or "
-    "cooperative-sticky, or are no consumers; `barnabas groups describe` shows who they are",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members use an assignor other than range or "
+    "cooperative-sticky, or are not consumers; `barnabas groups describe` shows them",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the brokers' group.max.size allows no more members",
-    ErrorCode.INVALID_SESSION_TIMEOUT: "members ask for 45 s; see group.min.session.timeout.ms and "
+    ErrorCode.INVALID_SESSION_TIMEOUT: "this command requests 45 s; see group.min.session.timeout.ms and "
     "group.max.session.timeout.ms of the brokers",
-    ErrorCode.UNSUPPORTED_VERSION: "the broker is of another release and lacks what this command needs",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker's release does not support this command",
 }
 
 
 class ErrorWithHint(ApiError):
-    """An error with a hint from the command that met it."""
+    """An error with a hint from the command that failed."""
 
     def __init__(self, error: ApiError, message: str, hint: str) -> None:
         super().__init__(error.code, message)
@@ -46,7 +46,8 @@ class ErrorWithHint(ApiError):
 
 
 def explain(error: BarnabasError) -> str:
-    """
+    """Return the lines for standard error.
+
     error: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'ordres'
     hint:  did you mean 'orders'?
     """
@@ -62,7 +63,7 @@ def explain(error: BarnabasError) -> str:
     # The message comes from a broker; Kafka's protocol has no error code for this cause.
     elif isinstance(error, ApiError) and "__consumer_offsets cannot be created" in str(error):
         lines.append(
-            "hint:  start more brokers, or these with an offsets.topic.replication.factor no larger than their number"
+            "hint:  start more brokers, or set offsets.topic.replication.factor to at most the number of brokers"
         )
     elif isinstance(error, ApiError) and error.code in HINTS:
         lines.append(f"hint:  {HINTS[error.code]}")
@@ -70,6 +71,6 @@ def explain(error: BarnabasError) -> str:
 
 
 def similar_names(name: str, names: Iterable[str]) -> list[str]:
-    """Return up to three similar names, whatever their case."""
+    """Return up to three similar names, ignoring case."""
     by_lower = {found.lower(): found for found in sorted(names)}
     return [by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)]

@@ -49,7 +49,7 @@ def compile_format(template: str, *, for_terminal: bool = False) -> Formatter:
         if letter is not None:
             if letter not in letters:
                 known = " ".join("%" + name for name in letters)
-                raise ConfigError("--format", f"there is no %{letter}; there are {known}")
+                raise ConfigError("--format", f"unknown format %{letter}; use one of {known}")
             pieces.append(letters[letter])
         else:
             pieces.append(
@@ -107,10 +107,10 @@ def decode_text(content: bytes | None) -> str | None:
 
 
 def compile_filter(expression: str) -> Filter:
-    """`value:refund` and `key:eu-` look for a substring, `value~^\\{.*"id": *7` for a regular expression."""
+    """Parse a filter: `value:refund` searches for a substring, `value~^\\{.*"id": *7` for a regular expression."""
     found = re.fullmatch(r"(key|value)([:~])(.+)", expression, re.DOTALL)
     if found is None:
-        why = f"{expression!r} is no filter; try value:TEXT, key:TEXT, value~REGEX or key~REGEX"
+        why = f"{expression!r} is not a filter; try value:TEXT, key:TEXT, value~REGEX or key~REGEX"
         raise ConfigError("--filter", why)
     field, kind, wanted = found.groups()
     read: Callable[[ConsumedRecord], bytes] = (
@@ -124,5 +124,5 @@ def compile_filter(expression: str) -> Filter:
     try:
         pattern = re.compile(wanted.encode())
     except re.error as error:
-        raise ConfigError("--filter", f"{wanted!r} is no regular expression: {error}") from None
+        raise ConfigError("--filter", f"{wanted!r} is not a regular expression: {error}") from None
     return lambda record: pattern.search(read(record)) is not None

@@ -1,8 +1,8 @@
-"""Output of commands: a table for people, one JSON or YAML document for programs.
+"""Output of commands: text for people, or one JSON or YAML document for programs.
 
-A command builds one plain document (dicts, lists, strings, numbers, booleans, None) and one text; `show` prints the
-one that `--output` selects. The shape of the document is stable, the text is not. Tables are at most 100 columns wide:
-the widest column is cut first.
+A command builds one document (dicts, lists, strings, numbers, booleans, None) and a text from it. `show` prints the one
+that `--output` selects. The keys of the document are stable, the text is not. Tables are at most 100 columns wide; the
+widest column is cut first.
 
 Commands print through this module only, because it escapes names from outside (see barnabas/printable.py). `show`
 prints results, `print_lines` other lines on standard output, `print_note` and `confirm` write to standard error. JSON

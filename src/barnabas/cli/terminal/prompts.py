@@ -15,7 +15,7 @@ def confirm_deletion(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("--yes", "needed to delete where nobody can be asked")
+        raise ConfigError("--yes", "required to delete without a terminal for the prompt")
     if not confirm(question):
         print_note("nothing was deleted")
         raise click.exceptions.Exit(1)

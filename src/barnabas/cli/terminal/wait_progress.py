@@ -1,9 +1,9 @@
-"""Progress line for a request that waits in its broker: what is still missing, and for how long.
+"""Progress line for a request that is in flight: what is still missing, and the elapsed time.
 
     orders: partitions 3 and 5 have no leader yet  4 s
 
-Written to standard error if that is a terminal and the request takes longer than a moment. The broker sends nothing
-until the request is done, so a second connection reads the metadata meanwhile.
+Written to standard error if that is a terminal and the request takes longer than DELAY_S. The broker responds only when
+the request is done, so a second connection polls the metadata meanwhile.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ INTERVAL_S = 0.25
 REQUEST_TIMEOUT_S = 2.0
 
 DescribeRemaining = Callable[[Cluster], str]
-"""Returns what is still missing, or an empty text."""
+"""Returns a description of what is still missing, or an empty text."""
 
 
 @contextmanager
-def show_progress_while(servers: str, look: DescribeRemaining) -> Iterator[None]:
-    """Show the result of `look`, again every moment, until the block ends."""
+def show_progress_while(servers: str, describe: DescribeRemaining) -> Iterator[None]:
+    """Show the result of `describe`, refreshed every INTERVAL_S, until the block ends."""
     if not sys.stderr.isatty():
         yield
         return
     line = ProgressLine(sys.stderr)
     done = threading.Event()
-    thread = threading.Thread(target=show_until_done, args=(servers, look, line, done), daemon=True)
+    thread = threading.Thread(
+        target=show_until_done, args=(servers, describe, line, done), daemon=True
+    )
     thread.start()
     try:
         yield
@@ -46,16 +48,16 @@ def show_progress_while(servers: str, look: DescribeRemaining) -> Iterator[None]
 
 
 def show_until_done(
-    servers: str, look: DescribeRemaining, line: ProgressLine, done: threading.Event
+    servers: str, describe: DescribeRemaining, line: ProgressLine, done: threading.Event
 ) -> None:
     began = time.monotonic()
     if done.wait(DELAY_S):
         return
     with suppress(BarnabasError), Cluster(servers, timeout_s=REQUEST_TIMEOUT_S) as cluster:
         while not done.is_set():
-            # If no broker answers, the line stays as it was.
+            # If no broker answers, the line stays unchanged.
             with suppress(BarnabasError):
-                text = look(cluster)
+                text = describe(cluster)
                 seconds = time.monotonic() - began
                 if not done.is_set():
                     line.show(f"{text}  {seconds:.0f} s" if text else "")

@@ -41,7 +41,7 @@ from barnabas.errors import ApiError, ErrorCode
     "--assignment",
     "--replica-assignment",
     metavar="0:1:2,1:2:0",
-    help="The brokers of each partition that is added, the preferred leader first.",
+    help="Brokers of each new partition, the preferred leader first.",
 )
 @dry_run_option
 @bootstrap_option
@@ -56,7 +56,7 @@ def alter_topic(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Give the topic NAME more partitions.
+    """Add partitions to topic NAME.
 
     Example: barnabas topics alter orders --partitions 12
     """
@@ -91,16 +91,14 @@ def missing_leaders_text(cluster: Cluster, name: str, count: int) -> str:
 def explain_rejection(
     error: ApiError, cluster: Cluster, request: NewPartitions, servers: str
 ) -> ApiError:
-    """Return the error with a hint, where we know one."""
+    """Return the error, with a hint for timeouts and invalid counts."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
-        why = (
-            missing_leaders_text(cluster, request.name, request.count)
-            or "it took longer than we waited"
-        )
-        hint = f"they get one when a broker of theirs is alive: `barnabas topics describe {request.name}{servers}`"
+        why = missing_leaders_text(cluster, request.name, request.count) or "the request timed out"
+        command = f"`barnabas topics describe {request.name}{servers}`"
+        hint = f"a partition gets a leader when one of its brokers is alive; see {command}"
         return ErrorWithHint(error, why, hint)
     if error.code is ErrorCode.INVALID_PARTITIONS:
-        hint = "a topic can only grow; to have fewer, create another one and copy the records"
+        hint = "partitions can only be added; for fewer, create a new topic and copy the records"
         return ErrorWithHint(error, error.message, hint)
     return error
 
@@ -134,7 +132,7 @@ def altered_text(document: dict[str, Any]) -> str:
 def keys_warning(document: dict[str, Any]) -> str:
     return wrap(
         f"warning: about {document['keys_moved_percent']} % of keys will map to another partition; existing records "
-        "stay where they are, so that the records of a key are in order only within each partition. Consumers that "
-        "start at the end of a partition miss records that are written to a new one before they discover it.",
+        "stay where they are, so records with the same key are ordered only within each partition. Consumers that "
+        "start at the end miss records that are written to a new partition before they discover it.",
         indent=9,
     )

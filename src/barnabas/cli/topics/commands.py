@@ -1,4 +1,4 @@
-"""`barnabas topics`: the group. Each command has a file of its own."""
+"""`barnabas topics`: the group of commands. Each command has its own file."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ from barnabas.cli.lazy_group import LazyGroup
     },
 )
 def topics() -> None:
-    """Create, list, describe, alter and delete topics; and tell what happened to them."""
+    """Create, list, describe, alter and delete topics, and show their history."""

@@ -19,26 +19,28 @@ from barnabas.errors import ConfigError, ErrorCode
 @click.command("create")
 @click.argument("name")
 @click.option(
-    "--partitions", type=click.IntRange(min=1), help="How many; the cluster's default if not given."
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions; default: the cluster's default.",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(min=1),
-    help="Copies of each; the cluster's default if not given.",
+    help="Replicas of each partition; default: the cluster's default.",
 )
 @click.option(
     "--config",
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of the topic; repeatable.",
+    help="Setting of the topic; repeatable.",
 )
 @click.option(
     "--replica-assignment",
     metavar="0:1:2,1:2:0",
-    help="The brokers of each partition, the preferred leader first, instead of numbers.",
+    help="Brokers of each partition, the preferred leader first; replaces the two numbers.",
 )
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is fine, as it is.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @dry_run_option
 @bootstrap_option
 @timeout_option
@@ -55,12 +57,14 @@ def create_topic(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Create the topic NAME.
+    """Create topic NAME.
 
     Example: barnabas topics create orders --partitions 6 --replication-factor 3 --config retention.ms=3600000
     """
     if replica_assignment and (partitions or replication_factor):
-        raise ConfigError("--replica-assignment", "excludes --partitions and --replication-factor")
+        raise ConfigError(
+            "--replica-assignment", "cannot be combined with --partitions and --replication-factor"
+        )
     topic = NewTopic(
         name=name,
         partitions=partitions or -1,

@@ -1,4 +1,4 @@
-"""`barnabas topics delete`: ask for confirmation, delete, and wait until no live broker holds a replica.
+"""`barnabas topics delete`: asks for confirmation, deletes, and waits until no live broker holds a replica.
 
 DeleteTopics returns when the topic has left the metadata. Each broker deletes its replicas a moment later, when it gets
 the controller's request. DescribeLogDirs shows which brokers still hold some, on any Kafka cluster. A broker that is
@@ -38,9 +38,9 @@ from barnabas.retry import Backoff
 PAUSE_S = (0.05, 0.25)
 
 INTERNAL_TOPIC_WARNINGS = {
-    CONSUMER_OFFSETS: f"with {CONSUMER_OFFSETS} go the offsets of every consumer group: all of them begin anew, where "
-    "their consumers begin without an offset.",
-    STATE_CHANGES: f"with {STATE_CHANGES} goes the history of all topics.",
+    CONSUMER_OFFSETS: f"deleting {CONSUMER_OFFSETS} deletes the committed offsets of all consumer groups. Their "
+    "consumers then start where auto.offset.reset tells them to.",
+    STATE_CHANGES: f"deleting {STATE_CHANGES} deletes the history of all topics.",
 }
 """Internal topics whose deletion loses more than their records → the warning."""
 
@@ -50,7 +50,7 @@ Holders = Mapping[str, Sequence[int]]
 
 @click.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topics)
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is fine.")
+@click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 @yes_option
 @dry_run_option
 @bootstrap_option
@@ -65,7 +65,7 @@ def delete_topics(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Delete the topics NAME with all their records."""
+    """Delete topics with all their records."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         doomed = find_topics(cluster, names, if_exists)
         left_on = dead_holders(doomed, cluster.view.brokers)
@@ -183,7 +183,7 @@ def remaining_text(cluster: Cluster, doomed: Sequence[TopicView]) -> str:
         brokers = sorted({broker for on in held.values() for broker in on})
         what = next(iter(held)) if len(held) == 1 else plural(len(held), "topic")
         return f"deleting {what}: still on {name_brokers(brokers)}"
-    return f"deleting {', '.join(known)}: brokers still know of it" if known else ""
+    return f"deleting {', '.join(known)}: still in the metadata" if known else ""
 
 
 # ---- text -------------------------------------------------------------------------------------------------
@@ -219,9 +219,9 @@ def deleted_topic_line(topic: dict[str, Any], *, dry_run: bool) -> str:
     if not left_on:
         return text
     if dry_run:
-        return f"{text}; {name_brokers(left_on)} {is_or_are(left_on)} not alive: it would wait for that"
+        return f"{text}; {name_brokers(left_on)} {is_or_are(left_on)} not alive: replicas there would be deleted later"
     has = "has" if len(left_on) == 1 else "have"
     return (
-        f"{text}; {name_brokers(left_on)} still {has} replicas of it, to be deleted when "
-        f"{'it is' if len(left_on) == 1 else 'they are'} back; until then the name is taken"
+        f"{text}; {name_brokers(left_on)} still {has} replicas of it, which are deleted when "
+        f"{'it is' if len(left_on) == 1 else 'they are'} back; until then the name cannot be reused"
     )

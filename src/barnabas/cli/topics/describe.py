@@ -52,7 +52,7 @@ def describe_topics(
     timeout_s: float,
     output: OutputFormat,
 ) -> None:
-    """Show partitions, leaders, replicas and settings of the topics NAME, or of all topics."""
+    """Show partitions, leaders, replicas and settings of the named topics, or of all topics."""
 
     def load() -> dict[str, Any]:
         views = load_topics(cluster, admin, names) if names else admin.list_topics()

@@ -15,7 +15,7 @@ def diagnose(
 ) -> str | None:
     """Return the problem of a partition, or None for a healthy one.
 
-    leader -1, replicas 1,2, isr 2, alive 1  →  no leader: broker 2, the only one in sync, is not alive
+    leader -1, replicas 1,2, isr 2, alive 1  →  no leader: the only in-sync replica, on broker 2, is not alive
     leader 1,  replicas 1,2, isr 1, alive 1  →  broker 2 is not alive
     """
     if partition.is_offline:
@@ -34,7 +34,7 @@ def diagnose(
         )
     if len(partition.isr) < min_insync_replicas:
         copies = f"{len(partition.isr)} in sync, min.insync.replicas={min_insync_replicas}"
-        reasons.append(f"writes with acks=all are refused ({copies})")
+        reasons.append(f"writes with acks=all are rejected ({copies})")
     return "; ".join(reasons)
 
 
@@ -42,25 +42,25 @@ def explain_no_leader(partition: PartitionView, alive: Collection[int]) -> str:
     """Return why no in-sync replica leads."""
     waiting = [broker for broker in partition.isr if broker in alive]
     if waiting:
-        return f"{name_brokers(waiting)} could lead and {is_or_are(waiting)} alive; the controller has yet to elect"
+        return f"{name_brokers(waiting)} {is_or_are(waiting)} in sync and alive; the controller has not elected yet"
     if not partition.isr:
         return "no replica is in sync"
     if len(partition.isr) == 1:
-        return f"{name_brokers(partition.isr)}, the only one in sync, is not alive"
-    return f"{name_brokers(partition.isr)}, all that are in sync, are not alive"
+        return f"the only in-sync replica, on {name_brokers(partition.isr)}, is not alive"
+    return f"all in-sync replicas, on {name_brokers(partition.isr)}, are not alive"
 
 
 def suggest_next_step(
     topic: str, partitions: Sequence[PartitionView], alive: Collection[int], servers: str = ""
 ) -> str:
     """Return the most useful step for the worst problem. `servers` is the option of the commands: ` -b HOST:PORT`."""
-    who = f"`barnabas brokers list{servers}` shows who is alive"
+    look = f"`barnabas brokers list{servers}` shows the live brokers"
     for partition in partitions:
         if partition.is_offline and not any(broker in alive for broker in partition.isr):
             dead = [broker for broker in partition.isr if broker not in alive]
-            return f"start {name_brokers(dead)} again; {who}"
+            return f"restart {name_brokers(dead)}; {look}"
     if any(broker not in alive for partition in partitions for broker in partition.replicas):
-        return who
+        return look
     return f"`barnabas topics history {topic}{servers}` shows what happened"
 
 

@@ -14,9 +14,7 @@ from barnabas.client.view import TopicView
 
 
 @click.command("list")
-@click.option(
-    "--internal/--no-internal", default=False, help="Whether to list the cluster's own topics."
-)
+@click.option("--internal/--no-internal", default=False, help="Whether to list internal topics.")
 @watch_option
 @bootstrap_option
 @timeout_option
@@ -24,7 +22,7 @@ from barnabas.client.view import TopicView
 def list_topics(
     internal: bool, watch: bool, bootstrap_servers: str, timeout_s: float, output: OutputFormat
 ) -> None:
-    """List all topics and whether they are whole."""
+    """List all topics and their state."""
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = Admin(cluster)
         show_or_watch(

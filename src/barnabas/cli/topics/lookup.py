@@ -1,4 +1,4 @@
-"""Topics by name: completion, lookup, and the errors for names that do not work."""
+"""Topics by name: completion, lookup, and errors for unknown and rejected names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.client.view import TopicView
 from barnabas.errors import ApiError, BarnabasError, ErrorCode
 from barnabas.metadata.topic_names import check_topic_name
 
-COLLISION_HINT = "metrics write '.' as '_'; choose a name that differs in more than that"
+COLLISION_HINT = "metric names have '_' instead of '.'; choose a name with another difference"
 
 
 def complete_topics(

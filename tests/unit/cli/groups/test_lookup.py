@@ -29,7 +29,7 @@ def test_a_group_with_members_is_refused_with_who_they_are() -> None:
     assert explain(raised.value).splitlines() == [
         "error: NON_EMPTY_GROUP: group billing is Stable with 2 members: not now",
         "hint:  stop its consumers (loader at 10.0.0.7, loader at 10.0.0.8), then run this again; "
-        "`barnabas groups describe billing -b h:9092 --watch` shows who is left",
+        "`barnabas groups describe billing -b h:9092 --watch` shows the remaining members",
     ]
 
 

@@ -24,9 +24,9 @@ HOUR = 3_600_000
 def test_one_target_is_chosen_and_no_two() -> None:
     given: dict[str, Target | None] = {"--to-earliest": None, "--to-offset": FromOffset(0)}
     assert require_one_target(given) == FromOffset(0)
-    with pytest.raises(ConfigError, match="--to-earliest: excludes --to-latest"):
+    with pytest.raises(ConfigError, match="--to-earliest: cannot be combined with --to-latest"):
         require_one_target({"--to-earliest": Beginning(), "--to-latest": End(), "--shift-by": None})
-    with pytest.raises(ConfigError, match="say where to: one of --to-latest, --shift-by"):
+    with pytest.raises(ConfigError, match="choose a target: one of --to-latest, --shift-by"):
         require_one_target({"--to-latest": None, "--shift-by": None})
 
 
@@ -80,8 +80,8 @@ def test_the_text_says_what_would_change_and_how_to_do_it() -> None:
         "TOPIC   PARTITION  BEFORE  AFTER",
         "orders          0       7      0  the beginning, instead of -3",
         "orders          1       -     10  the end, instead of 12",
-        "orders          2       5      5  as it was",
-        "nothing was changed; add --execute to do it",
+        "orders          2       5      5  unchanged",
+        "nothing was changed; add --execute to apply it",
     ]
     done = reset_text(reset_document("billing", moves, executed=True))
     assert done.startswith("group billing: set 3 offsets")

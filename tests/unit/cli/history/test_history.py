@@ -69,7 +69,7 @@ def timeline(*changes: EventLine, topic: str = "orders") -> list[Event]:
 
 
 def told(*changes: EventLine) -> list[str]:
-    return list(Narrator("orders").tell(timeline(*changes)))
+    return list(Narrator("orders").lines(timeline(*changes)))
 
 
 NEW = partition(PartitionState.NON_EXISTENT, PartitionState.NEW)
@@ -87,10 +87,10 @@ def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
         return " ".join(line.split()[1:])
 
     assert words(partitions=1, replication_factor=2) == (
-        "created, as app at ::1 asked: 1 partition, 2 replicas each"
+        "created, requested by app at ::1: 1 partition, 2 replicas each"
     )
     assert words(partitions=6, replication_factor=1, defaults=["num.partitions"]) == (
-        "created, as app at ::1 asked: 6 partitions (num.partitions), 1 replica each"
+        "created, requested by app at ::1: 6 partitions (num.partitions), 1 replica each"
     )
     assert words(
         partitions=50,
@@ -99,10 +99,10 @@ def test_who_wanted_a_topic_and_what_was_nobodys_wish_is_told() -> None:
         automatic=True,
         via=2,
     ) == (
-        "created automatically when app at ::1 asked broker 2 for it: 50 partitions "
+        "created automatically for app at ::1 by broker 2: 50 partitions "
         "(offsets.topic.num.partitions), 3 replicas each (offsets.topic.replication.factor)"
     )
-    assert words(after="marked for deletion") == "marked for deletion, as app at ::1 asked"
+    assert words(after="marked for deletion") == "marked for deletion, requested by app at ::1"
 
 
 def test_a_topic_is_born_in_words() -> None:
@@ -126,7 +126,7 @@ def test_a_topic_is_born_in_words() -> None:
         "  08:00:00.123  LeaderAndIsr #7 to broker 3: partitions 0-1",
         "  08:00:00.123  broker 3 answered LeaderAndIsr #7: done",
         "2026-05-01 controller 1, epoch 7: CreateTopics",
-        "  08:00:00.123  created, as app at ::1 asked",
+        "  08:00:00.123  created, requested by app at ::1",
     ]
 
 
@@ -153,7 +153,7 @@ def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> No
     lines = told(*changes)
     assert lines[2:] == [
         "2026-05-01 controller 1, epoch 7: BrokersChanged#9",
-        "  08:00:00.123  partition 0: offline, its leader 2 is gone",
+        "  08:00:00.123  partition 0: offline, lost its leader 2",
         "  08:00:00.123  partition 0: online, leader 3 in epoch 1 after 2, ISR 3,1 (without 2)",
         "2026-05-01 controller 1, epoch 7: AlterPartition#12",
         "  08:00:00.123  partition 0: leader 3 in epoch 1, ISR 3,1,2 (now with 2)",
@@ -238,8 +238,8 @@ def test_a_request_in_parts_finds_its_answer() -> None:
     assert len(sent.events) > 1
     events = timeline(*sent.events, *by.record_response(sent, LeaderAndIsrResponse()))
     assert [event.get("answers") for event in events] == [None, sent.events[0].sequence]
-    words = list(Narrator("orders").tell(events))
-    assert "#1 to broker 3: partition 0, 5001 with those of other topics" in words[1]
+    words = list(Narrator("orders").lines(events))
+    assert "#1 to broker 3: partition 0, 5001 including other topics" in words[1]
     assert "answered LeaderAndIsr #1: done" in words[2]
 
 
@@ -264,7 +264,7 @@ def test_controllers_before_the_topics_time_are_left_out() -> None:
         (7, "partition"),
         (7, "controller"),
     ]
-    words = list(Narrator("orders").tell(events))
+    words = list(Narrator("orders").lines(events))
     assert words[1].endswith("controller 1 elected")
     assert words[-1].endswith("controller 1 resigned")
 
@@ -272,7 +272,7 @@ def test_controllers_before_the_topics_time_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("configs", "words"),
     [
-        ({}, "this cluster keeps no history"),
+        ({}, "this cluster has no history"),
         ({"barnabas.history.topic.enable": "false"}, "turned off"),
         ({"barnabas.history.topic.enable": "true"}, "not published yet"),
     ],

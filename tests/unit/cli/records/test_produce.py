@@ -73,10 +73,10 @@ def test_an_empty_key_delimiter_is_refused() -> None:
 
 
 def test_the_tally_tells_offsets_per_partition() -> None:
-    tally = ProduceProgress("orders", dry_run=False)
+    progress = ProduceProgress("orders", dry_run=False)
     zero, one = TopicPartition("orders", 0), TopicPartition("orders", 1)
-    tally.sent([SentBatch(zero, 10, 5), SentBatch(one, -1, 2), SentBatch(zero, 15, 1)])
-    assert tally.document() == {
+    progress.add_sent([SentBatch(zero, 10, 5), SentBatch(one, -1, 2), SentBatch(zero, 15, 1)])
+    assert progress.document() == {
         "topic": "orders",
         "dry_run": False,
         "records": 8,
@@ -85,24 +85,24 @@ def test_the_tally_tells_offsets_per_partition() -> None:
             {"partition": 1, "records": 2, "first_offset": None, "last_offset": None},
         ],
     }
-    assert produced_text(tally.document()).startswith("wrote 8 records to orders")
+    assert produced_text(progress.document()).startswith("wrote 8 records to orders")
 
 
 def test_a_failure_tells_what_was_acknowledged_and_what_was_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tally = ProduceProgress("orders", dry_run=False)
-    tally.read = 1_200
-    tally.sent([SentBatch(TopicPartition("orders", 0), 10, 1_000)])
-    tally.failed()
+    progress = ProduceProgress("orders", dry_run=False)
+    progress.read = 1_200
+    progress.add_sent([SentBatch(TopicPartition("orders", 0), 10, 1_000)])
+    progress.report_failure()
     told = capsys.readouterr()
     assert told.err == "1,000 records acknowledged by orders; 200 failed or unconfirmed\n"
     assert told.out == ""
 
 
 def test_a_success_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = ProduceProgress("orders", dry_run=False)
-    tally.finish()
+    progress = ProduceProgress("orders", dry_run=False)
+    progress.finish()
     assert capsys.readouterr() == ("", "")
 
 

@@ -136,7 +136,7 @@ async def test_a_path_that_cannot_be_one_is_wrong_usage(
 async def test_two_registries_at_once_are_refused(data: str, session: EmbeddedSession) -> None:
     failed = run("ls", "/", "--data", data, "--zookeeper", "127.0.0.1:2181")
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr == "error: --data and --zookeeper name two registries; leave one out\n"
+    assert failed.stderr == "error: --data cannot be combined with --zookeeper\n"
 
 
 def test_data_of_brokers_around_a_zookeeper_names_the_command_that_looks_there(data: str) -> None:

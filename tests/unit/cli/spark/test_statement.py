@@ -87,5 +87,5 @@ def test_what_does_not_ask_is_refused_with_what_to_use(query: str, word: str) ->
 
 def test_nothing_is_no_query() -> None:
     for nothing in ("", "  ", "-- only a comment"):
-        with pytest.raises(ConfigError, match="there is no query"):
+        with pytest.raises(ConfigError, match="the query is empty"):
             check_is_query(nothing)

@@ -45,7 +45,7 @@ def test_on_a_terminal_control_characters_are_shown_not_obeyed() -> None:
 
 @pytest.mark.parametrize("template", ["%", "%q", "%k %"])
 def test_a_letter_there_is_not_is_named(template: str) -> None:
-    with pytest.raises(ConfigError, match="there is no %"):
+    with pytest.raises(ConfigError, match="unknown format %"):
         compile_format(template)
 
 

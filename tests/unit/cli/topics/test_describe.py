@@ -38,8 +38,8 @@ def test_a_description_names_missing_replicas_and_own_settings_only() -> None:
         "        0  1       1,2,3     1,3  2",
         "        1  none    2,3,1     2    3,1",
         "  partition 0: broker 2 is not alive",
-        "  partition 1: no leader: broker 2, the only one in sync, is not alive",
-        "  next: start broker 2 again; `barnabas brokers list` shows who is alive",
+        "  partition 1: no leader: the only in-sync replica, on broker 2, is not alive",
+        "  next: restart broker 2; `barnabas brokers list` shows the live brokers",
     ]
     everything = topic_document(ORDERS, CONFIGS, True, ALIVE)
     assert everything["configs"] == {"cleanup.policy": "delete", "retention.ms": "1000"}

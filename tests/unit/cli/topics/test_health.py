@@ -34,17 +34,17 @@ def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
         (
             partition(NO_LEADER, (1, 2), (2,)),
             {1},
-            "no leader: broker 2, the only one in sync, is not alive",
+            "no leader: the only in-sync replica, on broker 2, is not alive",
         ),
         (
             partition(NO_LEADER, (1, 2), (1, 2)),
             set(),
-            "no leader: brokers 1 and 2, all that are in sync, are not alive",
+            "no leader: all in-sync replicas, on brokers 1 and 2, are not alive",
         ),
         (
             partition(NO_LEADER, (1, 2), (2,)),
             {1, 2},
-            "no leader: broker 2 could lead and is alive; the controller has yet to elect",
+            "no leader: broker 2 is in sync and alive; the controller has not elected yet",
         ),
         (partition(NO_LEADER, (1,), ()), {1}, "no leader: no replica is in sync"),
     ],
@@ -57,7 +57,7 @@ def test_refused_writes_are_told_with_their_setting() -> None:
     found = partition(1, (1, 2, 3), (1,))
     why = diagnose(found, {1}, min_insync_replicas=2)
     assert why is not None
-    assert why.endswith("writes with acks=all are refused (1 in sync, min.insync.replicas=2)")
+    assert why.endswith("writes with acks=all are rejected (1 in sync, min.insync.replicas=2)")
     assert "refused" not in (diagnose(found, {1}, min_insync_replicas=1) or "")
 
 
@@ -69,7 +69,7 @@ def test_the_next_step_is_for_the_worst_of_it() -> None:
     )
     assert (
         suggest_next_step("orders", [behind, gone], {1, 2})
-        == "`barnabas brokers list` shows who is alive"
+        == "`barnabas brokers list` shows the live brokers"
     )
     assert suggest_next_step("orders", [behind, gone, offline], {1, 2}).startswith(
         "start broker 3 again"
