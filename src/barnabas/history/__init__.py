@@ -1,7 +1,7 @@
 """The history of state changes: recorded by controllers, published to the topic `__state_changes`, read by reports.
 
-event      one state change, election, request or response: a line of JSON          event.py
-recorder   writes the events of one controller in one epoch                         recorder.py
+event      one state change, election, request or response, as a line of JSON       event.py
+recorder   formats the events of one controller in one epoch                        recorder.py
 journal    files on the broker that hold the events until they are published        journal.py
 publisher  copies the journal to the topic                                          publisher.py
 requester  the client that requested a topic, which the event of the topic names    requester.py

@@ -49,10 +49,10 @@ class Analysis:
 
 
 def analyse(events: DataFrame, now: datetime) -> Analysis:
-    """`events` are the checkpointed events of reader.py. Whatever has not ended is measured until `now`.
+    """Build all tables. `events` are the events of reader.py, checkpointed. Ongoing outages and steps end at `now`.
 
-    Tables that others are computed from are checkpointed. Otherwise Spark would plan them again for each of these,
-    which takes longer than the work itself.
+    Tables that other tables are computed from are checkpointed. Otherwise Spark would plan them again for each use,
+    which takes longer than the computation.
     """
     at_now = f.lit(now)
     lives = with_lives(about_topics(events)).localCheckpoint()
@@ -78,8 +78,8 @@ def analyse(events: DataFrame, now: datetime) -> Analysis:
 
 
 def build_elections(events: DataFrame) -> DataFrame:
-    """One row per controller epoch. A controller that crashes records nothing, so `vacant_ms` is known only after a
-    controller that resigned."""
+    """Return one row per controller epoch. A controller that crashes records nothing, so `vacant_ms` is known only if
+    the previous controller resigned."""
     is_election = (f.col("what") == "controller") & f.col("after").isNotNull()
     is_resignation = (f.col("what") == "controller") & f.col("after").isNull()
     election = f.max(f.when(is_election, f.struct("at", "cause"))).over(Window.partitionBy("epoch"))
@@ -112,7 +112,7 @@ def build_elections(events: DataFrame) -> DataFrame:
 
 
 def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFrame:
-    """One row per outage of a partition; `until` is null while it is ongoing. `lost_leader` led before.
+    """Return one row per outage of a partition. `until` is null while it is ongoing; `lost_leader` is the last leader.
 
     Offline 08:00:10.0, Online 08:00:10.4  →  from 08:00:10.0, until 08:00:10.4, 400 ms
     """
@@ -125,8 +125,8 @@ def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFr
         .withColumn("ended_by", f.lead("cause").over(one))
         .where("is_down")
     )
-    # The next controller records an event for every partition without a leader. If there is none, the partition had got
-    # a leader, and that event was lost with the controller that elected it.
+    # The next controller records an event for every partition without a leader. If there is no such event, the
+    # partition got a leader before, and the event of that election was lost with the previous controller.
     next_epoch = f.lead("elected_at").over(Window.orderBy("epoch"))
     silence = (
         lives.where("what = 'partition'")
@@ -149,7 +149,7 @@ def build_outages(lives: DataFrame, elections: DataFrame, now: Column) -> DataFr
 
 
 def build_incidents(outages: DataFrame) -> DataFrame:
-    """One row per cause of outages; `until` is null while one of them is ongoing."""
+    """Return one row per cause of outages; `until` is null while one of them is ongoing."""
     return outages.groupBy("epoch", "cause").agg(
         f.min("from").alias("from"),
         f.when(f.count("until") == f.count("*"), f.max("until")).alias("until"),
@@ -163,10 +163,10 @@ def build_incidents(outages: DataFrame) -> DataFrame:
 
 
 def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
-    """One row per event of a partition: `is_down` if it has no leader, though it should have one.
+    """Return one row per event of a partition. `is_down` means that it has no leader, though it should have one.
 
-    A new controller records no event for finding a partition without a leader, only for its attempt to elect one. Such
-    a partition is down from the controller's election on, in an additional row.
+    If a new controller finds a partition without a leader, it records only its attempt to elect one. For such a
+    partition there is an additional row: it is down from the controller's election on.
     """
     one = ordered_window(*PARTITION)
     earlier = one.rowsBetween(Window.unboundedPreceding, -1)
@@ -177,15 +177,17 @@ def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
         .withColumn("state", state)
         .withColumn("last_state", f.lag("state").over(one))
         .withColumn("last_epoch", f.lag("epoch").over(one))
-        .withColumn("is_going", is_going())
+        .withColumn("is_deleted_next", is_deleted_next())
         .withColumn("lost_leader", f.last(leader, ignorenulls=True).over(earlier))
     )
     never_led = "state = 'NewPartition' and result = 'failed'"
     recorded = states.withColumn(
-        "is_down", f.expr(f"(state = 'OfflinePartition' and not is_going) or ({never_led})")
+        "is_down", f.expr(f"(state = 'OfflinePartition' and not is_deleted_next) or ({never_led})")
     )
     found = (
-        states.where("before = 'OfflinePartition' and not last_epoch <=> epoch and not is_going")
+        states.where(
+            "before = 'OfflinePartition' and not last_epoch <=> epoch and not is_deleted_next"
+        )
         .where("after != 'NonExistentPartition' and not last_state <=> 'NonExistentPartition'")
         .join(f.broadcast(elections.select("epoch", "elected_at")), "epoch")
         .withColumn("at", f.coalesce("elected_at", "at"))
@@ -196,8 +198,8 @@ def partition_states(lives: DataFrame, elections: DataFrame) -> DataFrame:
     return recorded.select(*columns).unionByName(found.select(*columns))
 
 
-def is_going() -> Column:
-    """Offline because the topic is being deleted, which is no outage: the next event, of the same cause, deletes it."""
+def is_deleted_next() -> Column:
+    """Return whether the next event, of the same cause, deletes the partition. Such a partition is not in an outage."""
     one = ordered_window(*PARTITION)
     return f.coalesce(
         (f.lead("after").over(one) == "NonExistentPartition")
@@ -208,7 +210,7 @@ def is_going() -> Column:
 
 
 def build_leader_moves(lives: DataFrame) -> DataFrame:
-    """One row per change of the leader, however long there was none in between."""
+    """Return one row per change of the leader, also if there was no leader in between."""
     led = lives.where("what = 'partition' and result = 'done' and leader >= 0")
     return (
         led.withColumn("before", f.lag("leader").over(ordered_window(*PARTITION)))
@@ -221,14 +223,16 @@ def build_leader_moves(lives: DataFrame) -> DataFrame:
 
 
 def build_creations(lives: DataFrame) -> DataFrame:
-    """One row per life whose beginning is in the history. `online_at` is null until every initial partition has had a
-    leader. Partitions added later do not count."""
+    """Return one row per life whose start is in the history.
+
+    `online_at` is null until every initial partition has had a leader. Partitions that were added later do not count.
+    """
     is_request = (f.col("what") == "topic") & (f.col("after") == "created")
     is_birth = f.expr("what = 'partition' and after = 'NewPartition' and result = 'done'")
     is_online = f.expr("what = 'partition' and after = 'OnlinePartition' and result = 'done'")
     birth = f.struct("epoch", "sequence", "at", "cause", f.size("replicas").alias("replicas"))
     request = f.struct(f.coalesce("asked_at", "at").alias("at"), "by", "host", "automatic")
-    # A request has no partition, and so a row of its own.
+    # A request has no partition and therefore its own row.
     partitions = (
         lives.where(is_request | is_birth | is_online)
         .groupBy(*PARTITION)
@@ -267,7 +271,7 @@ def build_creations(lives: DataFrame) -> DataFrame:
 
 
 def build_deletions(lives: DataFrame, now: Column) -> DataFrame:
-    """One row per life that was marked for deletion.
+    """Return one row per life that was marked for deletion.
 
     `state` is done, running or stuck. `waits_for` are the brokers with replicas that are not deleted yet, `waited_for`
     those that were down when they should have deleted theirs.
@@ -331,7 +335,7 @@ def collect_replica_brokers(where: Column) -> Column:
 def build_steps(
     lives: DataFrame, creations: DataFrame, deletions: DataFrame, now: Column
 ) -> DataFrame:
-    """One row per waiting time. `ended_at` is null if it has not ended.
+    """Return one row per waiting time. `ended_at` is null if it has not ended.
 
     the controller          from the request until the controller started
     an election             from the assignment until the last partition had a leader
@@ -397,7 +401,7 @@ def build_steps(
     return waited.withColumn("ms", millis(f.col("began_at"), f.coalesce("ended_at", now)))
 
 
-# ---- all in one -----------------------------------------------------------------------------------------------
+# ---- summary --------------------------------------------------------------------------------------------------
 
 
 def build_topics(
@@ -408,7 +412,7 @@ def build_topics(
     leader_moves: DataFrame,
     steps: DataFrame,
 ) -> DataFrame:
-    """One row per life of a topic."""
+    """Return one row per life of a topic: a summary of the other tables."""
     life = list(LIFE)
     known = lives.groupBy(*LIFE).agg(
         f.countDistinct("partition").alias("partitions"),

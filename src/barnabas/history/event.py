@@ -149,7 +149,7 @@ def fields_of(value: bytes | None) -> dict[str, Any] | None:
 
 
 def is_shallow(value: Any) -> bool:
-    """Whether no value is nested deeper than DEPTH_MAX, which leaves room for later versions."""
+    """Return whether no value is nested deeper than DEPTH_MAX. Events need less; later versions may need more."""
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [

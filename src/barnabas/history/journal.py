@@ -1,4 +1,4 @@
-"""Journal: the files in which a broker keeps the events of its controllers for a week. The publisher reads them.
+"""Journal: files in which a broker keeps the events of its controllers for a week, until the publisher has read them.
 
     <first log dir>/state-changes-0000000007-000000000001.jsonl      named by its first event: epoch, sequence
     <first log dir>/state-changes-published.json                     published up to: file and position
@@ -83,7 +83,7 @@ class Journal:
             logger.error("cannot read the state changes of earlier runs error=%s", error)
 
     def append(self, events: Sequence[EventLine]) -> None:
-        """Never raises: events that cannot be written are lost, and an error is logged at a limited rate."""
+        """Append events. Never raises: events that cannot be written are lost, and a rate-limited error is logged."""
         lines = [event.line for event in events]
         lines.append("")
         data = "\n".join(lines).encode()
@@ -95,10 +95,10 @@ class Journal:
         except StorageError as error:
             self.lost += len(events)
             if self.warnings.is_due(self.clock.now_ms() / 1000):
-                logger.error("state changes are not written count=%d error=%s", self.lost, error)
+                logger.error("cannot write state changes count=%d error=%s", self.lost, error)
             return
         if self.lost:
-            logger.warning("state changes are written again, missing=%d", self.lost)
+            logger.warning("writing state changes works again missing=%d", self.lost)
             self.lost = 0
 
     def has_room(self, file: File) -> bool:
@@ -141,7 +141,7 @@ class Journal:
                 file.close()
 
     def advance(self, end: Position) -> None:
-        """Save the position up to which events are published. After a crash before this, they are published again."""
+        """Save the position up to which events are published. After a crash before that, they are published again."""
         self.published = end
         data = json.dumps({"file": end.file, "position": end.offset}).encode()
         self.disk.replace_bytes(self.path(PUBLISHED), data, sync=False)
@@ -149,7 +149,7 @@ class Journal:
     # ---- files
 
     def trim(self) -> None:
-        """Delete the files that are too old or too many."""
+        """Delete files that are too old, and the oldest files if there are too many or they are too large."""
         oldest_ms = self.clock.now_ms() - KEPT_MS
         self.names = [name for name in self.names if self.disk.exists(self.path(name))]
         sizes = {name: self.disk.size(self.path(name)) for name in self.names}
@@ -174,7 +174,8 @@ class Journal:
 
 
 def parse_position(data: bytes) -> Position:
-    """If the file is invalid, return the beginning: all events are published again, and readers deduplicate them."""
+    """Parse the saved position. If it is invalid, return the beginning: events are published again, which is harmless
+    because readers deduplicate them."""
     try:
         saved = json.loads(data)
         return Position(str(saved["file"]), int(saved["position"]))

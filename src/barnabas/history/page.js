@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, filtering, and a part of the timeline. Without this script the page says all the same things.
+// Sorts tables, filters topics and zooms the timeline. The page has the same content without this script.
 
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
@@ -56,7 +56,7 @@ if (chart) {
         mark.setAttribute("x1", percent(a));
         mark.setAttribute("x2", percent(a));
       } else if (mark.tagName === "rect") {
-        // Far beyond the edges a browser has no room for the numbers.
+        // Clip to the visible range: browsers cannot draw very large coordinates.
         const left = Math.max(a, from), right = Math.min(b, to);
         mark.setAttribute("x", percent(left));
         mark.setAttribute("width", `${((right - left) / (to - from)) * 100}%`);
@@ -77,7 +77,7 @@ if (chart) {
     return Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
   };
   let shown = [0, length];
-  let grip = null;
+  let dragStart = null;
   const zoom = (from, to) => {
     shown = [Math.max(0, from), Math.min(length, Math.max(to, from + 10))];
     show(...shown);
@@ -87,26 +87,26 @@ if (chart) {
   selection.hidden = true;
   chart.append(selection);
   chart.addEventListener("pointerdown", (event) => {
-    if (event.button === 0) grip = at(event);
+    if (event.button === 0) dragStart = at(event);
   });
   window.addEventListener("pointermove", (event) => {
-    if (grip === null) return;
-    const [left, right] = [grip, at(event)].sort((one, other) => one - other);
+    if (dragStart === null) return;
+    const [left, right] = [dragStart, at(event)].sort((one, other) => one - other);
     const box = lane.getBoundingClientRect(), outer = chart.getBoundingClientRect();
     selection.hidden = false;
     selection.style.left = `${box.left - outer.left + left * box.width}px`;
     selection.style.width = `${(right - left) * box.width}px`;
   });
   window.addEventListener("pointerup", (event) => {
-    if (grip === null) return;
-    const [left, right] = [grip, at(event)].sort((one, other) => one - other);
-    grip = null;
+    if (dragStart === null) return;
+    const [left, right] = [dragStart, at(event)].sort((one, other) => one - other);
+    dragStart = null;
     selection.hidden = true;
     const [from, to] = shown;
     if (right - left > 0.01) zoom(from + left * (to - from), from + right * (to - from));
   });
   window.addEventListener("pointercancel", () => {
-    grip = null;
+    dragStart = null;
     selection.hidden = true;
   });
   chart.addEventListener("dblclick", () => zoom(0, length));

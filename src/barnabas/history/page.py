@@ -1,10 +1,10 @@
-"""Report page: the report as one HTML file that loads nothing else, for desktop and phone, light and dark.
+"""Report page: the report as one self-contained HTML file, for desktop and phone, light and dark.
 
-The page answers first what an operator asks first: what is broken now, what was broken, which broker was controller.
+The page starts with what operators need first: current problems, past incidents, and the controllers.
 
-page.html.jinja is the template. Its environment escapes every expression, after `printable`: names from the cluster
-become neither markup nor control characters. The Content-Security-Policy of the page forbids it to load or send
-anything, so it can be mailed around.
+page.html.jinja is the template. Its environment passes every expression through `printable` and escapes it: names from
+the cluster cannot become markup or control characters. The Content-Security-Policy forbids the page to load or send
+anything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 LIMITS = {"CREATIONS": 12, "OUTAGES": 20, "STEPS": 12, "ROWS": 2000, "ALERTS": 10, "NAMED": 5}
-"""Numbers of rows of each table, and of lines and names in the alert. The Parquet files have all rows."""
+"""Maximum numbers of rows in each table, and of lines and names in the alert. The Parquet files have all rows."""
 
 
 def render_page(document: Document) -> str:
@@ -96,7 +96,7 @@ def template() -> Template:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A topic with offline partitions, or deletions that wait for the same brokers: an operator starts brokers."""
+    """A topic with offline partitions, or stuck deletions that wait for the same brokers."""
 
     offline: Row | None = None
     stuck: tuple[Row, ...] = ()
@@ -115,7 +115,7 @@ def alerts_of(document: Document) -> list[Alert]:
 
 
 def creation_steps(row: Row) -> list[tuple[str, int, str]]:
-    """The phases of a creation: their CSS class, duration in ms and name."""
+    """Return the phases of a creation: CSS class, duration in ms and name."""
     wait = max(0, millis_of(row["assigned_at"]) - millis_of(row["requested_at"]))
     phases = [("wait", wait, "the controller"), ("elect", row["ms"] - wait, "an election")]
     return [phase for phase in phases if phase[1] > 0]

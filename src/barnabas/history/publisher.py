@@ -1,11 +1,10 @@
 """Publisher: writes the events of this broker's controllers to its journal, and from there to `__state_changes`.
 
 Guarantees. An event is in the journal before any broker learns of the change. Each broker publishes its own journal, in
-order and with acks=all. After a restart it resumes where it stopped, whether it is controller or not. So events that a
-controller could not publish before it crashed are published when its broker restarts, after those of its successor. A
-reader finds every event at least once, and those of one epoch in order. It deduplicates them by (epoch, sequence),
-which is also the key of the record. Events are missing only if their disk was lost, or if they waited for more than a
-week.
+order and with acks=all. After a restart it resumes where it stopped, whether it is controller or not. If a controller
+crashes, its unpublished events are published when its broker restarts, after those of its successor. A reader gets
+every event at least once, and the events of one epoch in order. It deduplicates them by (epoch, sequence), which is
+also the key of the record. Events are missing only if their disk was lost, or if they waited for more than a week.
 
 The topic is created with a CreateTopics request, after the first other topic. Events about this topic alone are not
 published, because each would cause the next.
@@ -57,7 +56,7 @@ CONFIGS = {
     "retention.ms": str(WEEK_MS),
     # Retention deletes whole segments: with one a day, records are kept for at most eight days.
     "segment.ms": str(DAY_MS),
-    # Whatever the defaults of the cluster: with one replica left, and with old events, writes succeed.
+    # Override the defaults of the cluster, so that writes succeed with one replica left and with old events.
     "min.insync.replicas": "1",
     "max.message.bytes": "1048588",
     "message.timestamp.before.max.ms": str(LONG_MAX),
@@ -104,7 +103,7 @@ class Publisher:
         self.connected_to: Broker | None = None
 
     def open(self) -> None:
-        """Call it after the directory is locked: until then another process may write there."""
+        """Open the journal. The directory must be locked, because another process may write there."""
         self.journal.open()
         self.wake.set()
 
@@ -114,8 +113,11 @@ class Publisher:
             self.wake.set()
 
     def close(self) -> None:
-        """The next run publishes the rest. Later events are ignored: a simulated crash closes this before the
-        controller has ended, and leaves no trace of its end."""
+        """Close the journal. The next run publishes the rest.
+
+        Later events are ignored. A simulated crash closes the journal while the controller still runs, and the end of
+        the controller must not be recorded.
+        """
         self.is_closed = True
         self.disconnect()
         self.journal.close()
@@ -123,7 +125,7 @@ class Publisher:
     # ---- publishing
 
     async def publish(self) -> None:
-        """Runs until the broker stops."""
+        """Publish new events of the journal until the broker stops."""
         if not self.is_enabled:
             return
         backoff = Backoff(*RETRY_S, random=self.world.random)
@@ -147,7 +149,7 @@ class Publisher:
             self.journal.advance(chunk.end)
 
     async def deliver(self, lines: list[bytes]) -> None:
-        """Retry until all lines are published."""
+        """Publish the lines, with retries until all are published."""
         backoff = Backoff(*RETRY_S, random=self.world.random)
         while True:
             if await self.ensure_topic():
@@ -165,9 +167,9 @@ class Publisher:
             await backoff.wait()
 
     async def deliver_in_halves(self, lines: list[bytes], error: ApiError) -> None:
-        """Settings of the topic were restricted: publish the lines that it still accepts."""
+        """Publish the lines that the topic accepts: its settings were changed, and it rejects some lines."""
         if len(lines) == 1:
-            self.warn("a state change is not published", error)
+            self.warn("cannot publish a state change: the topic rejects it", error)
             return
         middle = len(lines) // 2
         await self.deliver(lines[:middle])
@@ -176,7 +178,7 @@ class Publisher:
     async def produce(self, lines: list[bytes]) -> None:
         topic = self.metadata.topics.get(STATE_CHANGES)
         if topic is None or 0 not in topic.partitions:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it was deleted just now")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{STATE_CHANGES} was deleted")
         leader = topic.partitions[0].leader
         batch = build_batch([to_record(line, offset) for offset, line in enumerate(lines)])
         data = PartitionProduceData(0, batch)
@@ -188,8 +190,8 @@ class Publisher:
         connection = await self.connect(leader)
         # Longer than the timeout of the leader, so that its error arrives.
         response = await connection.exchange(request, ProduceResponse, timeout_s=TIMEOUT_S + 5)
-        answer = response.responses[0].partition_responses[0]
-        raise_if(answer.error_code, answer.error_message)
+        result = response.responses[0].partition_responses[0]
+        raise_if(result.error_code, result.error_message)
 
     # ---- the topic
 
@@ -202,10 +204,10 @@ class Publisher:
             try:
                 await self.create_topic()
             except ApiError as error:
-                self.warn("cannot create the topic of the state changes", error)
+                self.warn(f"cannot create {STATE_CHANGES}", error)
                 return False
             except (OSError, TimeoutError, WireError) as error:
-                self.warn("cannot create the topic of the state changes", error)
+                self.warn(f"cannot create {STATE_CHANGES}", error)
                 self.disconnect()
                 return False
         return await self.metadata.wait_until(self.has_leader, RETRY_S[1])
@@ -242,7 +244,7 @@ class Publisher:
     async def connect(self, broker_id: BrokerId) -> BrokerConnection:
         broker = self.metadata.brokers.get(broker_id)
         if broker is None:
-            raise ConnectionError(f"broker {broker_id} is not there")
+            raise ConnectionError(f"broker {broker_id} is not alive")
         connection = self.connection
         if connection is not None and connection.is_open and self.connected_to == broker:
             return connection
@@ -272,7 +274,7 @@ class Publisher:
 
 
 def to_record(line: bytes, offset: int) -> Record:
-    """The timestamp is the time of the event. The key is `<epoch>-<sequence>`: 7-12 is event 12 of epoch 7."""
+    """Return the record of an event: its time as timestamp, `<epoch>-<sequence>` as key, such as 7-12."""
     found = KEY.match(line)
     if found is None:  # written by another program; published unchanged
         return Record(offset, 0, None, line, ())

@@ -37,27 +37,27 @@ ORDER = ("epoch", "sequence")
 
 
 def events_of(records: DataFrame) -> DataFrame:
-    """Records with a `value`, as of any source → one row per event. Malformed records are skipped."""
+    """Return one row per event, of records with a `value`. Malformed records are skipped."""
     return distinct_events(read_records(records))
 
 
 def read_records(records: DataFrame) -> DataFrame:
-    """Records with a `value` → one row per record with its `event`, which is null for a malformed one.
+    """Return one row per record with its `event`, which is null for a malformed record.
 
-    Values are validated before Spark parses them: from_json fails on a repeated key, and keeps a part of an invalid
-    event.
+    Values are validated before Spark parses them, because from_json fails on a repeated key and keeps parts of invalid
+    events.
     """
     valid = f.udf(normalise, "string", useArrow=False)(f.col("value").cast("binary"))
     return records.select(f.from_json(valid, SCHEMA).alias("event"))
 
 
 def distinct_events(read: DataFrame) -> DataFrame:
-    """Rows of `read_records` → one row per event."""
+    """Deduplicate rows of `read_records`: one row per event."""
     return read.select("event.*").where("epoch is not null").dropDuplicates(["epoch", "sequence"])
 
 
 def about_topics(events: DataFrame) -> DataFrame:
-    """One row per event and topic. A request is about several; its row has the time of its answer in `answered_at`.
+    """Return one row per event and topic. A request may be about several topics; `answered_at` is its response's time.
 
     epoch 7, sequence 19: LeaderAndIsr to 2, topics orders and clicks, answered by sequence 31
     → orders, request LeaderAndIsr, to 2, answered_at = the time of 31; and the same for clicks
@@ -70,7 +70,7 @@ def about_topics(events: DataFrame) -> DataFrame:
         f.col("result").alias("answer"),
         f.col("why").alias("answer_why"),
     )
-    # A request about very many topics is several events, and its answer names the first.
+    # A request about very many topics is several events, and the response refers to the first.
     first = f.col("sequence") - f.coalesce(f.col("part"), f.lit(1)) + 1
     requests = (
         events.where("what = 'request' and answers is null and topics is not null")
@@ -85,12 +85,12 @@ def about_topics(events: DataFrame) -> DataFrame:
 
 
 def with_lives(rows: DataFrame) -> DataFrame:
-    """Rows about topics, with `life`.
+    """Add the column `life` to rows about topics.
 
-    created New Online NonExistent │ created New Online     (what happened to the name, in order)
+    created New Online NonExistent │ created New Online     (events of one name, in order)
        1     1    1        1       │    2     2    2
 
-    If the history begins in the middle of a life, that life is number 1.
+    If the history starts in the middle of a life, that life is number 1.
     """
     marked = rows.withColumn("mark", creation_or_deletion())
     marks = (
@@ -120,8 +120,9 @@ def creation_or_deletion() -> Column:
 
 
 def begins_another_life() -> Column:
-    """The first creation after a deletion, or the request for it if that was recorded before. Most requests are
-    recorded after the creation and begin no life, even if the topic was deleted meanwhile."""
+    """Return whether a row starts a new life: the first creation after a deletion, or the request for that creation if
+    it was recorded before. Most requests are recorded after the creation. They start no life, even if the topic was
+    deleted meanwhile."""
     is_early_request = (f.col("mark") == "requested") & f.col("mark_after").eqNullSafe("created")
     return f.col("mark_before").eqNullSafe("deleted") & (
         (f.col("mark") == "created") | is_early_request

@@ -1,4 +1,4 @@
-"""Recorder of one controller: writes each of its actions as an event, before any broker learns of it.
+"""Recorder of one controller: records each of its actions as an event, before any broker learns of it.
 
 An event is one line of JSON:
 
@@ -37,7 +37,7 @@ from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, Update
 from barnabas.world.ports import Clock
 
 OWN = ',"own":true'
-"""Marks an event about the topic of the history alone. It is not published: that would cause the next such event."""
+"""Marks an event about `__state_changes` alone. It is not published, because publishing it would cause the next one."""
 
 NAMES_LENGTH_MAX = 32_000
 ERRORS_NAMED_MAX = 100
@@ -48,7 +48,7 @@ Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 ReplicasOf = Callable[[TopicPartition], Sequence[BrokerId]]
 Facts = Mapping[str, object]
-"""More fields of one event."""
+"""Additional fields of an event."""
 
 
 class Transition(Protocol):
@@ -134,7 +134,7 @@ class Recorder:
     # ---- the controller itself
 
     def record_election(self, *, cause: str, previous: BrokerId | None = None) -> list[EventLine]:
-        """`previous` is the controller of the epoch before, if known."""
+        """Record the election of this controller. `previous` is the controller of the epoch before, if known."""
         before = "null" if previous is None else str(previous)
         return self.record([self.controller_event(cause, before, str(self.controller_id))])
 
@@ -154,7 +154,7 @@ class Recorder:
         *,
         replicas_of: ReplicasOf | None = None,
     ) -> list[EventLine]:
-        """`replicas_of` adds the assigned replicas to the events of partitions."""
+        """Record transitions, also failed ones. `replicas_of` adds the assigned replicas to events of partitions."""
         events = self.transition_events(transitions, replicas_of)
         events += self.failure_events(failures)
         return self.record(events)
@@ -199,7 +199,7 @@ class Recorder:
     def record_isr_changes(
         self, states: Iterable[tuple[TopicPartition, LeaderAndIsr]], *, cause: str
     ) -> list[EventLine]:
-        """Changes of ISRs that leaders requested: no transition, but the next election depends on them."""
+        """Record ISR changes that leaders requested. They are no transitions, but the next election depends on them."""
         return self.record(
             [
                 self.event(
@@ -222,9 +222,9 @@ class Recorder:
         asked_at_ms: int | None = None,
         facts: Mapping[str, Facts] | None = None,
     ) -> list[EventLine]:
-        """A client's request to create, grow or delete topics, after it was written to the registry.
+        """Record a client's request to create, grow or delete topics, after it was written to the registry.
 
-        `facts` are more fields, by topic. The transitions that follow from the request are events of their own.
+        `facts` are additional fields by topic. The transitions that follow from the request are separate events.
         """
         by = f'"by":{json.dumps(client)},"host":{json.dumps(host)}'
         if asked_at_ms is not None:
@@ -249,7 +249,7 @@ class Recorder:
     # ---- requests to brokers
 
     def record_request(self, broker: BrokerId, request: Request, *, cause: str) -> SentRequest:
-        """To be called before the request is sent."""
+        """Record a request. Call this before the request is sent."""
         ranges = self.topic_ranges(request)
         about = f'"what":"request","id":"{request_name(request)} to {broker}","to":{broker}'
         count = f',"partitions":{ranges.partitions}'
@@ -269,7 +269,7 @@ class Recorder:
         return SentRequest(self.record(events), broker, request, cause, ranges.is_own)
 
     def topic_ranges(self, request: Request) -> TopicRanges:
-        """Cached, because every broker gets the same UpdateMetadata."""
+        """Return the topics of a request. The last result is cached: every broker gets the same UpdateMetadata."""
         states = request.topic_states
         if self.last_topics is not None and self.last_topics[0] is states:
             return self.last_topics[1]
@@ -285,7 +285,8 @@ class Recorder:
         self.last_topics = None
 
     def record_response(self, sent: SentRequest, response: Response) -> list[EventLine]:
-        """STALE_CONTROLLER_EPOCH of a partition is no failure: the broker has this leader epoch or a later one."""
+        """Record a response. STALE_CONTROLLER_EPOCH of a partition is not a failure: the broker already has this leader
+        epoch or a later one."""
         errors = list(failed_partitions(sent.request, response))
         failed = [(item, code) for item, code in errors if code != ALREADY_KNOWN]
         known = f'"known_already":{len(errors) - len(failed)},' if len(errors) > len(failed) else ""
@@ -299,7 +300,7 @@ class Recorder:
         return self.record([self.response_event(sent, rest)])
 
     def record_missing_response(self, sent: SentRequest, why: str) -> list[EventLine]:
-        """The broker left before it answered."""
+        """Record that a broker did not respond, because it failed or was shut down."""
         rest = f'"result":"failed","why":{json.dumps(why)}'
         return self.record([self.response_event(sent, rest)])
 
@@ -345,7 +346,7 @@ def json_numbers(values: tuple[int, ...]) -> str:
 
 @lru_cache(maxsize=1024)
 def json_inside(topic: str) -> str:
-    """The name as it stands between quotes. Other programs may have written invalid names to the registry."""
+    """Return the JSON string of a topic name without its quotes. Names in the registry may be invalid topic names."""
     return json.dumps(topic)[1:-1]
 
 
@@ -437,7 +438,7 @@ def count_deletes(request: StopReplicaRequest) -> int:
 
 
 def failed_partitions(request: Request, response: Response) -> Iterator[tuple[str, int]]:
-    """The partitions that failed. A LeaderAndIsr response names topics by their ids alone."""
+    """Yield the failed partitions and their error codes. A LeaderAndIsr response has topic ids instead of names."""
     if isinstance(response, LeaderAndIsrResponse):
         names: dict[UUID, str] = {}
         if isinstance(request, LeaderAndIsrRequest):

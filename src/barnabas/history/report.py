@@ -1,6 +1,6 @@
-"""Report: the tables of the analysis as one document, which is printed as JSON or text and shown on the page.
+"""Report: the tables of the analysis as one document, for JSON, text and the HTML page.
 
-Rows are sorted with the worst first. Times are UTC, durations milliseconds.
+Rows are sorted, the most severe first. Times are in UTC, durations in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Document = dict[str, Any]
 
 
 def collect(analysis: Analysis) -> dict[str, Table]:
-    """Compute all tables, as Arrow tables of this process."""
+    """Compute all tables and collect them as Arrow tables in this process."""
     return {each.name: getattr(analysis, each.name).toArrow() for each in fields(analysis)}
 
 
 def rows_of(tables: Mapping[str, Table]) -> dict[str, list[Row]]:
-    """The rows of all tables; of the steps, which are many, only the slowest."""
+    """Return the rows of all tables. Of the steps, only the slowest are kept."""
     slowest = tables["steps"].sort_by([("ms", "descending")]).slice(0, SLOWEST_STEPS)
     return {name: table.to_pylist() for name, table in {**tables, "steps": slowest}.items()}
 
 
 def document_of(tables: Tables, *, servers: str, now: datetime) -> Document:
-    """The document that `barnabas lifecycle report` shows."""
+    """Build the document of `barnabas lifecycle report`."""
     ordered = {name: sorted(rows, key=SORT_KEYS[name]) for name, rows in tables.items()}
     epochs = ordered["elections"]
     return {
@@ -82,7 +82,7 @@ def summarize(tables: Tables) -> Row:
 
 
 def is_failover(election: Row) -> bool:
-    """Whether the controller took over from another. For the first controller in the history that is not known."""
+    """Return whether the controller took over from another. Unknown, and therefore False, for the first one."""
     return election["previous"] is not None and election["elected_at"] is not None
 
 

@@ -1,12 +1,12 @@
-"""Requester: the client that requested a topic, as the event of the topic names it.
+"""Requester: the client that requested a topic. Events about topics contain it.
 
-A client that creates or deletes a topic sends a request to the controller's broker, which knows the client by its
-connection. A client that merely names a topic may send that to any broker. This broker then sends the controller a
-plain CreateTopics request, and names the client in the client id of that request:
+CreateTopics and DeleteTopics go to the controller's broker, which knows the client from its connection. If a Metadata
+request causes the creation of a topic, it may go to any broker. That broker sends a CreateTopics request to the
+controller, with the client in the client id:
 
     broker-2-create for rdkafka at 10.0.0.7
 
-Like every client id, it is a name and no proof.
+A client id is not authenticated.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ FORWARDED = re.compile(r"broker-(\d+)-create for (.*) at (\S+)", re.DOTALL)
 
 
 class Requester(NamedTuple):
-    """`via` is the broker that received a client's request for a topic without a request to create it. `at_ms` is the
-    time at which the request arrived; its event is recorded later, after the broker has waited for the result."""
+    """A client and its host. `via` is the broker that created the topic automatically for the client. `at_ms` is the
+    time when the request arrived; its event is recorded later, when the result is known."""
 
     client: str | None
     host: str
@@ -28,7 +28,7 @@ class Requester(NamedTuple):
 
 
 def parse_requester(client_id: str | None, host: str) -> Requester:
-    """The client itself, or the one on whose behalf another broker sent the request."""
+    """Return the client of a request, or the client for which another broker sent it."""
     found = FORWARDED.fullmatch(client_id or "")
     if found is not None:
         broker, client, client_host = found.groups()

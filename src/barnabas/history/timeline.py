@@ -1,11 +1,12 @@
-"""Timeline of the report page: a lane for the controllers and one for each topic with something to show.
+"""Timeline of the report page: a lane for the controllers and one for each eventful topic.
 
     controllers  ▕ 3 ████████████▏1 ███████████████▏
     orders       ━━━━━━╷━━▉▉━━━━━╷━━━━━━▨▨▨▨▨▨▨▨▨▨
-                       leader moved   outage        deletion that waits
+                       leader moved   outage        pending deletion
 
-A mark has its times in milliseconds from the left edge, and the template draws it at a percentage of the width. So the
-page is as wide as its screen, and its script zooms by moving the marks. Without the script it shows the whole time.
+Marks have times in milliseconds from the left edge. The template draws them at percentages of the width, so the
+timeline fits any screen. The script of the page zooms by moving the marks. Without the script, the timeline shows the
+whole time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LANES_MAX, LANES_MIN = 40, 12
 LANE_HEIGHT = 22
 TICKS = 6
 COLOURS = 6
-"""Of controllers; two whose ids differ by this much look alike."""
+"""Number of colours for controllers. Two whose ids differ by a multiple of it have the same colour."""
 
 
 class AxisTick(NamedTuple):
@@ -56,7 +57,7 @@ class Scale:
         return f"{100 * offset_ms / self.length_ms:.3f}%"
 
     def ticks(self) -> Iterator[AxisTick]:
-        """Of the whole time. The script rewrites them for the part that is shown."""
+        """Yield the ticks of the whole time. The script replaces their texts after zooming."""
         for index in range(TICKS + 1):
             offset_ms = self.length_ms * index // TICKS
             at = format_time(self.start + timedelta(milliseconds=offset_ms))
@@ -64,7 +65,7 @@ class Scale:
 
 
 def scale_of(document: Document) -> Scale:
-    """The whole history, and up to now if an outage or a deletion has not ended; with a margin at both ends."""
+    """Return the scale of the whole history with margins, up to now if an outage or a deletion is ongoing."""
     start, end = document["history"]["from"], document["history"]["until"]
     is_ongoing = any(row["until"] is None for row in document["outages"])
     if is_ongoing or document["summary"]["stuck_deletions"]:
@@ -74,7 +75,7 @@ def scale_of(document: Document) -> Scale:
 
 
 class TimelineMark(NamedTuple):
-    """`kind` is a CSS class, `text` the text of a label or the tooltip of others, `y` the distance from both edges."""
+    """A mark in a lane. `kind` is a CSS class, `text` a label or tooltip, `y` the distance from both edges."""
 
     shape: Literal["bar", "tick", "label"]
     kind: str
@@ -100,7 +101,7 @@ def lanes_of(document: Document, scale: Scale) -> list[TimelineLane]:
 
 
 def topics_shown(topics: list[Row]) -> list[Row]:
-    """The eventful topics; if they are few, some others too."""
+    """Return the eventful topics, up to LANES_MAX. If there are few, add others up to LANES_MIN."""
     eventful = [topic for topic in topics if is_eventful(topic)][:LANES_MAX]
     calm = [topic for topic in topics if not is_eventful(topic)]
     return eventful + calm[: max(0, LANES_MIN - len(eventful))]
@@ -127,7 +128,7 @@ def controllers_lane(document: Document, scale: Scale) -> TimelineLane:
 
 
 def incidents_lane(document: Document, scale: Scale) -> TimelineLane:
-    """The incidents of all topics, of which only some have a lane."""
+    """Return the lane of all incidents, including those of topics without a lane."""
     marks = [
         bar(scale, row["from"], row["until"] or scale.end, "outage", incident_title(row), y=3)
         for row in document["incidents"]
@@ -137,18 +138,20 @@ def incidents_lane(document: Document, scale: Scale) -> TimelineLane:
 
 def topic_lane(topic: Row, document: Document, scale: Scale) -> TimelineLane:
 
-    def mine(table: str) -> list[Row]:
+    def rows_of_topic(table: str) -> list[Row]:
         return [row for row in document[table] if is_same_life(topic, row)]
 
     begin = topic["requested_at"] or scale.start
     marks = [bar(scale, begin, topic["deleted_at"] or scale.end, "life", life_title(topic), y=9)]
-    for row in mine("deletions"):
+    for row in rows_of_topic("deletions"):
         end = row["finished_at"] or scale.end
         marks.append(bar(scale, row["requested_at"], end, row["state"], deletion_title(row), y=5))
-    for outage in merge_outages(mine("outages"), document["made_at"]):
+    for outage in merge_outages(rows_of_topic("outages"), document["made_at"]):
         end = outage.until or scale.end
         marks.append(bar(scale, outage.start, end, "outage", outage.title, y=3))
-    marks += [tick(scale, at, "move", title) for at, title in merge_moves(mine("leader_moves"))]
+    marks += [
+        tick(scale, at, "move", title) for at, title in merge_moves(rows_of_topic("leader_moves"))
+    ]
     kind = "bad" if topic["offline_now"] or topic["deletion"] == "stuck" else ""
     return TimelineLane(topic_label(topic), [*failover_lines(document, scale), *marks], kind)
 
@@ -169,7 +172,7 @@ def failover_lines(document: Document, scale: Scale) -> list[TimelineMark]:
 
 
 def incident_title(row: Row) -> str:
-    lasted = "not ended" if row["until"] is None else f"up to {format_duration(row['longest_ms'])}"
+    lasted = "ongoing" if row["until"] is None else f"up to {format_duration(row['longest_ms'])}"
     return (
         f"{describe_cause(row['cause'], row['lost_leaders'])}, {format_time(row['from'])}: "
         f"{row['partitions']:,} partitions of "
@@ -209,7 +212,7 @@ class Outage:
         numbers = sorted(self.partitions)
         shown = join_brokers(numbers[:8]) + (", …" if len(numbers) > 8 else "")
         noun = "partition" if len(numbers) == 1 else "partitions"
-        lasted = "not ended"
+        lasted = "ongoing"
         if self.until is not None:
             lasted = format_duration(millis_of(self.until) - millis_of(self.start))
         return f"no leader: {noun} {shown}, from {format_time(self.start)}, {lasted} ({self.cause})"
@@ -237,7 +240,7 @@ def merge_outages(outages: Sequence[Row], now: datetime) -> list[Outage]:
 
 
 def merge_moves(moves: Sequence[Row]) -> Iterator[tuple[datetime, str]]:
-    """One mark for all moves of the same moment."""
+    """Yield one time and tooltip for all moves at the same time."""
     for at, group in groupby(sorted(moves, key=lambda row: row["at"]), key=lambda row: row["at"]):
         rows = list(group)
         moved = ", ".join(f"{row['partition']}: {row['before']}→{row['after']}" for row in rows[:6])

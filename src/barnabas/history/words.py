@@ -1,4 +1,4 @@
-"""Words of the report: times, durations, topics, steps and causes as text, for the terminal and the page."""
+"""Formatting for the report: times, durations, topics, steps and causes as text, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def step_name(step: str, broker: int | None) -> str:
 
 
 def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -> str:
-    """The cause of outages: the brokers that failed, if that is the cause and the leaders before are known.
+    """Return the cause of outages: the failed brokers, if brokers failed and the last leaders are known.
 
     >>> describe_cause("BrokersChanged#17", [3]), describe_cause("BrokersChanged#17", [2, 3])
     ('broker 3 failed', 'brokers 2, 3 failed')
@@ -82,7 +82,7 @@ def describe_cause(cause: str | None, lost_leaders: Iterable[int | None] = ()) -
 
 
 def cause_name(cause: str | None) -> str:
-    """The event that the controller handled, without its number in the queue.
+    """Return the event that the controller handled, without its number in the queue.
 
     >>> cause_name("BrokersChanged#17")
     'BrokersChanged'

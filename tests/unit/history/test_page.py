@@ -71,7 +71,7 @@ def test_timeline_shows_the_most_eventful_topics() -> None:
     assert len(many) == LANES_MAX
     shown = render_page(sample())
     assert shown.count('<div class="lane') == 2 + len(few) + 1  # controllers, incidents, the axis
-    assert "the 12 topics with most to tell, of 66" in shown
+    assert "the 12 most affected topics, of 66" in shown
 
 
 def test_overlapping_outages_are_one_mark() -> None:
@@ -80,7 +80,7 @@ def test_overlapping_outages_are_one_mark() -> None:
     assert (first.start, first.until, first.partitions) == (at(100), at(300), {0, 1})
     assert (second.start, second.until, second.partitions) == (at(400), None, {2})
     assert "partitions 0, 1" in first.title
-    assert "not ended" in second.title
+    assert "ongoing" in second.title
 
 
 def test_causes_and_ongoing_outages_are_in_plain_words() -> None:
