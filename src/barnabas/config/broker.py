@@ -68,9 +68,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     # Listeners and connections
     listeners: tuple[Endpoint, ...] = setting("listeners", STRING, "PLAINTEXT://:9092", ANY,
         "Addresses to bind, as NAME://host:port; an empty host binds all interfaces",
-        PER_BROKER, held_as=DEFAULT_LISTENERS)
+        PER_BROKER, field_default=DEFAULT_LISTENERS)
     advertised_listeners: tuple[Endpoint, ...] = setting("advertised.listeners", STRING, None, ANY,
-        "Addresses that clients and brokers connect to; unset: the same as listeners", PER_BROKER, held_as=())
+        "Addresses that clients and brokers connect to; unset: the same as listeners", PER_BROKER, field_default=())
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map", STRING, DEFAULT_PROTOCOLS, ANY,
         "Security protocol of each listener name; only PLAINTEXT is supported", PER_BROKER)
@@ -95,7 +95,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         "Maximum number of open connections from one IP address", CLUSTER_WIDE)
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = setting(
         "max.connections.per.ip.overrides", STRING, "", ANY,
-        "Exceptions to max.connections.per.ip, as host:count,…", CLUSTER_WIDE, held_as=())
+        "Exceptions to max.connections.per.ip, as host:count,…", CLUSTER_WIDE, field_default=())
     connections_max_idle_ms: int = setting("connections.max.idle.ms", LONG, 600_000, ANY,
         "An idle connection is closed after this time; negative: never")
     queued_max_request_bytes: int = setting("queued.max.request.bytes", LONG, -1, ANY,
@@ -124,7 +124,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     log_dir: str = setting("log.dir", STRING, "/tmp/kafka-logs", ANY,
         "Log directory if log.dirs is not set")
     log_dirs: tuple[str, ...] = setting("log.dirs", STRING, None, ANY,
-        "Comma-separated list of log directories", held_as=("/tmp/kafka-logs",))
+        "Comma-separated list of log directories", field_default=("/tmp/kafka-logs",))
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir", INT, 1, at_least(1),
         "Number of logs of a directory recovered at the same time", CLUSTER_WIDE)
@@ -408,8 +408,8 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         """
         logs = self.log_dirs[0].rstrip("/")
         parent, slash, name = logs.rpartition("/")
-        beside = f"{parent}{slash}registry" if name.startswith("broker-") else f"{logs}-registry"
-        return self.barnabas_registry_dir or beside
+        default = f"{parent}{slash}registry" if name.startswith("broker-") else f"{logs}-registry"
+        return self.barnabas_registry_dir or default
 
     @property
     def inter_broker_listener(self) -> str:
@@ -426,7 +426,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
                     values[topic_name.replace(".", "_")] = value if factor == 1 else value * factor
                     break
         values["retention_ms"] = max(values["retention_ms"], -1)
-        return TopicConfig(**values).settled()
+        return TopicConfig(**values).with_timestamp_limits()
 
 
 BROKER_SETTINGS: dict[str, Setting] = collect_settings(BrokerConfig)

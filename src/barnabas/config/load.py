@@ -17,8 +17,8 @@ from barnabas.config.listeners import (
     split_by_comma,
     split_pairs,
 )
-from barnabas.config.setting import Setting, unknown
-from barnabas.config.without_effect import NOT_YET, WITHOUT_EFFECT, is_for_a_plugin
+from barnabas.config.setting import Setting, unknown_setting_error
+from barnabas.config.without_effect import NOT_IMPLEMENTED, WITHOUT_EFFECT, is_plugin_setting
 from barnabas.errors import ConfigError
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -29,26 +29,26 @@ LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.(.+)")
 def load_broker_config(
     properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration that these properties make, and warnings for the operator.
+    """Return the configuration, and warnings for the operator.
 
-    `overrides` win over `properties`, as command-line options win over a file. ConfigError if the broker must not start
-    with these settings.
+    `overrides` take precedence over `properties`, as command-line options do over a file. Raises ConfigError if a
+    setting is unknown or invalid.
     """
     properties = {**properties, **(overrides or {})}
     values: dict[str, Any] = {}
     ignored = []
     for name, text in properties.items():
         declared = find_setting(name)
-        if declared is None and not is_for_a_plugin(name):
-            raise unknown(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
+        if declared is None and not is_plugin_setting(name):
+            raise unknown_setting_error(name, [*BROKER_SETTINGS, *WITHOUT_EFFECT], "broker setting")
         value = None if declared is None else replace(declared, name=name).parse(text)
         if declared is not None and name in BROKER_SETTINGS:
             values[declared.field] = value
-        if name not in BROKER_SETTINGS or name in NOT_YET:
+        if name not in BROKER_SETTINGS or name in NOT_IMPLEMENTED:
             ignored.append(name)
-    config = assemble(values, properties)
+    config = build_config(values, properties)
     check_combinations(config, set(properties))
-    return config, warnings_about(config, ignored)
+    return config, build_warnings(config, ignored)
 
 
 def find_setting(name: str) -> Setting | None:
@@ -63,7 +63,7 @@ def find_setting(name: str) -> Setting | None:
     return None
 
 
-def assemble(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:
+def build_config(values: dict[str, Any], properties: Mapping[str, str]) -> BrokerConfig:
     """Convert the settings whose field type differs from the parsed type."""
     protocols = parse_protocols(
         "listener.security.protocol.map",
@@ -189,7 +189,7 @@ def check_offsets(config: BrokerConfig) -> None:
         raise ConfigError("offsets.topic.compression.codec", why)
 
 
-def warnings_about(config: BrokerConfig, ignored: list[str]) -> list[str]:
+def build_warnings(config: BrokerConfig, ignored: list[str]) -> list[str]:
     warnings = []
     if ignored:
         warnings.append(f"settings without effect: {', '.join(sorted(ignored))}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from barnabas.config.broker import BROKER_SETTINGS
 from barnabas.config.setting import ANY, Setting
 from barnabas.config.topic import BROKER_SYNONYMS, TOPIC_SETTINGS
-from barnabas.config.without_effect import NOT_YET, WITHOUT_EFFECT
+from barnabas.config.without_effect import NOT_IMPLEMENTED, WITHOUT_EFFECT
 
 HEAD = """\
 # Configuration
@@ -95,7 +95,7 @@ def broker_table() -> str:
         (
             (*columns(each), markdown_cell(each.doc))
             for each in documented(BROKER_SETTINGS)
-            if each.name not in NOT_YET
+            if each.name not in NOT_IMPLEMENTED
         ),
     )
 
@@ -119,13 +119,13 @@ def without_effect_table() -> str:
         ("Name", "Type", "Default", "Allowed", "Description in Kafka"),
         (
             (*columns(each), markdown_cell(each.doc))
-            for each in documented(WITHOUT_EFFECT | not_yet())
+            for each in documented(WITHOUT_EFFECT | not_implemented())
         ),
     )
 
 
-def not_yet() -> dict[str, Setting]:
-    return {name: BROKER_SETTINGS[name] for name in NOT_YET}
+def not_implemented() -> dict[str, Setting]:
+    return {name: BROKER_SETTINGS[name] for name in NOT_IMPLEMENTED}
 
 
 def documented(settings: dict[str, Setting]) -> list[Setting]:

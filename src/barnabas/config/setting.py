@@ -82,9 +82,9 @@ class Setting(Struct, frozen=True):
         try:
             value = READERS[self.kind](text.strip(JAVA_WHITE_SPACE))
         except ValueError as error:
-            raise self.refused(text, str(error)) from None
+            raise self.invalid_value(text, str(error)) from None
         if not self.check.holds(value):
-            raise self.refused(text, self.check.allowed)
+            raise self.invalid_value(text, self.check.allowed)
         return value
 
     def show(self, value: Value) -> str | None:
@@ -97,7 +97,7 @@ class Setting(Struct, frozen=True):
             return ",".join(value)
         return java_double(value) if isinstance(value, float) else str(value)
 
-    def refused(self, text: str, allowed: str) -> ConfigError:
+    def invalid_value(self, text: str, allowed: str) -> ConfigError:
         shown = "the value" if self.kind is PASSWORD else repr(text)
         return ConfigError(self.name, f"{shown} is not allowed, it must be {allowed}")
 
@@ -115,15 +115,15 @@ def setting(
     update: Update = READ_ONLY,
     *,
     internal: bool = False,
-    held_as: Any = None,
+    field_default: Any = None,
 ) -> Any:
     """Declare a setting as a field of a configuration class.
 
-    `held_as` is the default of the field if its type differs from the parsed type: listeners are parsed as a string
-    and held as endpoints.
+    `field_default` is the default of the field if its type differs from the parsed type: listeners are parsed as a
+    string and held as endpoints.
     """
     DECLARED.append(Setting(name, kind, default, check, doc, update, internal))
-    return default if held_as is None else held_as
+    return default if field_default is None else field_default
 
 
 def collect_settings(config: type[Struct]) -> dict[str, Setting]:
@@ -137,7 +137,7 @@ def collect_settings(config: type[Struct]) -> dict[str, Setting]:
     return declared
 
 
-def unknown(name: str, known: list[str], what: str) -> ConfigError:
+def unknown_setting_error(name: str, known: list[str], what: str) -> ConfigError:
     """Build the error for an unknown setting. It suggests the closest known name."""
     from difflib import get_close_matches  # slow to import, and needed only here
 

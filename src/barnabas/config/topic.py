@@ -36,7 +36,7 @@ from barnabas.config.setting import (
     between,
     collect_settings,
     setting,
-    unknown,
+    unknown_setting_error,
 )
 from barnabas.errors import ConfigError
 
@@ -160,9 +160,9 @@ class TopicConfig(Struct, frozen=True, kw_only=True):
             values[declared.field] = declared.parse(text)
         changed = replace(self, **values)
         changed.check()
-        return changed.settled()
+        return changed.with_timestamp_limits()
 
-    def settled(self) -> Self:
+    def with_timestamp_limits(self) -> Self:
         """Replace default timestamp limits by the deprecated setting for both."""
         both = self.message_timestamp_difference_max_ms
         before, after = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
@@ -197,7 +197,7 @@ TOPIC_SETTINGS: dict[str, Setting] = collect_settings(TopicConfig)
 
 def find_topic_setting(name: str) -> Setting:
     if name not in TOPIC_SETTINGS:
-        raise unknown(name, list(TOPIC_SETTINGS), "topic setting")
+        raise unknown_setting_error(name, list(TOPIC_SETTINGS), "topic setting")
     return TOPIC_SETTINGS[name]
 
 

@@ -479,7 +479,7 @@ PLUGIN_PREFIXES = ("authorizer.", "config.providers.", "metrics.context.", "rlmm
 
 
 # Declared in broker.py, because checks between settings need them, but not used yet. The warning lists them too.
-NOT_YET = frozenset(
+NOT_IMPLEMENTED = frozenset(
     [
         "socket.listen.backlog.size",
         "num.recovery.threads.per.data.dir",
@@ -490,7 +490,7 @@ NOT_YET = frozenset(
 )
 
 
-def is_for_a_plugin(name: str) -> bool:
+def is_plugin_setting(name: str) -> bool:
     return name in PLUGIN_SETTINGS or name.startswith(PLUGIN_PREFIXES)
 
 

@@ -115,7 +115,7 @@ class RequestEvent(Event, kw_only=True, tag="request"):
         if (self.topics is UNSET) == (self.answers is UNSET):
             raise ValueError("a request has either topics or answers")
         if self.part is not UNSET and self.part > self.sequence:
-            raise ValueError("a part comes after the request began")
+            raise ValueError("part must not be greater than sequence")
 
 
 class ControllerEvent(Event, kw_only=True, tag="controller"):

@@ -199,7 +199,7 @@ class Recorder:
     def record_isr_changes(
         self, states: Iterable[tuple[TopicPartition, LeaderAndIsr]], *, cause: str
     ) -> list[EventLine]:
-        """Record ISR changes that leaders requested. They are no transitions, but the next election depends on them."""
+        """Record ISR changes that leaders requested. The next election depends on them."""
         return self.record(
             [
                 self.event(

@@ -45,7 +45,7 @@ def test_alert_precedes_all_other_sections() -> None:
     shown = render_page(sample())
     alert = shown.index("Needs attention")
     assert alert < shown.index("<h2>Timeline")
-    assert "start broker 2 again" in shown[alert:]
+    assert "restart broker 2" in shown[alert:]
     assert "barnabas topics describe late" in shown[alert:]
 
 

@@ -39,7 +39,7 @@ PAUSE_S = (0.05, 0.25)
 
 INTERNAL_TOPIC_WARNINGS = {
     CONSUMER_OFFSETS: f"deleting {CONSUMER_OFFSETS} deletes the committed offsets of all consumer groups. Their "
-    "consumers then start where auto.offset.reset tells them to.",
+    "consumers then start at the position of their auto.offset.reset.",
     STATE_CHANGES: f"deleting {STATE_CHANGES} deletes the history of all topics.",
 }
 """Internal topics whose deletion loses more than their records → the warning."""
