@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cli.brokers.up import InThisProcess, cluster_banner
 from barnabas.cli.terminal.output import up_line
-from barnabas.cli.zookeeper import cluster_banner as zookeeper_greeting
+from barnabas.cli.zookeeper import zookeeper_banner
 from barnabas.cluster.in_process import InProcessCluster
 from barnabas.cluster.zookeeper_servers import ZooKeeperServers
 
@@ -32,7 +32,7 @@ def test_a_command_that_does_not_fit_is_still_one_command() -> None:
 
 def test_the_greeting_of_a_zookeeper_of_three_fits() -> None:
     servers = ZooKeeperServers(DATA, 3, 12181)
-    text = zookeeper_greeting(servers)
+    text = zookeeper_banner(servers)
     assert [line for line in text.splitlines() if len(line) > 100] == []
     assert f"--override zookeeper.connect={servers.connect_string}" in text
 
