@@ -241,7 +241,12 @@ def test_only_the_controller_adds_partitions(other: Raw, topic: str, version: in
 @pytest.mark.parametrize(
     ("total", "assignments", "code", "part_of_message"),
     [
-        (1, None, ErrorCode.INVALID_PARTITIONS, "has 2 partitions, which is higher than the 1"),
+        (
+            1,
+            None,
+            ErrorCode.INVALID_PARTITIONS,
+            "has 2 partitions, which is higher than the requested 1",
+        ),
         (0, None, ErrorCode.INVALID_PARTITIONS, "higher"),
         (-1, [[9]], ErrorCode.INVALID_PARTITIONS, "higher"),
         (2, None, ErrorCode.INVALID_PARTITIONS, "already"),

@@ -289,7 +289,7 @@ def test_a_topic_grows_and_says_why_it_does_not(cluster: Cluster) -> None:
     assert missing.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert small.error is not None
     assert small.error.code is ErrorCode.INVALID_PARTITIONS
-    assert "3 partitions already" in small.error.message
+    assert "already has 3 partitions" in small.error.message
 
 
 def test_a_producer_finds_partitions_that_came_later(servers: str, cluster: Cluster) -> None:

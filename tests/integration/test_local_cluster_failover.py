@@ -18,7 +18,7 @@ from barnabas import LocalCluster
 from barnabas.client.admin import Admin, NewTopic
 from barnabas.client.cluster import Cluster
 from barnabas.client.producer import Producer
-from barnabas.metadata.cache import FAREWELL_SECONDS
+from barnabas.metadata.cache import DEPARTED_SECONDS
 from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support.waiting import eventually
@@ -146,7 +146,7 @@ def is_asked_in_time(cluster: LocalCluster) -> bool:
         while leader_of(metadata(cluster, other)) in (leader, -1):
             assert time.monotonic() < until, "nobody was elected"
         theirs = [listed(metadata(cluster, other, name)) for name in LIBRDKAFKAS]
-        is_in_time = time.monotonic() - began < FAREWELL_SECONDS
+        is_in_time = time.monotonic() - began < DEPARTED_SECONDS
         if is_in_time:
             assert all(leader in brokers for brokers in theirs)
         assert leader not in listed(metadata(cluster, other, "apache-kafka-java"))

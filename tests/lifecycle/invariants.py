@@ -23,10 +23,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from barnabas.controller.context import LEADER_DURING_DELETE
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
+from barnabas.wire.messages.control_plane import LEADER_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 from barnabas.world.ports import ZnodeStat

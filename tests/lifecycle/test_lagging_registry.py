@@ -78,7 +78,7 @@ async def registry() -> AsyncIterator[EmbeddedRegistry]:
 async def behind(registry: EmbeddedRegistry) -> AsyncIterator[RegistryClient]:
     client = RegistryClient(LaggingRegistry(registry), SESSION_TIMEOUT_MS)
     await client.open()
-    await registration.prepare(client)
+    await registration.create_persistent_paths(client)
     yield client
     await client.close()
 

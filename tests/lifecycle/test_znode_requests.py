@@ -111,7 +111,7 @@ def test_preferred_election_moves_the_leader_back(cluster: Watched) -> None:
     wait_until_removed(cluster, znodes.PREFERRED_REPLICA_ELECTION)
     write(cluster, znodes.PREFERRED_REPLICA_ELECTION, b"{")
     wait_until_removed(cluster, znodes.PREFERRED_REPLICA_ELECTION)
-    wait_for_line(cluster, "removing an invalid request for preferred leaders")
+    wait_for_line(cluster, "removing an invalid preferred election request")
 
 
 @brokers_fail
@@ -199,7 +199,7 @@ def test_topic_with_unfinished_reassignment_grows_and_is_deleted(
     moving = begin_reassignment(cluster)
     if not is_early:
         fail_over(cluster)
-        wait_for_line(cluster, "unfinished reassignment, which this version does not continue")
+        wait_for_line(cluster, "unfinished reassignment is not continued")
     check_growth_and_deletion(cluster, moving)
 
 
@@ -215,5 +215,5 @@ def test_cluster_that_starts_with_an_unfinished_reassignment_has_all_replicas_in
     moving = begin_reassignment(cluster)
     cluster.brokers.restart(everybody)
     cluster.wait_until_whole(T, [list(moving.replicas), everybody[1:]])
-    wait_for_line(cluster, "unfinished reassignment, which this version does not continue")
+    wait_for_line(cluster, "unfinished reassignment is not continued")
     check_growth_and_deletion(cluster, moving)

@@ -95,8 +95,8 @@ class Broker:
             world.registry, config.zookeeper_session_timeout_ms, world.random
         )
         await registry.open()
-        await registration.prepare(registry)
-        cluster_id = await registration.cluster_id(registry, world.random)
+        await registration.create_persistent_paths(registry)
+        cluster_id = await registration.read_or_create_cluster_id(registry, world.random)
 
         metadata = MetadataCache(cluster_id)
         topics = Topics(

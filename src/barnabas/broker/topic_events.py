@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.create_topics import TopicOutcome
-from barnabas.controller.topic_checks import USE_DEFAULT, TopicWish
+from barnabas.controller.topic_checks import USE_DEFAULT, TopicSpec
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.recorder import Facts
 from barnabas.history.requester import Requester, parse_requester
@@ -29,7 +29,7 @@ def requester_of(header: RequestHeader, connection: Connection) -> Requester:
     return parse_requester(header.client_id, connection.stream.peer[0])
 
 
-def creation_facts(wish: TopicWish, outcome: TopicOutcome, requester: Requester) -> Facts:
+def creation_facts(wish: TopicSpec, outcome: TopicOutcome, requester: Requester) -> Facts:
     """The size of the new topic, and the settings that it was taken from."""
     of_partitions, of_replicas = COUNTS_OF.get(wish.name, COUNTS) if requester.via else COUNTS
     defaults = []
@@ -74,7 +74,7 @@ def record_topic_request(
 
 def record_creations(
     context: BrokerContext,
-    wishes: Iterable[TopicWish],
+    wishes: Iterable[TopicSpec],
     outcomes: Iterable[TopicOutcome],
     requester: Requester,
 ) -> None:

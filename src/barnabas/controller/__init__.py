@@ -1,1 +1,1 @@
-"""One broker in charge: what becomes of partitions and replicas when brokers and topics come and go."""
+"""The controller: elects partition leaders, and creates and deletes topics. One broker at a time is the controller."""

@@ -1,19 +1,24 @@
-"""Replicas onto brokers.
+"""Assignment of replicas to brokers.
 
-Goals: leaders and followers spread evenly; the followers of one broker's partitions spread over all others, so that its
-death loads nobody twice; with racks, the replicas of a partition on as many racks as there are.
+Goals:
 
-Without racks. Brokers b[0..n-1] sorted by id. Partition P has its first replica on b[f], f = (P + start) mod n; the
-others follow at a distance from it that grows by one (`shift`) each time P passes a multiple of n. Five brokers, three
-replicas, start = shift = 0:
+- Leaders and followers are spread evenly over the brokers.
+- The followers of one broker's partitions are spread over all other brokers. If the broker fails, its load is shared.
+- With racks, the replicas of a partition are on as many racks as possible.
+
+Without racks: the brokers are b[0..n-1], sorted by id. The first replica of partition P is on b[f], with
+f = (P + start) mod n. The other replicas follow at a distance from b[f]. The distance (`shift`) grows by one each time
+P reaches a multiple of n. Example with five brokers, three replicas and start = shift = 0:
 
     p0  0,1,2    p1  1,2,3    p2  2,3,4    p3  3,4,0    p4  4,0,1
     p5  0,2,3    p6  1,3,4    p7  2,4,0    p8  3,0,1    p9  4,1,2
 
-With racks. The same over a list in which racks alternate, skipping a candidate whose rack has a replica of P already
-while another rack has none, and a broker that has one while another has none. A distance grows by the number of racks.
+With racks: the same, over a list of brokers in which racks alternate. A candidate is skipped if its rack has a replica
+of P and another rack has none. A broker that has a replica of P is skipped while another broker has none. The distance
+grows by the number of racks.
 
-`start` and `shift` are random for a new topic. A topic that grows starts where its first partition is, at both.
+`start` and `shift` are random for a new topic. For added partitions, both are the index of the broker that holds the
+first replica of partition 0.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import Broker, BrokerId
 
-Replicas = tuple[BrokerId, ...]
+BrokerIds = tuple[BrokerId, ...]
 
 
 def assign_replicas(
@@ -37,8 +42,11 @@ def assign_replicas(
     start: int,
     shift: int,
     first_partition: int = 0,
-) -> tuple[Replicas, ...]:
-    """The replicas of `partitions` partitions numbered from `first_partition`. Counts must have been checked."""
+) -> tuple[BrokerIds, ...]:
+    """Return the replicas of `partitions` partitions, numbered from `first_partition`.
+
+    The caller has validated the counts. Raises MissingRacks.
+    """
     check_racks(brokers)
     racks = {broker.id: broker.rack for broker in brokers if broker.rack is not None}
     if racks:
@@ -58,19 +66,19 @@ class MissingRacks(ApiError):
 
 
 def check_racks(brokers: Sequence[Broker]) -> None:
-    """Nothing can be placed where only some brokers tell their rack."""
+    """Raise MissingRacks if some brokers have a rack and others have none."""
     without = sorted(broker.id for broker in brokers if broker.rack is None)
     if without and len(without) < len(brokers):
         raise MissingRacks(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"not all brokers have a rack: {', '.join(map(str, without))} have none",
+            f"not all brokers have a rack: set broker.rack on brokers {', '.join(map(str, without))}",
         )
 
 
 def assign_at_random(
     brokers: Sequence[Broker], *, partitions: int, replication_factor: int, random: Random
-) -> tuple[Replicas, ...]:
-    """For a new topic."""
+) -> tuple[BrokerIds, ...]:
+    """Assign the partitions of a new topic."""
     return assign_replicas(
         brokers,
         partitions=partitions,
@@ -82,9 +90,12 @@ def assign_at_random(
 
 def continue_assignment(
     brokers: Sequence[Broker], *, first_replicas: Sequence[BrokerId], current: int, total: int
-) -> tuple[Replicas, ...]:
-    """The added partitions of a topic that grows from `current` to `total`; `first_replicas` are partition 0's."""
-    start = start_after(sorted(broker.id for broker in brokers), first_replicas[0])
+) -> tuple[BrokerIds, ...]:
+    """Assign the partitions added to a topic that grows from `current` to `total` partitions.
+
+    `first_replicas` are the replicas of partition 0.
+    """
+    start = index_at_or_after(sorted(broker.id for broker in brokers), first_replicas[0])
     return assign_replicas(
         brokers,
         partitions=total - current,
@@ -95,7 +106,8 @@ def continue_assignment(
     )
 
 
-def start_after(ids: Sequence[BrokerId], preferred: BrokerId) -> int:
+def index_at_or_after(ids: Sequence[BrokerId], preferred: BrokerId) -> int:
+    """Return the index of the first id that is at least `preferred`, or 0. `ids` are sorted."""
     return next((index for index, broker in enumerate(ids) if broker >= preferred), 0)
 
 
@@ -106,7 +118,7 @@ def assign_without_racks(
     start: int,
     shift: int,
     first_partition: int,
-) -> list[Replicas]:
+) -> list[BrokerIds]:
     size = len(brokers)
     placed = []
     for partition in range(first_partition, first_partition + partitions):
@@ -117,7 +129,7 @@ def assign_without_racks(
             (
                 brokers[first],
                 *(
-                    brokers[follower(first, shift + index, size)]
+                    brokers[follower_index(first, shift + index, size)]
                     for index in range(replication_factor - 1)
                 ),
             )
@@ -132,7 +144,7 @@ def assign_with_racks(
     start: int,
     shift: int,
     first_partition: int,
-) -> list[Replicas]:
+) -> list[BrokerIds]:
     brokers = alternate_racks(racks)
     size = len(brokers)
     rack_count = len(set(racks.values()))
@@ -145,7 +157,7 @@ def assign_with_racks(
         used = {racks[brokers[first]]}
         candidates = count()
         while len(chosen) < replication_factor:
-            broker = brokers[follower(first, shift * rack_count + next(candidates), size)]
+            broker = brokers[follower_index(first, shift * rack_count + next(candidates), size)]
             new_rack = racks[broker] not in used or len(used) == rack_count
             if new_rack and (broker not in chosen or len(set(chosen)) == size):
                 chosen.append(broker)
@@ -154,13 +166,13 @@ def assign_with_racks(
     return placed
 
 
-def follower(first: int, distance: int, size: int) -> int:
-    """Never `first` itself: the distance is taken within the other `size` - 1."""
+def follower_index(first: int, distance: int, size: int) -> int:
+    """Return the index of a follower. It is never `first`: the distance wraps within the other `size` - 1 brokers."""
     return (first + 1 + distance % (size - 1)) % size
 
 
 def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """One broker of each rack in turn, racks by name and brokers by id: {0:a 1:a 2:b 3:b} gives 0,2,1,3."""
+    """Return one broker of each rack in turn, sorted by rack and id: {0:a 1:a 2:b 3:b} gives 0,2,1,3."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker, rack in sorted(racks.items()):
         by_rack.setdefault(rack, []).append(broker)
@@ -168,16 +180,16 @@ def alternate_racks(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
     return [broker for turn in turns for broker in turn if broker is not None]
 
 
-# ---- assignments under change -----------------------------------------------------------------------------
+# ---- reassignments ----------------------------------------------------------------------------------------
 
 
-def origin_replicas(assignment: ReplicaAssignment) -> Replicas:
-    """Where the partition was before its reassignment."""
+def origin_replicas(assignment: ReplicaAssignment) -> BrokerIds:
+    """Return the replicas before the reassignment."""
     return tuple(each for each in assignment.replicas if each not in assignment.adding)
 
 
-def target_replicas(assignment: ReplicaAssignment) -> Replicas:
-    """Where it will be after it."""
+def target_replicas(assignment: ReplicaAssignment) -> BrokerIds:
+    """Return the replicas after the reassignment."""
     return tuple(each for each in assignment.replicas if each not in assignment.removing)
 
 
@@ -186,7 +198,7 @@ def is_being_reassigned(assignment: ReplicaAssignment) -> bool:
 
 
 def reassign_to(assignment: ReplicaAssignment, target: Sequence[BrokerId]) -> ReplicaAssignment:
-    """From 1,2,3 to 4,5,6: replicas 4,5,6,1,2,3, adding 4,5,6, removing 1,2,3."""
+    """Start a reassignment. From 1,2,3 to 4,5,6: replicas 4,5,6,1,2,3, adding 4,5,6, removing 1,2,3."""
     origin = origin_replicas(assignment)
     replicas = tuple(dict.fromkeys((*target, *origin)))
     return ReplicaAssignment(

@@ -1,7 +1,8 @@
-"""Which partitions should be led by their preferred replica again.
+"""Automatic rebalancing: finds partitions that should return to their preferred leader.
 
-The preferred replica is the first one assigned. A broker that was away has lost its leaders to others; when it is back
-and in sync, and more than so many percent of what should be led by it is not, it gets them back.
+The preferred leader is the first assigned replica. A broker that was offline has lost its
+leaderships to other replicas. It gets them back when it is in sync again and other brokers lead more than `percentage`
+percent of the partitions that prefer it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from barnabas.controller.context import ControllerContext, Partitions
 from barnabas.model import BrokerId, TopicPartition
 
 
-def unbalanced(context: ControllerContext, *, percentage: int) -> Partitions:
-    """The partitions to hold a preferred election for."""
+def find_unbalanced_partitions(context: ControllerContext, *, percentage: int) -> Partitions:
+    """Return the partitions that need a preferred leader election."""
     by_preferred: dict[BrokerId, list[TopicPartition]] = {}
     for partition in context.all_partitions:
         replicas = context.replicas(partition)
@@ -25,11 +26,17 @@ def unbalanced(context: ControllerContext, *, percentage: int) -> Partitions:
             if each in context.leadership and context.leadership[each].leader != broker
         ]
         if 100 * len(led_by_others) > percentage * len(partitions):
-            found += (each for each in led_by_others if may_lead(context, each, broker))
+            found += (
+                each
+                for each in led_by_others
+                if is_preferred_leader_eligible(context, each, broker)
+            )
     return tuple(found)
 
 
-def may_lead(context: ControllerContext, partition: TopicPartition, broker: BrokerId) -> bool:
+def is_preferred_leader_eligible(
+    context: ControllerContext, partition: TopicPartition, broker: BrokerId
+) -> bool:
     return (
         context.is_replica_online(broker, partition)
         and broker in context.leadership[partition].isr

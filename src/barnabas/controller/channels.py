@@ -1,8 +1,8 @@
-"""The controller's voice: to every broker one connection, one request at a time, in the order they were decided.
+"""Connections of the controller to the brokers: one per broker, with one request in flight.
 
-A request that cannot be delivered is tried again until it is, or until nobody wants it delivered: the broker is gone
-from the registry, or this controller resigned. So a broker never hears the second decision before the first, and never
-misses one while it is registered. An error in an answer is an answer: it is handed over, not tried again.
+Each broker receives its requests in the order in which they were queued. A request is retried until the broker
+responds, leaves the registry, or the controller resigns. So a registered broker misses no request. A response with an
+error code is passed on and not retried.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from barnabas.world.ports import Network
 logger = logging.getLogger("barnabas.controller")
 
 RETRY_SECONDS = (0.02, 0.2)
-BROKER_EPOCH_AT = 9
-COMPLAINT_ATTEMPTS = 20
-"""One that leaves, or has just died, is gone from the registry before anybody needs to hear of it."""
+BROKER_EPOCH_OFFSET = 9
+ATTEMPTS_PER_WARNING = 20
+"""A broker that stops or crashes usually leaves the registry before this many attempts, so nothing is logged."""
 
-OnAnswer = Callable[[SentRequest, Message], None]
+OnResponse = Callable[[SentRequest, Message], None]
 RESPONSES: dict[type[Message], type[Message]] = {
     LeaderAndIsrRequest: LeaderAndIsrResponse,
     UpdateMetadataRequest: UpdateMetadataResponse,
@@ -43,13 +43,13 @@ RESPONSES: dict[type[Message], type[Message]] = {
 
 
 class Sender:
-    """What one broker is still to be told."""
+    """Sends queued requests to one broker."""
 
     def __init__(self, broker: Broker, channels: Channels) -> None:
         self.broker = broker
         self.channels = channels
         self.requests: deque[SentRequest] = deque()
-        self.woken = asyncio.Event()
+        self.wakeup = asyncio.Event()
         self.connection: BrokerConnection | None = None
         self.backoff = Backoff(
             *RETRY_SECONDS, random=Random(f"{channels.controller_id}-{broker.id}")
@@ -57,43 +57,47 @@ class Sender:
 
     def send(self, sent: SentRequest) -> None:
         self.requests.append(sent)
-        self.woken.set()
+        self.wakeup.set()
 
     async def run(self) -> None:
         try:
             while True:
                 while not self.requests:
-                    self.woken.clear()
-                    await self.woken.wait()
+                    self.wakeup.clear()
+                    await self.wakeup.wait()
                 await self.send_next()
         finally:
             if self.connection is not None:
-                self.connection.close("the controller is done")
+                self.connection.close("the controller stopped sending")
 
     async def send_next(self) -> None:
-        """By itself, so that a request about thousands of partitions is forgotten with its answer."""
+        """Send the first request and pass on the response.
+
+        A function of its own, so that a request for thousands of partitions is freed with its response.
+        """
         response = await self.deliver(self.requests[0].request)
         sent = self.requests.popleft()
-        self.channels.forget_encoded()
+        self.channels.drop_encoded_metadata()
         try:
-            self.channels.on_answer(sent, response)
+            self.channels.on_response(sent, response)
         except Exception:
-            logger.exception("cannot make sense of an answer broker=%d", self.broker.id)
+            logger.exception("cannot handle a response broker=%d", self.broker.id)
 
     async def deliver(self, request: Request) -> Message:
+        """Send a request until there is a response."""
         while True:
             try:
-                answer = await self.exchange(request)
+                response = await self.exchange(request)
                 self.backoff.reset()
-                return answer
+                return response
             except (OSError, TimeoutError, WireError) as error:
                 if self.connection is not None:
                     self.connection.close("lost")
                     self.connection = None
                 await self.backoff.wait()
-                if self.backoff.failures % COMPLAINT_ATTEMPTS == 0:
+                if self.backoff.failures % ATTEMPTS_PER_WARNING == 0:
                     logger.warning(
-                        "cannot reach broker=%d request=%s error=%s; trying on",
+                        "cannot reach broker=%d request=%s error=%s; retrying",
                         *(self.broker.id, type(request).__name__, reason(error)),
                     )
 
@@ -113,7 +117,7 @@ class Sender:
             request,
             RESPONSES[type(request)],
             timeout_s=channels.timeout_s,
-            body=await channels.encoded(request),
+            body=await channels.encode_request(request),
         )
 
 
@@ -127,16 +131,16 @@ class Channels:
         *,
         listener: str,
         timeout_s: float,
-        on_answer: OnAnswer,
+        on_response: OnResponse,
     ) -> None:
         self.network = network
         self.controller_id = controller_id
         self.listener = listener
         self.timeout_s = timeout_s
-        self.on_answer = on_answer
+        self.on_response = on_response
         self.senders: dict[BrokerId, tuple[Sender, Tasks]] = {}
-        self.metadata: tuple[object, asyncio.Future[bytes]] | None = None
-        """What was last encoded for all: the topics, and the request with them."""
+        self.encoded_metadata: tuple[object, asyncio.Future[bytes]] | None = None
+        """Encoded body of the last large UpdateMetadata, and the topic states it was encoded from."""
 
     def start(self, brokers: Iterable[Broker]) -> None:
         for broker in brokers:
@@ -146,7 +150,7 @@ class Channels:
                 self.senders[broker.id] = (sender, tasks)
 
     async def stop(self, brokers: Iterable[BrokerId]) -> list[SentRequest]:
-        """What they have not answered is dropped: it is returned."""
+        """Stop the senders of these brokers. Returns the dropped requests: those without a response."""
         dropped: list[SentRequest] = []
         for broker in brokers:
             found = self.senders.pop(broker, None)
@@ -155,8 +159,8 @@ class Channels:
                 dropped += found[0].requests
         return dropped
 
-    async def move(self, broker: Broker) -> None:
-        """It listens elsewhere now. What it was still to hear it hears there."""
+    async def reconnect(self, broker: Broker) -> None:
+        """Send the pending requests to the new endpoint of this broker."""
         waiting = await self.stop((broker.id,))
         self.start((broker,))
         for sent in waiting:
@@ -166,43 +170,51 @@ class Channels:
         await self.stop(tuple(self.senders))
 
     def send(self, sent: SentRequest) -> bool:
-        """False if there is no such broker any more."""
+        """Queue a request. Returns False if the broker has no sender, because it left the registry."""
         found = self.senders.get(sent.broker)
         if found is None:
             name = type(sent.request).__name__
-            logger.warning("not sent, the broker is gone broker=%d request=%s", sent.broker, name)
+            logger.warning(
+                "request not sent, the broker left the registry broker=%d request=%s",
+                sent.broker,
+                name,
+            )
             return False
         found[0].send(sent)
         return True
 
-    async def encoded(self, request: Request) -> bytes:
-        """In its newest version. The metadata of thousands of partitions is the same for all brokers but for their
-        epochs, and so are its bytes."""
-        version, size = request.VERSIONS[-1], partitions_of(request)
+    async def encode_request(self, request: Request) -> bytes:
+        """Encode a request in the latest version.
+
+        A large UpdateMetadata is encoded once for all brokers. Only the broker epoch differs.
+        """
+        version, size = request.VERSIONS[-1], count_partitions(request)
         if not isinstance(request, UpdateMetadataRequest) or size <= SMALL:
             return await aside(size, encode, request, version)
-        if self.metadata is None or self.metadata[0] is not request.topic_states:
+        if self.encoded_metadata is None or self.encoded_metadata[0] is not request.topic_states:
             encoding = asyncio.ensure_future(aside(size, encode, request, version))
-            self.metadata = (request.topic_states, encoding)
-        body = await asyncio.shield(self.metadata[1])
+            self.encoded_metadata = (request.topic_states, encoding)
+        body = await asyncio.shield(self.encoded_metadata[1])
         return with_broker_epoch(body, request.broker_epoch)
 
-    def forget_encoded(self) -> None:
-        """When nobody is to hear of it any more."""
+    def drop_encoded_metadata(self) -> None:
+        """Free the encoded metadata if no request is pending."""
         if not any(sender.requests for sender, _ in self.senders.values()):
-            self.metadata = None
+            self.encoded_metadata = None
 
-    def owes(self, broker: BrokerId) -> bool:
-        """Whether something is still on its way to this broker."""
+    def has_pending(self, broker: BrokerId) -> bool:
+        """Return whether a request to this broker has no response yet."""
         found = self.senders.get(broker)
         return found is not None and bool(found[0].requests)
 
 
-def partitions_of(request: Request) -> int:
+def count_partitions(request: Request) -> int:
     return sum(len(topic.partition_states) for topic in request.topic_states)
 
 
 def with_broker_epoch(body: bytes, epoch: int) -> bytes:
-    """An encoded UpdateMetadata, addressed to another broker. Before the epoch stand the controller's id, whether it is
-    one of KRaft, and its epoch."""
-    return body[:BROKER_EPOCH_AT] + struct.pack(">q", epoch) + body[BROKER_EPOCH_AT + 8 :]
+    """Replace the broker epoch in an encoded UpdateMetadata.
+
+    Before it are the controller id (4 bytes), the KRaft flag (1 byte) and the controller epoch (4 bytes).
+    """
+    return body[:BROKER_EPOCH_OFFSET] + struct.pack(">q", epoch) + body[BROKER_EPOCH_OFFSET + 8 :]

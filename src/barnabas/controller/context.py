@@ -1,14 +1,14 @@
-"""The cluster as the controller believes it. One per controller, changed by one event at a time, lost on resignation.
+"""The controller's view of the cluster, in memory. It changes with one event at a time and is reset on resignation.
 
-Most mistakes come from mixing up two sets of brokers:
+Do not confuse two sets of brokers:
 
-    live_broker_ids                    registered and not shutting down: who may lead, join an ISR, take a replica
-    live_or_shutting_down_broker_ids   registered: who receives requests, and whom clients are told of
+    live_broker_ids                    registered and not shutting down: may lead, join an ISR, get a replica
+    live_or_shutting_down_broker_ids   registered: receive requests, and are listed in the metadata of clients
 
-With ten thousand partitions no question may cost a walk over all of them unless its answer is all of them. So
-partitions are also kept by the brokers that hold them, by their leader and by their state, and every change goes
-through a method here that keeps these indexes. The dicts are read freely elsewhere and written nowhere else. A dict
-without values stands where a set would: it keeps its order, so that the same history leads to the same requests.
+Lookups must not scan all partitions, of which there may be tens of thousands. So partitions are also indexed by broker,
+by leader and by state. Other modules read the dicts, but change them only through the methods of ControllerContext,
+which keep the indexes up to date. Dicts without values are used as ordered sets: the same events lead to the same
+requests in the same order.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from barnabas.model import (
     Replica,
     TopicPartition,
 )
+from barnabas.wire.messages.control_plane import EPOCH_DURING_DELETE
 
-LEADER_DURING_DELETE = BrokerId(-2)
-EPOCH_DURING_DELETE = LeaderEpoch(-2)
-NOBODY = ReplicaAssignment(replicas=())
-EXISTENT = (PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW)
-"""Likely ones first."""
+NO_REPLICAS = ReplicaAssignment(replicas=())
+EXISTING_STATES = (PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NEW)
+"""The most frequent first, because `partition_state` tries them in this order."""
 
 Partitions = tuple[TopicPartition, ...]
 Replicas = tuple[Replica, ...]
 
 
 class ControllerContext:
+    """Brokers, topics, assignments, leadership and states, as far as the controller knows them."""
+
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """As after resignation: nothing is known."""
+        """Forget everything, as after resignation."""
         self.epoch = ControllerEpoch(0)
         self.brokers: dict[BrokerId, Broker] = {}
         self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
@@ -57,30 +58,30 @@ class ControllerContext:
         self.assignments: dict[str, dict[TopicPartition, ReplicaAssignment]] = {}
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.partitions_being_reassigned: dict[TopicPartition, None] = {}
-        """Those this controller moves. A reassignment that it finds in a znode and does not continue is none."""
+        """Reassignments that this controller carries out. Unfinished ones from before are not continued."""
         self.replicas_on_offline_dirs: dict[BrokerId, dict[TopicPartition, None]] = {}
         self.topics_to_be_deleted: dict[str, None] = {}
         self.topics_with_deletion_started: dict[str, None] = {}
         self.topics_ineligible_for_deletion: dict[str, None] = {}
 
-        self.held_by: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
-        """What each broker is assigned, and where that replica stands."""
-        self.unassigned_states: dict[Replica, ReplicaState] = {}
-        """Of replicas that are about to be assigned, or were."""
-        self.led_by: dict[BrokerId, dict[TopicPartition, None]] = {}
-        self.in_state: dict[PartitionState, dict[TopicPartition, None]] = {
-            state: {} for state in EXISTENT
+        self.replica_states_by_broker: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
+        """The assigned partitions of each broker, with the state of the replica."""
+        self.unassigned_replica_states: dict[Replica, ReplicaState] = {}
+        """States of replicas that are not assigned: not yet, or no longer."""
+        self.partitions_by_leader: dict[BrokerId, dict[TopicPartition, None]] = {}
+        self.partitions_by_state: dict[PartitionState, dict[TopicPartition, None]] = {
+            state: {} for state in EXISTING_STATES
         }
 
     # ---- brokers
 
     def set_broker(self, broker: Broker, epoch: BrokerEpoch) -> None:
-        """It is registered, with these endpoints and this epoch."""
+        """Add or replace a registered broker."""
         self.brokers[broker.id] = broker
         self.broker_epochs[broker.id] = epoch
 
     def remove_brokers(self, brokers: Iterable[BrokerId]) -> None:
-        """Their registration is gone. Whether they were shutting down is for the failure handling to forget."""
+        """Remove brokers that left the registry. `shutting_down_broker_ids` is left to the caller."""
         for broker in brokers:
             self.brokers.pop(broker, None)
             self.broker_epochs.pop(broker, None)
@@ -91,7 +92,7 @@ class ControllerContext:
 
     @property
     def live_or_shutting_down_broker_ids(self) -> tuple[BrokerId, ...]:
-        """Sorted, because requests go out in this order."""
+        """Registered brokers, sorted: requests are sent in this order."""
         return tuple(sorted(self.brokers))
 
     def is_live(self, broker: BrokerId) -> bool:
@@ -114,29 +115,29 @@ class ControllerContext:
         if offline:
             self.replicas_on_offline_dirs.setdefault(replica.broker, {})[replica.partition] = None
             return
-        broken = self.replicas_on_offline_dirs.get(replica.broker)
-        if broken is not None:
-            broken.pop(replica.partition, None)
-            if not broken:
-                del self.replicas_on_offline_dirs[replica.broker]
+        remove_from_index(self.replicas_on_offline_dirs, replica.broker, replica.partition)
 
     # ---- topics and assignments
 
     def add_topic(self, topic: str, topic_id: UUID | None = None) -> None:
-        """RegistryError if the id contradicts what is known: somebody has edited a znode."""
+        """Add a topic. Raises RegistryError if its id differs from the known one or belongs to another topic."""
         if topic_id is not None:
             if self.topic_ids.get(topic, topic_id) != topic_id:
-                raise RegistryError(topic_path(topic), f"its id was {self.topic_ids[topic]} before")
+                raise RegistryError(
+                    topic_path(topic),
+                    f"topic id changed from {self.topic_ids[topic]} to {topic_id}",
+                )
             if self.topic_names.get(topic_id, topic) != topic:
                 raise RegistryError(
-                    topic_path(topic), f"has the id of {self.topic_names[topic_id]}"
+                    topic_path(topic),
+                    f"topic id {topic_id} belongs to topic {self.topic_names[topic_id]}",
                 )
             self.topic_ids[topic] = topic_id
             self.topic_names[topic_id] = topic
         self.all_topics[topic] = None
 
     def remove_topic(self, topic: str) -> None:
-        """Forget all about it, its states too: a topic of the same name starts from nothing."""
+        """Remove a topic with all its states. A new topic of the same name starts from scratch."""
         self.remove_partitions(self.partitions_of(topic))
         self.assignments.pop(topic, None)
         self.all_topics.pop(topic, None)
@@ -148,46 +149,48 @@ class ControllerContext:
         self.topics_ineligible_for_deletion.pop(topic, None)
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget all about them, for all that is left of their topic."""
+        """Remove partitions with all their states. The topic stays."""
         for partition in partitions:
             self.set_partition_state(partition, PartitionState.NON_EXISTENT)
             self.remove_leadership(partition)
-            self.set_assignment(partition, NOBODY)
+            self.set_assignment(partition, NO_REPLICAS)
             del self.assignments[partition.topic][partition]
-            for replica in [each for each in self.unassigned_states if each.partition == partition]:
-                del self.unassigned_states[replica]
+            for replica in [
+                each for each in self.unassigned_replica_states if each.partition == partition
+            ]:
+                del self.unassigned_replica_states[replica]
             self.partitions_being_reassigned.pop(partition, None)
             for broker in tuple(self.replicas_on_offline_dirs):
                 self.set_replica_dir_offline(Replica(partition, broker), offline=False)
 
     def set_assignment(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         of_topic = self.assignments.setdefault(partition.topic, {})
-        before = of_topic.get(partition, NOBODY).replicas
+        before = of_topic.get(partition, NO_REPLICAS).replicas
         for broker in before:
             if broker not in assignment.replicas:
-                state = self.held_by[broker].pop(partition)
-                if not self.held_by[broker]:
-                    del self.held_by[broker]
+                state = self.replica_states_by_broker[broker].pop(partition)
+                if not self.replica_states_by_broker[broker]:
+                    del self.replica_states_by_broker[broker]
                 self.set_replica_state(Replica(partition, broker), state)
         for broker in assignment.replicas:
             if broker not in before:
-                state = self.unassigned_states.pop(
+                state = self.unassigned_replica_states.pop(
                     Replica(partition, broker), ReplicaState.NON_EXISTENT
                 )
-                self.held_by.setdefault(broker, {})[partition] = state
+                self.replica_states_by_broker.setdefault(broker, {})[partition] = state
         of_topic[partition] = assignment
 
     def has_partition(self, partition: TopicPartition) -> bool:
         return partition in self.assignments.get(partition.topic, ())
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        return self.assignments.get(partition.topic, {}).get(partition, NOBODY)
+        return self.assignments.get(partition.topic, {}).get(partition, NO_REPLICAS)
 
     def replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
         return self.assignment(partition).replicas
 
     def online_replicas(self, partition: TopicPartition) -> tuple[BrokerId, ...]:
-        """In the order they are assigned."""
+        """Online replicas in assignment order."""
         return tuple(b for b in self.replicas(partition) if self.is_replica_online(b, partition))
 
     @property
@@ -202,23 +205,25 @@ class ControllerContext:
         return tuple(
             Replica(partition, broker)
             for partition in partitions
-            for broker in assignments.get(partition[0], nothing).get(partition, NOBODY).replicas
+            for broker in assignments.get(partition[0], nothing)
+            .get(partition, NO_REPLICAS)
+            .replicas
         )
 
     def partitions_on_broker(self, broker: BrokerId) -> Partitions:
-        return tuple(self.held_by.get(broker, ()))
+        return tuple(self.replica_states_by_broker.get(broker, ()))
 
     def replicas_on_brokers(self, brokers: Iterable[BrokerId]) -> Replicas:
         return tuple(
             Replica(partition, broker)
             for broker in brokers
-            for partition in self.held_by.get(broker, ())
+            for partition in self.replica_states_by_broker.get(broker, ())
         )
 
     def online_and_offline_replicas(self) -> tuple[Replicas, Replicas]:
         online: list[Replica] = []
         offline: list[Replica] = []
-        for broker, held in sorted(self.held_by.items()):
+        for broker, held in sorted(self.replica_states_by_broker.items()):
             for partition in held:
                 there = self.is_replica_online(broker, partition)
                 (online if there else offline).append(Replica(partition, broker))
@@ -229,25 +234,25 @@ class ControllerContext:
     def set_leadership(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
         before = self.leadership.get(partition)
         if before is not None and before.leader != state.leader:
-            discard(self.led_by, before.leader, partition)
+            remove_from_index(self.partitions_by_leader, before.leader, partition)
         self.leadership[partition] = state
-        self.led_by.setdefault(state.leader, {})[partition] = None
+        self.partitions_by_leader.setdefault(state.leader, {})[partition] = None
 
     def remove_leadership(self, partition: TopicPartition) -> None:
         before = self.leadership.pop(partition, None)
         if before is not None:
-            discard(self.led_by, before.leader, partition)
+            remove_from_index(self.partitions_by_leader, before.leader, partition)
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
-        """As StopReplica carries it: -2 for a topic queued for deletion, -1 where there is no leader yet."""
+        """Leader epoch for StopReplica: -2 for a topic queued for deletion, -1 before the first leader."""
         if partition.topic in self.topics_to_be_deleted:
-            return EPOCH_DURING_DELETE
+            return LeaderEpoch(EPOCH_DURING_DELETE)
         known = self.leadership.get(partition)
         return NO_EPOCH if known is None else known.leader_epoch
 
     @property
     def partitions_with_leaders(self) -> Partitions:
-        """Those that have leadership information, be it that nobody leads."""
+        """Partitions with a known leadership, even if the leader is -1. Without topics queued for deletion."""
         deleting = self.topics_to_be_deleted
         if not deleting:
             return tuple(self.leadership)
@@ -255,9 +260,9 @@ class ControllerContext:
 
     @property
     def partitions_with_offline_leader(self) -> Partitions:
-        """Those nobody leads are among them: -1 is never online."""
+        """Partitions whose leader is offline or -1. Without topics queued for deletion."""
         found: list[TopicPartition] = []
-        for leader, led in sorted(self.led_by.items()):
+        for leader, led in sorted(self.partitions_by_leader.items()):
             if not self.is_live(leader):
                 found += led
             elif leader in self.replicas_on_offline_dirs:
@@ -265,10 +270,10 @@ class ControllerContext:
         return tuple(each for each in found if each.topic not in self.topics_to_be_deleted)
 
     def partition_leaders_on_broker(self, broker: BrokerId) -> Partitions:
-        """What a broker that shuts down has to hand over: a partition of one replica has nobody to go to."""
+        """Partitions that a broker must hand over when it shuts down: those it leads that have another replica."""
         return tuple(
             partition
-            for partition in self.led_by.get(broker, ())
+            for partition in self.partitions_by_leader.get(broker, ())
             if partition.topic not in self.topics_to_be_deleted
             and len(self.replicas(partition)) > 1
         )
@@ -276,21 +281,23 @@ class ControllerContext:
     # ---- states
 
     def partition_state(self, partition: TopicPartition) -> PartitionState:
-        for state, partitions in self.in_state.items():
+        for state, partitions in self.partitions_by_state.items():
             if partition in partitions:
                 return state
         return PartitionState.NON_EXISTENT
 
     def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
-        for partitions in self.in_state.values():
+        for partitions in self.partitions_by_state.values():
             partitions.pop(partition, None)
         if state is not PartitionState.NON_EXISTENT:
-            self.in_state[state][partition] = None
+            self.partitions_by_state[state][partition] = None
 
     def partitions_in_states(self, *states: PartitionState, topic: str | None = None) -> Partitions:
-        """Of all topics, or of one. NonExistent cannot be asked for: what does not exist is not listed."""
+        """Partitions of all topics, or of one. NonExistent is not a valid argument, because it is not indexed."""
         if topic is None:
-            return tuple(partition for state in states for partition in self.in_state[state])
+            return tuple(
+                partition for state in states for partition in self.partitions_by_state[state]
+            )
         return tuple(
             partition
             for partition in self.partitions_of(topic)
@@ -299,20 +306,20 @@ class ControllerContext:
 
     def replica_state(self, replica: Replica) -> ReplicaState:
         partition, broker = replica
-        held = self.held_by.get(broker)
+        held = self.replica_states_by_broker.get(broker)
         if held is not None and partition in held:
             return held[partition]
-        return self.unassigned_states.get(replica, ReplicaState.NON_EXISTENT)
+        return self.unassigned_replica_states.get(replica, ReplicaState.NON_EXISTENT)
 
     def set_replica_state(self, replica: Replica, state: ReplicaState) -> None:
         partition, broker = replica
-        held = self.held_by.get(broker)
+        held = self.replica_states_by_broker.get(broker)
         if held is not None and partition in held:
             held[partition] = state
         elif state is ReplicaState.NON_EXISTENT:
-            self.unassigned_states.pop(replica, None)
+            self.unassigned_replica_states.pop(replica, None)
         else:
-            self.unassigned_states[replica] = state
+            self.unassigned_replica_states[replica] = state
 
     def replicas_in_state(self, topic: str, state: ReplicaState) -> Replicas:
         return tuple(
@@ -322,7 +329,7 @@ class ControllerContext:
         )
 
     def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
-        """True for a topic that has no partitions."""
+        """Return whether all replicas of the topic are in this state. True for a topic without partitions."""
         return all(found is state for _, _, found in self.replica_states_of(topic))
 
     def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
@@ -333,7 +340,7 @@ class ControllerContext:
     ) -> Iterator[tuple[TopicPartition, BrokerId, ReplicaState]]:
         for partition, assignment in self.assignments.get(topic, {}).items():
             for broker in assignment.replicas:
-                yield partition, broker, self.held_by[broker][partition]
+                yield partition, broker, self.replica_states_by_broker[broker][partition]
 
     # ---- deletion
 
@@ -349,7 +356,7 @@ class ControllerContext:
         )
 
     def mark_ineligible_for_deletion(self, topics: Iterable[str]) -> None:
-        """Only topics that are queued can be marked."""
+        """Mark topics. Topics that are not queued for deletion are ignored."""
         for topic in topics:
             if topic in self.topics_to_be_deleted:
                 self.topics_ineligible_for_deletion[topic] = None
@@ -362,9 +369,10 @@ class ControllerContext:
         self.topics_with_deletion_started.update(dict.fromkeys(topics))
 
 
-def discard(
+def remove_from_index(
     index: dict[BrokerId, dict[TopicPartition, None]], broker: BrokerId, partition: TopicPartition
 ) -> None:
+    """Remove a partition from the entry of a broker, and the entry if it becomes empty."""
     of_broker = index.get(broker)
     if of_broker is not None:
         of_broker.pop(partition, None)

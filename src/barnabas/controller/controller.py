@@ -1,11 +1,11 @@
-"""One broker in charge: elected, until it resigns, is deposed or dies.
+"""The controller of a broker: takes part in controller elections and, if elected, handles all controller events.
 
-Every broker has this part and most of the time it only watches /controller. In the one that was elected, events come
-from the registry's watches, from brokers' answers and from brokers' requests; they are handled one at a time, and each
-handler reads what is, makes a plan and has it carried out (execution.py).
+Every broker runs a Controller. On most brokers it only watches /controller. On the elected broker, events come from
+registry watches, from responses of brokers and from requests of brokers. They are handled one at a time. Each handler
+reads the current state, makes a plan and runs it (execution.py).
 
-Deposed, a controller finds out by its next write, which is refused (store.py): it forgets everything at once and says
-nothing more to anybody. Anything unexpected while it takes over makes it resign, so that somebody else tries.
+A controller that has been replaced learns it from its next write, which the registry rejects (store.py). It then drops
+its state and sends nothing more. After an unexpected error during takeover it resigns, so that another broker can try.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from barnabas.controller import deletion, events, plans, znode_requests
-from barnabas.controller.balance import unbalanced
+from barnabas.controller.balance import find_unbalanced_partitions
 from barnabas.controller.channels import Channels
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
@@ -27,11 +27,15 @@ from barnabas.controller.elections import Strategy
 from barnabas.controller.events import Event
 from barnabas.controller.execution import Execution
 from barnabas.controller.queue import EventQueue, preempt
-from barnabas.controller.request_batch import RequestBatch, RequestsLeftOver
-from barnabas.controller.requests import alter_partition, controlled_shutdown, elect_leaders
+from barnabas.controller.request_batch import RequestBatch, UnsentRequestsError
+from barnabas.controller.requests import (
+    handle_alter_partition,
+    handle_controlled_shutdown,
+    handle_elect_leaders,
+)
 from barnabas.controller.states import PartitionState
 from barnabas.controller.steps import MovePartitions, Plan, StartSenders
-from barnabas.controller.store import ControllerStore, Won
+from barnabas.controller.store import ControllerElection, ControllerStore
 from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, RegistrySessionExpired
 from barnabas.history.recorder import EventSink, Recorder, Response, SentRequest
 from barnabas.metadata import znodes
@@ -50,12 +54,14 @@ logger = logging.getLogger("barnabas.controller")
 FIRST_BALANCE_SECONDS = 5.0
 TAKE_OVER_PAUSE_SECONDS = 0.5
 TAKE_OVER_PAUSE_SECONDS_MAX = 5.0
-ADDED_AT_ONCE = 2000
+PARTITIONS_PER_TURN = 2000
 
 
 class ControllerSettings(Struct, frozen=True, kw_only=True):
+    """Broker settings that the controller uses."""
+
     listener: str
-    """By which brokers reach each other."""
+    """Name of the inter-broker listener."""
     socket_timeout_s: float
     delete_topic_enable: bool
     unclean_leader_election_enable: bool
@@ -65,6 +71,8 @@ class ControllerSettings(Struct, frozen=True, kw_only=True):
 
 
 class Controller:
+    """Controller of one broker; active while this broker is the elected controller."""
+
     def __init__(
         self,
         broker_id: BrokerId,
@@ -77,7 +85,7 @@ class Controller:
         history: EventSink,
         register: Callable[[], Awaitable[None]],
     ) -> None:
-        """`register` announces the broker anew, after its session was lost."""
+        """`register` registers the broker again after its registry session expired."""
         self.broker_id = broker_id
         self.registry = registry
         self.clock = clock
@@ -92,7 +100,7 @@ class Controller:
             broker_id,
             listener=settings.listener,
             timeout_s=settings.socket_timeout_s,
-            on_answer=self.on_answer,
+            on_response=self.on_response,
         )
         self.queue = EventQueue(self.handle)
         self.tasks = Tasks()
@@ -100,13 +108,15 @@ class Controller:
             TAKE_OVER_PAUSE_SECONDS, TAKE_OVER_PAUSE_SECONDS_MAX, random=Random(broker_id)
         )
         self.controller_id: BrokerId | None = None
-        """Who is in charge, as far as this broker knows."""
+        """The current controller, as last read from the registry."""
         self.execution: Execution | None = None
+        """Set while this broker is the controller."""
         self.has_taken_over = False
-        self.unreadable: set[str] = set()
-        self.balancing: asyncio.TimerHandle | None = None
+        self.unreadable_topics: set[str] = set()
+        """Topics left out because their znode is invalid. Read again when the znode changes."""
+        self.rebalance_timer: asyncio.TimerHandle | None = None
 
-    # ---- from outside
+    # ---- interface
 
     @property
     def is_active(self) -> bool:
@@ -114,22 +124,26 @@ class Controller:
 
     @property
     def epoch(self) -> ControllerEpoch:
-        """Ours, while we are in charge; 0 otherwise."""
+        """Epoch of this controller; 0 while it is not active."""
         return self.context.epoch
 
     @property
     def is_settled(self) -> bool:
-        """In charge, with nothing left to do or to tell this very broker."""
-        return self.has_taken_over and self.queue.is_idle and not self.channels.owes(self.broker_id)
+        """Whether this broker is the controller, has no event to handle and no request to itself pending."""
+        return (
+            self.has_taken_over
+            and self.queue.is_idle
+            and not self.channels.has_pending(self.broker_id)
+        )
 
     def start(self) -> None:
         self.registry.on_expired = self.on_expired
-        self.registry.on_new_session = lambda: void(self.queue.put(events.SessionOpened()))
+        self.registry.on_new_session = lambda: self.queue.put(events.SessionOpened())
         self.tasks.start("controller", self.queue.run())
         self.queue.put(events.Startup())
 
     async def stop(self) -> None:
-        """Whoever waits is told; /controller goes with the session."""
+        """Stop. Requests that wait for an answer get NOT_CONTROLLER. /controller is deleted when the session ends."""
         self.registry.on_expired = None
         self.registry.on_new_session = None
         await self.tasks.stop()
@@ -138,17 +152,18 @@ class Controller:
         await self.resign("stop")
 
     async def on_expired(self) -> None:
-        """No new session before we have stopped believing in the old one."""
+        """Wait until the controller has resigned. The registry client opens a new session only after this."""
         await self.queue.clear_and_put(events.SessionExpired())
 
     def on_watch(self, event: WatchEvent) -> None:
+        """Queue the event that belongs to a changed znode."""
         path = event.path
         parent, _, name = path.rpartition("/")
         if path == znodes.CONTROLLER:
             gone = event.kind is WatchKind.DELETED
             self.queue.put(events.ControllerGone() if gone else events.ControllerChanged())
         elif path == znodes.CONTROLLER_EPOCH:
-            self.queue.put(events.ControllerGone())  # nobody could be elected; now perhaps
+            self.queue.put(events.ControllerGone())  # it was invalid, which prevented elections
         elif path == znodes.BROKER_IDS:
             self.queue.put(events.BrokersChanged())
         elif path == znodes.TOPICS:
@@ -164,13 +179,14 @@ class Controller:
         elif path == znodes.REASSIGN_PARTITIONS:
             self.queue.put(events.ReassignmentRequested())
         elif event.kind is not WatchKind.CHANGED:
-            return  # what goes is told by its parent
+            return  # the watch on the parent reports deletions
         elif parent == znodes.BROKER_IDS and name.isdecimal():
             self.queue.put(events.BrokerModified(BrokerId(int(name))))
         elif parent == znodes.TOPICS:
             self.queue.put(events.PartitionsModified(name))
 
-    def on_answer(self, sent: SentRequest, response: Message) -> None:
+    def on_response(self, sent: SentRequest, response: Message) -> None:
+        """Record a response of a broker, and queue it if something follows from it."""
         execution = self.execution
         if execution is None:
             return
@@ -180,12 +196,17 @@ class Controller:
         execution.recorder.record_response(sent, response)
         if response.error_code:
             code = ErrorCode(response.error_code).name
-            logger.warning("refused broker=%d cause=%s error=%s", sent.broker, sent.cause, code)
-        if self.matters(sent, response):
+            logger.warning(
+                "broker rejected a request broker=%d cause=%s error=%s",
+                sent.broker,
+                sent.cause,
+                code,
+            )
+        if self.needs_handling(sent, response):
             self.queue.put(events.RequestAnswered(sent.broker, sent.request, response))
 
-    def matters(self, sent: SentRequest, response: Response) -> bool:
-        """Deletions that are done or not, and broken disks. Most answers only say that all is well."""
+    def needs_handling(self, sent: SentRequest, response: Response) -> bool:
+        """Return whether something follows from a response: results of deletions, and failed log directories."""
         if isinstance(response, StopReplicaResponse):
             return bool(self.context.topics_to_be_deleted) and bool(response.partition_errors)
         if isinstance(response, LeaderAndIsrResponse):
@@ -196,56 +217,59 @@ class Controller:
             )
         return False
 
-    # ---- one event
+    # ---- events
 
     async def handle(self, event: Event, cause: str) -> None:
         try:
-            await self.react(event, cause)
+            await self.dispatch(event, cause)
         except ControllerMoved as moved:
-            logger.info("deposed cause=%s reason=%s", cause, moved)
+            logger.info(
+                "another broker is the controller, resigning cause=%s reason=%s", cause, moved
+            )
             preempt(event)
             await self.resign(cause)
-            await self.look_who_is_in_charge()
+            await self.read_controller_id()
         except RegistrySessionExpired:
-            preempt(event)  # the event that says so comes next
-        except RequestsLeftOver as error:
-            # Some broker may have missed a decision. A new controller tells everybody everything.
+            preempt(event)  # SessionExpired follows
+        except UnsentRequestsError as error:
+            # Some broker may have missed a request. A new controller sends the full state to all brokers.
             logger.error("resigning cause=%s error=%s", cause, error)
             preempt(event)
             await self.store.resign()
             await self.resign(cause)
 
-    async def react(self, event: Event, cause: str) -> None:
+    async def dispatch(self, event: Event, cause: str) -> None:
+        """Handle the events that concern every broker. Pass the others on if this broker is the controller."""
         match event:
             case events.Startup():
                 await self.elect(cause)
             case events.ControllerChanged():
-                await self.resign_unless_in_charge(cause)
+                await self.resign_if_replaced(cause)
                 if self.controller_id is None:
-                    await self.elect(cause)  # it came and went before we could look
+                    await self.elect(cause)  # the znode is gone again
             case events.ControllerGone():
-                await self.resign_unless_in_charge(cause)
+                await self.resign_if_replaced(cause)
                 await self.elect(cause)
             case events.SessionExpired():
                 self.controller_id = None
                 await self.resign(cause)
             case events.SessionOpened():
                 await self.register()
-                await self.resign_unless_in_charge(cause)
+                await self.resign_if_replaced(cause)
                 await self.elect(cause)
             case _:
                 if self.execution is None:
                     preempt(event)
                     return
-                await self.govern(self.execution, event, cause)
+                await self.handle_as_controller(self.execution, event, cause)
 
-    async def govern(self, execution: Execution, event: Event, cause: str) -> None:
-        """What only the one in charge does."""
+    async def handle_as_controller(self, execution: Execution, event: Event, cause: str) -> None:
+        """Handle the events that only the controller handles."""
         match event:
             case events.BrokersChanged():
-                execution.registered = await self.store.read_brokers(self.on_watch)
-                plan = plans.brokers_changed(self.context, execution.registered)
-                await execution.follow(plan, cause)
+                execution.registrations = await self.store.read_brokers(self.on_watch)
+                plan = plans.plan_broker_changes(self.context, execution.registrations)
+                await execution.run_plan(plan, cause)
             case events.BrokerModified(broker):
                 await self.broker_modified(execution, broker, cause)
             case events.TopicsChanged():
@@ -260,17 +284,17 @@ class Controller:
                 | events.PreferredElectionRequested()
                 | events.ReassignmentRequested()
             ):
-                await znode_requests.handle(execution, event, cause)
+                await znode_requests.handle_znode_request(execution, event, cause)
             case events.RequestAnswered():
-                await execution.follow(self.answered(event), cause)
+                await execution.run_plan(self.plan_for_response(event), cause)
             case events.AlterPartitionReceived():
-                await alter_partition(execution, event, cause)
+                await handle_alter_partition(execution, event, cause)
             case events.ControlledShutdownReceived():
-                await controlled_shutdown(execution, event, cause)
+                await handle_controlled_shutdown(execution, event, cause)
             case events.ElectLeadersReceived():
-                await elect_leaders(execution, event, cause)
+                await handle_elect_leaders(execution, event, cause)
             case events.LeadersUnbalanced():
-                await self.balance(execution, cause)
+                await self.rebalance_leaders(execution, cause)
             case (
                 events.Startup()
                 | events.ControllerChanged()
@@ -278,50 +302,57 @@ class Controller:
                 | events.SessionExpired()
                 | events.SessionOpened()
             ):
-                raise AssertionError(f"{event} is for everybody")
+                raise AssertionError(f"{event} is handled by dispatch()")
             case _:
                 assert_never(event)
 
-    # ---- coming and going
+    # ---- election and resignation
 
-    async def look_who_is_in_charge(self) -> None:
+    async def read_controller_id(self) -> None:
+        """Read and watch /controller."""
         self.controller_id = await self.store.controller_id(self.on_watch)
 
-    async def resign_unless_in_charge(self, cause: str) -> None:
-        await self.look_who_is_in_charge()
+    async def resign_if_replaced(self, cause: str) -> None:
+        """Resign if another broker is the controller, or none."""
+        await self.read_controller_id()
         if self.is_active and self.controller_id != self.broker_id:
             await self.resign(cause)
 
     async def elect(self, cause: str) -> None:
-        await self.look_who_is_in_charge()
+        """Try to become the controller if there is none."""
+        await self.read_controller_id()
         if self.controller_id is not None:
             return
         try:
-            won = await self.store.elect(self.clock.now_ms(), self.on_watch)
+            election = await self.store.elect(self.clock.now_ms(), self.on_watch)
         except ControllerMoved:
-            await self.look_who_is_in_charge()
+            await self.read_controller_id()
             return
         self.controller_id = self.broker_id
-        logger.info("elected broker=%d epoch=%d", self.broker_id, won.epoch)
+        logger.info("elected as controller broker=%d epoch=%d", self.broker_id, election.epoch)
         try:
-            await self.take_over(won, cause)
+            await self.take_over(election, cause)
             self.take_over_backoff.reset()
         except (ControllerMoved, RegistrySessionExpired):
             raise
         except Exception:
-            logger.exception("cannot take over epoch=%d, resigning", won.epoch)
+            logger.exception("takeover failed, resigning epoch=%d", election.epoch)
             await self.store.resign()
             await self.resign(cause)
-            # Somebody else may be luckier; what fails again and again should at least not do so without a pause.
+            # Another broker can try now. The pause keeps a persistent error from causing a fast loop of elections.
             await self.take_over_backoff.wait()
 
-    async def take_over(self, won: Won, cause: str) -> None:
-        """The order is Kafka's: watches before what they watch, metadata before leaders, replicas before elections."""
+    async def take_over(self, election: ControllerElection, cause: str) -> None:
+        """Read the cluster from the registry and start to control it.
+
+        The order is Kafka's: set watches before reading, send metadata before LeaderAndIsr, change replica states
+        before elections.
+        """
         context, store = self.context, self.store
         context.reset()
-        context.epoch = won.epoch
-        store.take_over(won)
-        recorder = Recorder(self.broker_id, won.epoch, self.clock, self.history)
+        context.epoch = election.epoch
+        store.take_over(election)
+        recorder = Recorder(self.broker_id, election.epoch, self.clock, self.history)
         self.execution = execution = Execution(
             context,
             store,
@@ -331,16 +362,16 @@ class Controller:
             watch=self.on_watch,
             unclean_by_default=self.settings.unclean_leader_election_enable,
         )
-        self.unreadable.clear()
+        self.unreadable_topics.clear()
         recorder.record_election(cause=cause)
         topics = await self.registry.children(znodes.TOPICS, self.on_watch)
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
         for notifications in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
             await self.registry.children(notifications, self.on_watch)
             await store.delete_children(notifications)  # all states are read below
-        execution.registered = await store.read_brokers(self.on_watch)
+        execution.registrations = await store.read_brokers(self.on_watch)
         found = await store.read_topics(topics, self.on_watch)
-        self.unreadable.update(name for name in topics if name not in found)
+        self.unreadable_topics.update(name for name in topics if name not in found)
         znode_requests.warn_of_reassignments(found)
         written_at: dict[TopicPartition, int] = {}
         states = await store.read_states(
@@ -352,72 +383,83 @@ class Controller:
             written_at,
         )
         known = {tp: state for tp, state in states.items() if isinstance(state, LeaderAndIsr)}
-        store.parents.update(partition.topic for partition in states)
-        returned = plans.returned_unnoticed(execution.registered, known, written_at)
-        if returned:
-            logger.warning("taken for dead first, as nobody noticed: brokers=%s", sorted(returned))
-            execution.registered = {
+        store.topics_with_partitions_znode.update(partition.topic for partition in states)
+        restarted = plans.find_unnoticed_restarts(execution.registrations, known, written_at)
+        if restarted:
+            logger.warning(
+                "brokers restarted while there was no controller, treated as failed first brokers=%s",
+                sorted(restarted),
+            )
+            execution.registrations = {
                 broker: found
-                for broker, found in execution.registered.items()
-                if broker not in returned
+                for broker, found in execution.registrations.items()
+                if broker not in restarted
             }
             self.queue.put(events.BrokersChanged())
-        for error in plans.load(context, brokers=execution.registered, topics=found, states=known):
-            logger.error("left out error=%s", error)
-        await execution.do(StartSenders(brokers=tuple(sorted(execution.registered))), cause)
+        for error in plans.load_context(
+            context, brokers=execution.registrations, topics=found, states=known
+        ):
+            logger.error("topic ignored error=%s", error)
+        await execution.run_step(
+            StartSenders(brokers=tuple(sorted(execution.registrations))), cause
+        )
         if self.settings.delete_topic_enable:
             plans.queue_deletions_in_progress(context, marked)
         else:
             await self.remove_markers(marked)
-        await execution.follow(plans.failover(context), cause)
+        await execution.run_plan(plans.plan_failover(context), cause)
         await znode_requests.report_reassignment(execution, cause)
         await znode_requests.elect_preferred_leaders(execution, cause)
-        for broker in sorted(execution.registered):
+        for broker in sorted(execution.registrations):
             await store.read_broker(broker, self.on_watch)
         self.has_taken_over = True
-        self.balance_after(FIRST_BALANCE_SECONDS)
+        self.schedule_rebalance(FIRST_BALANCE_SECONDS)
         logger.info(
-            "in charge broker=%d epoch=%d brokers=%d partitions=%d",
-            *(self.broker_id, won.epoch, len(context.brokers), len(context.all_partitions)),
+            "took over as controller broker=%d epoch=%d brokers=%d partitions=%d",
+            *(self.broker_id, election.epoch, len(context.brokers), len(context.all_partitions)),
         )
 
     async def resign(self, cause: str) -> None:
-        """Forget everything; say nothing more to anybody."""
+        """Drop all state and send nothing more. /controller is left to the caller."""
         execution, self.execution = self.execution, None
         self.has_taken_over = False
-        if self.balancing is not None:
-            self.balancing.cancel()
+        if self.rebalance_timer is not None:
+            self.rebalance_timer.cancel()
         await self.channels.stop_all()
         self.batch.clear()
         self.context.reset()
         if execution is not None:
             execution.recorder.record_resignation(cause=cause)
-            logger.info("resigned broker=%d epoch=%d", self.broker_id, execution.recorder.epoch)
+            logger.info(
+                "resigned as controller broker=%d epoch=%d",
+                *(self.broker_id, execution.recorder.epoch),
+            )
 
     # ---- brokers
 
     async def broker_modified(self, execution: Execution, broker: BrokerId, cause: str) -> None:
+        """Send requests to the new endpoints of a broker, and the new list of brokers to all."""
         before = self.context.brokers.get(broker)
         found = await self.store.read_broker(broker, self.on_watch)
         if found is None or before is None or found.broker == before:
             return
         if found.epoch != self.context.broker_epochs.get(broker):
-            return  # another life of it: that it came back is told by the list of brokers
+            return  # a restart, which BrokersChanged handles
         self.context.set_broker(found.broker, found.epoch)
-        execution.registered = {**execution.registered, broker: found}
-        await self.channels.move(found.broker)
-        await execution.do(SendUpdateMetadata(), cause)
+        execution.registrations = {**execution.registrations, broker: found}
+        await self.channels.reconnect(found.broker)
+        await execution.run_step(SendUpdateMetadata(), cause)
 
-    def answered(self, event: events.RequestAnswered) -> Plan:
+    def plan_for_response(self, event: events.RequestAnswered) -> Plan:
         request, response = event.request, event.response
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-            yield from self.stop_replica_answered(event.broker, request, response)
+            yield from self.plan_for_stop_replica_response(event.broker, request, response)
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(
             response, LeaderAndIsrResponse
         ):
-            yield from self.leader_and_isr_answered(event.broker, response)
+            yield from self.plan_for_leader_and_isr_response(event.broker, response)
 
-    def stop_replica_answered(
+    def plan_for_stop_replica_response(
         self, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
     ) -> Plan:
         asked = {
@@ -431,9 +473,12 @@ class Controller:
             for each in response.partition_errors
             if (partition := TopicPartition(each.topic_name, each.partition_index)) in asked
         }
-        yield from deletion.stop_replica_answered(self.context, broker, errors)
+        yield from deletion.plan_stop_replica_results(self.context, broker, errors)
 
-    def leader_and_isr_answered(self, broker: BrokerId, response: LeaderAndIsrResponse) -> Plan:
+    def plan_for_leader_and_isr_response(
+        self, broker: BrokerId, response: LeaderAndIsrResponse
+    ) -> Plan:
+        """Track replicas on failed log directories: KAFKA_STORAGE_ERROR reports one, no error a recovered one."""
         newly_offline: list[Replica] = []
         for topic in response.topics:
             name = self.context.topic_names.get(topic.topic_id)
@@ -449,39 +494,40 @@ class Controller:
                 elif not each.error_code:
                     self.context.set_replica_dir_offline(replica, offline=False)
         if newly_offline:
-            yield from plans.replicas_become_offline(self.context, tuple(newly_offline))
+            yield from plans.plan_offline_replicas(self.context, tuple(newly_offline))
 
     # ---- topics
 
     async def topics_changed(self, execution: Execution, cause: str) -> None:
+        """Bring new topics online and forget deleted ones."""
         context = self.context
         names = await self.registry.children(znodes.TOPICS, self.on_watch)
         there = set(names)
         for gone in [topic for topic in context.all_topics if topic not in there]:
             context.remove_topic(gone)
-        self.unreadable &= there
-        new = [n for n in names if n not in context.all_topics and n not in self.unreadable]
+        self.unreadable_topics &= there
+        new = [n for n in names if n not in context.all_topics and n not in self.unreadable_topics]
         found = await self.store.read_topics(new, self.on_watch)
-        self.unreadable.update(name for name in new if name not in found)
+        self.unreadable_topics.update(name for name in new if name not in found)
         znode_requests.warn_of_reassignments(found)
         added: list[TopicPartition] = []
         for name, topic in found.items():
             try:
                 context.add_topic(name, topic.topic_id)
             except RegistryError as error:
-                logger.error("left out error=%s", error)
-                self.unreadable.add(name)
+                logger.error("topic ignored error=%s", error)
+                self.unreadable_topics.add(name)
                 continue
             added += await self.add_partitions(name, topic)
-        await execution.follow(plans.new_partitions(context, tuple(added)), cause)
+        await execution.run_plan(plans.plan_new_partitions(context, tuple(added)), cause)
 
     async def add_partitions(
         self, name: str, topic: znodes.TopicAssignment
     ) -> list[TopicPartition]:
-        """Those not known yet. Others are left alone, whatever the znode says of them."""
+        """Add the partitions that are not known yet and return them. Known partitions keep their assignment."""
         added = []
         known = self.context.assignments.get(name, {})
-        async for some in in_turns(tuple(sorted(topic.partitions.items())), ADDED_AT_ONCE):
+        async for some in in_turns(tuple(sorted(topic.partitions.items())), PARTITIONS_PER_TURN):
             for index, replicas in some:
                 partition = TopicPartition(name, index)
                 if partition not in known:
@@ -490,10 +536,11 @@ class Controller:
         return added
 
     async def partitions_modified(self, execution: Execution, topic: str, cause: str) -> None:
+        """Bring added partitions online. Undo the addition if the topic is queued for deletion."""
         context = self.context
         if topic not in context.all_topics:
-            # Left out before, because nobody could understand it; or not known yet.
-            self.unreadable.discard(topic)
+            # New, or ignored before because its znode was invalid.
+            self.unreadable_topics.discard(topic)
             await self.topics_changed(execution, cause)
             return
         topic_id = context.topic_ids.get(topic)
@@ -503,48 +550,49 @@ class Controller:
         known = context.assignments.get(topic, {})
         if not context.is_topic_queued_for_deletion(topic):
             added = await self.add_partitions(topic, found)
-            await execution.follow(plans.new_partitions(context, tuple(added)), cause)
+            await execution.run_plan(plans.plan_new_partitions(context, tuple(added)), cause)
         elif any(TopicPartition(topic, index) not in known for index in found.partitions):
-            # A topic that goes does not grow: back to what it was.
+            # A topic queued for deletion does not grow: restore the known assignment.
             before = znodes.TopicAssignment(
                 topic_id=topic_id,
                 partitions={partition.partition: held for partition, held in known.items()},
             )
             path = znodes.topic_path(topic)
-            await self.store.fenced([SetData(path=path, data=znodes.encode_topic(before))])
+            await self.store.write_fenced([SetData(path=path, data=znodes.encode_topic(before))])
 
     async def topics_marked(self, execution: Execution, cause: str) -> None:
+        """Start the deletion of marked topics. Remove the markers of topics that cannot be deleted."""
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
-        plan, useless = deletion.topics_marked(
+        plan, useless = deletion.plan_marked_topics(
             self.context, marked, deletion_enabled=self.settings.delete_topic_enable
         )
         await self.remove_markers(useless)
-        await execution.follow(plan, cause)
+        await execution.run_plan(plan, cause)
 
     async def remove_markers(self, topics: list[str] | tuple[str, ...]) -> None:
         for topic in topics:
-            await self.store.delete_if_there(znodes.delete_topic_path(topic))
+            await self.store.delete_if_exists(znodes.delete_topic_path(topic))
 
-    # ---- balance
+    # ---- leader balance
 
-    def balance_after(self, seconds: float) -> None:
-        if self.balancing is not None:
-            self.balancing.cancel()
+    def schedule_rebalance(self, seconds: float) -> None:
+        """Check the leader balance after this many seconds, if auto.leader.rebalance.enable is set."""
+        if self.rebalance_timer is not None:
+            self.rebalance_timer.cancel()
         if self.settings.auto_leader_rebalance_enable:
             loop = asyncio.get_running_loop()
-            self.balancing = loop.call_later(
-                seconds, lambda: void(self.queue.put(events.LeadersUnbalanced()))
+            self.rebalance_timer = loop.call_later(
+                seconds, lambda: self.queue.put(events.LeadersUnbalanced())
             )
 
-    async def balance(self, execution: Execution, cause: str) -> None:
-        self.balance_after(self.settings.imbalance_check_s)
-        partitions = unbalanced(self.context, percentage=self.settings.imbalance_percentage)
+    async def rebalance_leaders(self, execution: Execution, cause: str) -> None:
+        """Move leaderships back to preferred leaders where the imbalance is too large."""
+        self.schedule_rebalance(self.settings.imbalance_check_s)
+        partitions = find_unbalanced_partitions(
+            self.context, percentage=self.settings.imbalance_percentage
+        )
         if partitions:
             step = MovePartitions(
                 partitions=partitions, target=PartitionState.ONLINE, strategy=Strategy.PREFERRED
             )
-            await execution.do(step, cause)
-
-
-def void(_: object) -> None:
-    """For callbacks whose result nobody wants."""
+            await execution.run_step(step, cause)

@@ -1,15 +1,15 @@
-"""What the controller intends, as a value: decided without touching anything, then committed, applied and announced.
+"""What the controller intends to change, as a value: it is decided first, then committed, applied and announced.
 
-    decide     move() of a machine reads the context and returns a Decision
-    commit     its `writes` go to the registry, each under the check of the controller's epoch
-    apply      committed(results) splits the Decision; what won, and no more, goes into the context
-    announce   the `requests` of what won go into the request batch
+    decide     a state machine reads the context and returns a Decision
+    commit     the `writes` of the Decision go to the registry, fenced by the controller epoch
+    apply      `outcome_of(results)` splits the Decision; only the committed part goes into the context
+    announce   the `requests` of the committed part go into the request batch
 
-Every Move is about one partition or one replica and stands or falls alone: one bad partition never fails its
-neighbours. A move whose write met another version lost a race with a leader that changed its ISR. Nothing promises a
-later event for it, so it comes back in `again`, to be read anew and decided anew by whoever is handling the event.
+A StateTransition concerns one partition or one replica, and succeeds or fails alone. A write with a stale version means
+that the leader has changed the ISR concurrently. No later event reports that. So the item is returned in `to_retry`,
+and the caller reads its state and decides again.
 
-There may be tens of thousands of moves. They, and what hangs on them, are NamedTuples, which are made in half the time.
+There may be tens of thousands of transitions. They and their parts are NamedTuples, which are twice as fast to create.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from barnabas.model import (
     ZnodeVersion,
 )
 
-leadership = lru_cache(maxsize=4096)(LeaderAndIsr)
-"""Thousands of partitions are in the same state, and share it."""
+shared_leader_and_isr = lru_cache(maxsize=4096)(LeaderAndIsr)
+"""LeaderAndIsr, cached: thousands of partitions with the same values share one object."""
 
 # ---- registry writes --------------------------------------------------------------------------------------
 
 
 class CreateState(NamedTuple):
-    """Create the znode of the partition and its `state` below; the topic's `partitions` too, where it is missing."""
+    """Create the znodes `<partition>` and `<partition>/state`, and their parent `partitions` if it is missing."""
 
     partition: TopicPartition
     state: LeaderAndIsr
 
 
 class UpdateState(NamedTuple):
-    """Write the state of a partition, if its znode still has the version that was read."""
+    """Update the state of a partition, if its znode has the expected version."""
 
     partition: TopicPartition
     state: LeaderAndIsr
@@ -56,34 +56,34 @@ Write = CreateState | UpdateState
 
 
 @unique
-class WriteRefused(StrEnum):
-    """Why the registry did not do a write. A failed check of the controller's epoch is none of these: it ends all."""
+class WriteRejection(StrEnum):
+    """Why the registry rejected a write. A failed check of the controller epoch raises ControllerMoved instead."""
 
-    BAD_VERSION = "somebody else wrote it first"
-    NODE_EXISTS = "there is a state already"
-    NO_NODE = "there is no state to change"
-    FAILED = "the registry refused the write"
-
-
-WriteResult = ZnodeVersion | WriteRefused
+    BAD_VERSION = "the state was changed concurrently"
+    NODE_EXISTS = "the state znode exists"
+    NO_NODE = "the state znode does not exist"
+    FAILED = "the registry rejected the write"
 
 
-class Unreadable(Struct, frozen=True, kw_only=True):
-    """Stands where a state should have been read, for a znode whose bytes make no sense."""
+WriteResult = ZnodeVersion | WriteRejection
+
+
+class UnreadableState(Struct, frozen=True, kw_only=True):
+    """Takes the place of a state whose znode is invalid or cannot be read."""
 
     why: str
 
 
-StateRead = LeaderAndIsr | Unreadable
+StateReadResult = LeaderAndIsr | UnreadableState
 
 # ---- requests to brokers ----------------------------------------------------------------------------------
 
 
 class SendLeaderAndIsr(NamedTuple):
-    """Tell these brokers who leads; all registered brokers get the metadata with it.
+    """Send LeaderAndIsr to these brokers, and UpdateMetadata to all registered brokers.
 
-    What it says is read from the context when it is added to the batch, that is after the decision was applied: only
-    then the version of the znode is known.
+    The content is read from the context when the intent is added to the batch. By then the decision is applied and the
+    version of the znode is known.
     """
 
     brokers: tuple[BrokerId, ...]
@@ -92,14 +92,14 @@ class SendLeaderAndIsr(NamedTuple):
 
 
 class SendUpdateMetadata(NamedTuple):
-    """Tell these brokers (`None`: all registered) of the partitions; without partitions, the list of brokers alone."""
+    """Send UpdateMetadata to these brokers; None means all registered. It always carries the list of brokers."""
 
     brokers: tuple[BrokerId, ...] | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
 
 class SendStopReplica(NamedTuple):
-    """Stop, and perhaps delete, one replica. The epoch is the one known before the replica leaves the ISR."""
+    """Send StopReplica for one replica. `leader_epoch` is the one before the replica leaves the ISR."""
 
     broker: BrokerId
     partition: TopicPartition
@@ -109,7 +109,7 @@ class SendStopReplica(NamedTuple):
 
 RequestIntent = SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
 
-# ---- moves ------------------------------------------------------------------------------------------------
+# ---- state transitions ------------------------------------------------------------------------------------
 
 Item = TypeVar("Item", TopicPartition, Replica)
 State = TypeVar("State", PartitionState, ReplicaState)
@@ -117,22 +117,24 @@ State = TypeVar("State", PartitionState, ReplicaState)
 
 @unique
 class FailureReason(StrEnum):
-    """Why a move is not made. All leave the state as it was."""
+    """Why a transition failed. The item stays in its state."""
 
-    ILLEGAL_MOVE = "illegal move"
+    ILLEGAL_TRANSITION = "illegal state transition"
     NO_LIVE_REPLICA = "no assigned replica is online"
-    NO_ELIGIBLE_LEADER = "no replica may lead"
-    CONFIG_UNKNOWN = "the topic's config could not be read"
-    REPLICA_IS_LEADER = "the replica is the leader already"
-    STATE_EXISTS = "the partition has a state already"
+    NO_ELIGIBLE_LEADER = "no eligible leader"
+    CONFIG_UNKNOWN = "the topic config cannot be read"
+    REPLICA_IS_LEADER = "the replica is the leader"
+    STATE_EXISTS = "the partition has a state in the registry"
     STATE_MISSING = "the partition has no state in the registry"
-    STATE_UNREADABLE = "the partition's state cannot be understood"
-    CONTROLLER_MOVED = "a newer controller has written the state"
-    WRITE_FAILED = "the registry refused the write"
+    STATE_UNREADABLE = "the state of the partition is invalid"
+    CONTROLLER_MOVED = "a newer controller wrote the state"
+    WRITE_FAILED = "the registry rejected the write"
     REASSIGNMENT_UNSUPPORTED = "reassignments are not supported"
 
 
-class Failure(Struct, Generic[Item, State], frozen=True, kw_only=True):
+class TransitionFailure(Struct, Generic[Item, State], frozen=True, kw_only=True):
+    """A transition that did not happen. `why` gives the details of `reason`; `cause` names the event."""
+
     item: Item
     before: State
     after: State
@@ -141,15 +143,15 @@ class Failure(Struct, Generic[Item, State], frozen=True, kw_only=True):
     cause: str
 
     def __str__(self) -> str:
-        return f"{self.item}: {self.before} → {self.after} not done, {self.reason}: {self.why}"
+        return f"{self.item}: {self.before} → {self.after} failed, {self.reason}: {self.why}"
 
 
-class Move(NamedTuple, Generic[Item, State]):
-    """One item from one state to the next, with everything that hangs on it.
+class StateTransition(NamedTuple, Generic[Item, State]):
+    """Transition of one partition or replica to another state, with its write and its requests.
 
-    `leadership` goes into the context with the new state: what `write` wrote, from then on with the version it was
-    written with, or what was read where nothing had to be written. `requests` are sent if the move is made, `stops`
-    even if its write fails: a replica that is to stop must hear of it whether or not the ISR could be changed.
+    `leadership` goes into the context with the new state. It is the leadership that was written, with its new version,
+    or the one that was read if there is nothing to write. `requests` are sent if the transition is committed. `stops`
+    are sent even if the write fails, because the replica must stop anyway.
     """
 
     item: Item
@@ -161,88 +163,93 @@ class Move(NamedTuple, Generic[Item, State]):
     requests: tuple[RequestIntent, ...] = ()
     stops: tuple[SendStopReplica, ...] = ()
     is_unclean: bool = False
-    """An election of somebody who was not in sync: records may be lost by it."""
+    """The new leader was not in the ISR: records may be lost."""
 
 
 class Decision(Struct, Generic[Item, State], frozen=True, kw_only=True):
-    """All moves of one call. `deferred` items wait until the others of their partition are committed."""
+    """Result of one call of a state machine. `deferred` items wait for another transition of their partition."""
 
-    moves: tuple[Move[Item, State], ...] = ()
-    failures: tuple[Failure[Item, State], ...] = ()
+    transitions: tuple[StateTransition[Item, State], ...] = ()
+    failures: tuple[TransitionFailure[Item, State], ...] = ()
     deferred: tuple[Item, ...] = ()
     stops: tuple[SendStopReplica, ...] = ()
-    """Owed to replicas whose move is not made."""
+    """For replicas whose transition failed."""
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        return tuple(move.write for move in self.moves if move.write is not None)
+        return tuple(each.write for each in self.transitions if each.write is not None)
 
     @property
     def requests(self) -> tuple[RequestIntent, ...]:
-        """Everything to announce of it, once it is applied."""
-        sent: list[RequestIntent] = []
-        for move in self.moves:
-            sent += move.requests
-            sent += move.stops
-        return (*sent, *self.stops)
+        """Requests to send after the decision is applied."""
+        intents: list[RequestIntent] = []
+        for each in self.transitions:
+            intents += each.requests
+            intents += each.stops
+        return (*intents, *self.stops)
 
-    def committed(self, results: Mapping[TopicPartition, WriteResult]) -> Outcome[Item, State]:
-        """Split by what the registry said: `results` has the new version of each write's znode, or why it has none."""
-        won: list[Move[Item, State]] = []
-        again = list(self.deferred)
+    def outcome_of(
+        self, results: Mapping[TopicPartition, WriteResult]
+    ) -> CommitOutcome[Item, State]:
+        """Split the decision by `results`: for each write, the new version of its znode or the rejection."""
+        committed: list[StateTransition[Item, State]] = []
+        to_retry = list(self.deferred)
         failures = list(self.failures)
         stops = list(self.stops)
-        for move in self.moves:
-            if move.write is None:
-                won.append(move)
+        for each in self.transitions:
+            if each.write is None:
+                committed.append(each)
                 continue
-            result = results[move.write.partition]
-            if not isinstance(result, WriteRefused):
-                won.append(with_version(move, move.write, result))
-            elif result is WriteRefused.BAD_VERSION and isinstance(move.write, UpdateState):
-                again.append(move.item)
+            result = results[each.write.partition]
+            if not isinstance(result, WriteRejection):
+                committed.append(with_version(each, each.write, result))
+            elif result is WriteRejection.BAD_VERSION and isinstance(each.write, UpdateState):
+                to_retry.append(each.item)
             else:
-                stops += move.stops
-                failures.append(refused(move, result))
-        return Outcome(
-            won=Decision(moves=tuple(won), stops=tuple(stops)),
-            again=tuple(again),
+                stops += each.stops
+                failures.append(failure_of(each, result))
+        return CommitOutcome(
+            committed=Decision(transitions=tuple(committed), stops=tuple(stops)),
+            to_retry=tuple(to_retry),
             failures=tuple(failures),
         )
 
 
-class Outcome(Struct, Generic[Item, State], frozen=True, kw_only=True):
-    """What became of a Decision.
+class CommitOutcome(Struct, Generic[Item, State], frozen=True, kw_only=True):
+    """Result of committing a Decision.
 
-    `won` is to be applied and announced. `again` is to be read and decided again. `failures` is over, and to be logged;
-    `moved` says that one of them means there is a newer controller.
+    `committed` is applied and announced. `to_retry` is read and decided again. `failures` are final and logged.
     """
 
-    won: Decision[Item, State]
-    again: tuple[Item, ...]
-    failures: tuple[Failure[Item, State], ...]
+    committed: Decision[Item, State]
+    to_retry: tuple[Item, ...]
+    failures: tuple[TransitionFailure[Item, State], ...]
 
     @property
-    def moved(self) -> bool:
+    def has_newer_controller(self) -> bool:
+        """Whether a state was written by a controller with a larger epoch."""
         return any(each.reason is FailureReason.CONTROLLER_MOVED for each in self.failures)
 
 
-PartitionMove = Move[TopicPartition, PartitionState]
+PartitionTransition = StateTransition[TopicPartition, PartitionState]
 PartitionDecision = Decision[TopicPartition, PartitionState]
-PartitionFailure = Failure[TopicPartition, PartitionState]
-PartitionOutcome = Outcome[TopicPartition, PartitionState]
-ReplicaMove = Move[Replica, ReplicaState]
+PartitionFailure = TransitionFailure[TopicPartition, PartitionState]
+PartitionOutcome = CommitOutcome[TopicPartition, PartitionState]
+ReplicaTransition = StateTransition[Replica, ReplicaState]
 ReplicaDecision = Decision[Replica, ReplicaState]
-ReplicaFailure = Failure[Replica, ReplicaState]
-ReplicaOutcome = Outcome[Replica, ReplicaState]
+ReplicaFailure = TransitionFailure[Replica, ReplicaState]
+ReplicaOutcome = CommitOutcome[Replica, ReplicaState]
 
 
-def with_version(move: Move[Item, State], write: Write, version: ZnodeVersion) -> Move[Item, State]:
-    if write.state.partition_epoch == version:
-        return move
+def with_version(
+    transition: StateTransition[Item, State], write: Write, version: ZnodeVersion
+) -> StateTransition[Item, State]:
+    """Return the transition with the version that the znode got by its write."""
     state = write.state
-    return move._replace(
-        leadership=leadership(
+    if state.partition_epoch == version:
+        return transition
+    return transition._replace(
+        leadership=shared_leader_and_isr(
             leader=state.leader,
             isr=state.isr,
             leader_epoch=state.leader_epoch,
@@ -253,20 +260,22 @@ def with_version(move: Move[Item, State], write: Write, version: ZnodeVersion) -
     )
 
 
-REASONS: Mapping[WriteRefused, FailureReason] = {
-    WriteRefused.BAD_VERSION: FailureReason.WRITE_FAILED,
-    WriteRefused.NODE_EXISTS: FailureReason.STATE_EXISTS,
-    WriteRefused.NO_NODE: FailureReason.STATE_MISSING,
-    WriteRefused.FAILED: FailureReason.WRITE_FAILED,
+REJECTION_REASONS: Mapping[WriteRejection, FailureReason] = {
+    WriteRejection.BAD_VERSION: FailureReason.WRITE_FAILED,
+    WriteRejection.NODE_EXISTS: FailureReason.STATE_EXISTS,
+    WriteRejection.NO_NODE: FailureReason.STATE_MISSING,
+    WriteRejection.FAILED: FailureReason.WRITE_FAILED,
 }
 
 
-def refused(move: Move[Item, State], result: WriteRefused) -> Failure[Item, State]:
-    return Failure(
-        item=move.item,
-        before=move.before,
-        after=move.after,
-        reason=REASONS[result],
-        why=result.value,
-        cause=move.cause,
+def failure_of(
+    transition: StateTransition[Item, State], rejection: WriteRejection
+) -> TransitionFailure[Item, State]:
+    return TransitionFailure(
+        item=transition.item,
+        before=transition.before,
+        after=transition.after,
+        reason=REJECTION_REASONS[rejection],
+        why=rejection.value,
+        cause=transition.cause,
     )

@@ -1,18 +1,20 @@
-"""How a topic goes: its replicas are stopped, then deleted, and only when every broker has said so the znodes go.
+"""Topic deletion: replicas are stopped and deleted on all brokers, then the znodes are deleted.
 
-    marked     a marker says that it shall go: it is queued, and from now on nobody leads it, moves it or lets it grow
-    started    its partitions do not exist any more; brokers hear of leader -2 and forget it
-    stopped    replicas → Offline → DeletionStarted: StopReplica twice, the second time with delete
-    answered   replica by replica: DeletionSuccessful, or DeletionIneligible, and then the whole topic waits
-    complete   every replica is DeletionSuccessful: the znodes go, the marker last
+    queued     a marker in /admin/delete_topics: no more elections, reassignments or new partitions
+    started    partitions → Offline → NonExistent; UpdateMetadata with leader -2 makes brokers forget the topic
+    stopping   replicas → Offline → DeletionStarted: StopReplica twice, the second time with delete
+    responses  each replica → DeletionSuccessful, or → DeletionIneligible, which makes the whole topic wait
+    complete   all replicas are DeletionSuccessful: the znodes are deleted, the marker last
 
-A topic also waits (is ineligible) while one of its replicas is on a dead broker or a broken disk, and while one of its
-partitions is reassigned by this controller. The wait ends when a broker that has a replica of it starts, or when the
-reassignment ends; there is no timer. A crash at any point leaves the marker, and the next controller begins again:
-brokers that hold nothing any more say so, and what is gone from the registry is no error.
+A topic is ineligible, and waits, in three cases: the broker of a replica is offline, its log directory has failed, or
+this controller reassigns one of its partitions. The wait ends when a broker with a replica of the topic starts, or when
+the reassignment ends. There is no timer.
 
-In one point this keeps to what Kafka says and not to what it does: a topic that is marked while it is reassigned waits.
-Kafka marks the topics that wait before it queues them, and so starts at once.
+After a crash the marker is still there, and the next controller starts again. Brokers report success for replicas they
+no longer have. Znodes that are already deleted are no error.
+
+One difference from Kafka's code, but not from its documentation: a topic that is marked during a reassignment waits.
+Kafka marks the topic as ineligible before it queues it. That mark has no effect, so the deletion starts at once.
 """
 
 from __future__ import annotations
@@ -31,73 +33,79 @@ from barnabas.controller.steps import (
     DeleteTopicZnodes,
     MovePartitions,
     Plan,
-    UnwatchTopics,
-    in_turns,
-    replicas_to,
+    move_replicas_to,
+    run_in_chunks,
 )
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, Replica, TopicPartition
 
-# ---- what leads to it -------------------------------------------------------------------------------------
+# ---- events -----------------------------------------------------------------------------------------------
 
 
-def topics_marked(
+def plan_marked_topics(
     context: ControllerContext, marked: Iterable[str], *, deletion_enabled: bool
 ) -> tuple[Plan, tuple[str, ...]]:
-    """There are these markers: what to do, and which of them to remove, since they ask for nothing we could do."""
+    """Return a plan to delete the marked topics, and the markers to remove.
+
+    Markers are removed for unknown topics, and all of them if deletion is disabled.
+    """
     markers = sorted(marked)
     if not deletion_enabled:
-        return nothing(), tuple(markers)
+        return empty_plan(), tuple(markers)
     known = [topic for topic in markers if topic in context.all_topics]
     unknown = tuple(topic for topic in markers if topic not in context.all_topics)
     context.queue_topic_deletion(known)
-    context.mark_ineligible_for_deletion(topic for topic in known if is_moving(context, topic))
+    context.mark_ineligible_for_deletion(
+        topic for topic in known if is_topic_being_reassigned(context, topic)
+    )
     return resume_deletions(context), unknown
 
 
-def stop_replica_answered(
+def plan_stop_replica_results(
     context: ControllerContext, broker: BrokerId, errors: Mapping[TopicPartition, ErrorCode]
 ) -> Plan:
-    """What a broker says of replicas it was told to delete. Topics whose deletion has not started are not meant."""
-    asked = [
+    """Handle the results of StopReplica with delete. Topics whose deletion has not started are ignored."""
+    results = [
         (Replica(partition, broker), error)
         for partition, error in sorted(errors.items())
         if partition.topic in context.topics_with_deletion_started
     ]
     yield from fail_replica_deletion(
-        context, tuple(replica for replica, error in asked if error is not ErrorCode.NONE)
+        context, tuple(replica for replica, error in results if error is not ErrorCode.NONE)
     )
     yield from complete_replica_deletion(
-        context, tuple(replica for replica, error in asked if error is ErrorCode.NONE)
+        context, tuple(replica for replica, error in results if error is ErrorCode.NONE)
     )
 
 
 def fail_replica_deletion(context: ControllerContext, replicas: Replicas) -> Plan:
-    """These replicas cannot be deleted now, and their topics wait."""
+    """Handle replicas that cannot be deleted now. Their topics become ineligible."""
     failed = tuple(
         each for each in replicas if context.is_topic_queued_for_deletion(each.partition.topic)
     )
     if not failed:
         return
-    yield from those_that_may(context, failed, ReplicaState.DELETION_INELIGIBLE)
+    yield from move_replicas_if_allowed(context, failed, ReplicaState.DELETION_INELIGIBLE)
     context.mark_ineligible_for_deletion(each.partition.topic for each in failed)
     yield from resume_deletions(context)
 
 
 def complete_replica_deletion(context: ControllerContext, replicas: Replicas) -> Plan:
-    """These replicas are gone. An answer to a question of long ago, before their broker died, changes nothing."""
+    """Handle replicas that are deleted. Late responses, of a broker that restarted since, are ignored."""
     gone = tuple(
         each for each in replicas if context.is_topic_queued_for_deletion(each.partition.topic)
     )
     if not gone:
         return
-    yield from those_that_may(context, gone, ReplicaState.DELETION_SUCCESSFUL)
+    yield from move_replicas_if_allowed(context, gone, ReplicaState.DELETION_SUCCESSFUL)
     yield from resume_deletions(context)
 
 
 def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> Plan:
-    """Go on with every queued topic as far as it can go. `topics` wait no longer, unless they are being reassigned."""
-    context.mark_eligible_for_deletion(topic for topic in topics if not is_moving(context, topic))
+    """Continue the deletion of every queued topic. `topics` become eligible, unless they are being reassigned."""
+    context.mark_eligible_for_deletion(
+        topic for topic in topics if not is_topic_being_reassigned(context, topic)
+    )
     done: list[str] = []
     failed: list[Replica] = []
     startable: list[str] = []
@@ -110,69 +118,74 @@ def resume_deletions(context: ControllerContext, topics: Iterable[str] = ()) -> 
         failed += context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
         if context.is_topic_eligible_for_deletion(topic):
             startable.append(topic)
-    yield from replicas_to(tuple(failed), ReplicaState.OFFLINE)
+    yield from move_replicas_to(tuple(failed), ReplicaState.OFFLINE)
     if startable:
-        yield from start(context, startable)
-    # Last, since nobody waits for it: a client is answered when brokers have heard that its topic goes.
+        yield from start_deletions(context, startable)
+    # Last, because no client waits for it: clients get their response when brokers have forgotten the topic.
     if done:
-        yield from complete(context, done)
+        yield from complete_deletions(context, done)
 
 
-def is_moving(context: ControllerContext, topic: str) -> bool:
+def is_topic_being_reassigned(context: ControllerContext, topic: str) -> bool:
     moving = context.partitions_being_reassigned
     return bool(moving) and any(each in moving for each in context.partitions_of(topic))
 
 
-def nothing() -> Plan:
+def empty_plan() -> Plan:
     yield from ()
 
 
-# ---- what it consists of ----------------------------------------------------------------------------------
+# ---- phases -----------------------------------------------------------------------------------------------
 
 
-def start(context: ControllerContext, topics: list[str]) -> Plan:
-    unseen = [topic for topic in topics if topic not in context.topics_with_deletion_started]
-    partitions = tuple(chain.from_iterable(map(context.partitions_of, unseen)))
+def start_deletions(context: ControllerContext, topics: list[str]) -> Plan:
+    """Take the partitions offline, and stop and delete the online replicas."""
+    not_started = [topic for topic in topics if topic not in context.topics_with_deletion_started]
+    partitions = tuple(chain.from_iterable(map(context.partitions_of, not_started)))
     if partitions:
         yield MovePartitions(partitions=partitions, target=PartitionState.OFFLINE)
         yield MovePartitions(partitions=partitions, target=PartitionState.NON_EXISTENT)
-    context.begin_topic_deletion(unseen)
+    context.begin_topic_deletion(not_started)
     yield SendUpdateMetadata(
         partitions=tuple(chain.from_iterable(map(context.partitions_of, topics)))
     )
-    alive: list[Replica] = []
-    dead: list[Replica] = []
+    online: list[Replica] = []
+    offline: list[Replica] = []
 
-    def tell_apart(some: tuple[TopicPartition, ...]) -> None:
+    def classify(some: tuple[TopicPartition, ...]) -> None:
         for replica in context.replicas_of(some):
             if context.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
-                online = context.is_replica_online(replica.broker, replica.partition)
-                (alive if online else dead).append(replica)
+                is_online = context.is_replica_online(replica.broker, replica.partition)
+                (online if is_online else offline).append(replica)
 
-    yield from in_turns(tell_apart, tuple(chain.from_iterable(map(context.partitions_of, topics))))
-    yield from those_that_may(context, dead, ReplicaState.DELETION_INELIGIBLE)
-    yield from replicas_to(tuple(alive), ReplicaState.OFFLINE)
-    yield from replicas_to(tuple(alive), ReplicaState.DELETION_STARTED)
-    context.mark_ineligible_for_deletion(replica.partition.topic for replica in dead)
+    yield from run_in_chunks(
+        classify, tuple(chain.from_iterable(map(context.partitions_of, topics)))
+    )
+    yield from move_replicas_if_allowed(context, offline, ReplicaState.DELETION_INELIGIBLE)
+    yield from move_replicas_to(tuple(online), ReplicaState.OFFLINE)
+    yield from move_replicas_to(tuple(online), ReplicaState.DELETION_STARTED)
+    context.mark_ineligible_for_deletion(replica.partition.topic for replica in offline)
 
 
-def complete(context: ControllerContext, topics: list[str]) -> Plan:
-    yield UnwatchTopics(topics=tuple(topics))
-    yield from replicas_to(
+def complete_deletions(context: ControllerContext, topics: list[str]) -> Plan:
+    """Delete the znodes and forget the topics."""
+    yield from move_replicas_to(
         context.replicas_of(chain.from_iterable(map(context.partitions_of, topics))),
         ReplicaState.NON_EXISTENT,
     )
     yield DeleteTopicZnodes(topics=tuple(topics))
     for topic in topics:
-        yield from in_turns(context.remove_partitions, context.partitions_of(topic))
+        yield from run_in_chunks(context.remove_partitions, context.partitions_of(topic))
         context.remove_topic(topic)
 
 
-def those_that_may(
+def move_replicas_if_allowed(
     context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState
 ) -> Plan:
-    """A broker can die, and an answer can come, with a replica in any state. Where that changes nothing, it is no
-    illegal move to be reported."""
+    """Move those replicas to `target` whose state permits it.
+
+    Brokers fail and responses arrive while a replica is in any state, so the others are no error.
+    """
     valid = VALID_PREVIOUS_REPLICA_STATES[target]
-    able = tuple(each for each in replicas if context.replica_state(each) in valid)
-    yield from replicas_to(able, target)
+    allowed = tuple(each for each in replicas if context.replica_state(each) in valid)
+    yield from move_replicas_to(allowed, target)

@@ -1,8 +1,8 @@
-"""Who leads: five strategies, each a pure function of the assignment, the ISR and who is online.
+"""Leader election strategies: pure functions of the assignment, the ISR and the online brokers.
 
-All of them walk the replicas in the order they were assigned. That order, not the order of the ISR, is what makes the
-first replica the preferred one. What they return is the whole outcome: the leader, the ISR it starts with, whether it
-must recover first, and which brokers are told of it directly. The epoch is not theirs: whoever writes raises it by one.
+All strategies try the replicas in assignment order, not in ISR order. So the first assigned replica is the preferred
+leader. An Election holds the leader, its initial ISR, the brokers that get LeaderAndIsr, and whether it is unclean. The
+caller raises the leader epoch by one when it writes the result.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from barnabas.model import BrokerId
 
 @unique
 class Strategy(StrEnum):
-    """How the new leader is chosen."""
+    """How a new leader is chosen."""
 
     OFFLINE = "Offline"
-    """The leader is gone. Out of sync only where the topic allows unclean elections."""
+    """The leader is offline. A replica outside the ISR is elected only if the topic allows unclean elections."""
     OFFLINE_UNCLEAN = "OfflineUnclean"
-    """The same, whatever the topic says: an administrator asked for it."""
+    """The same, but unclean elections are always allowed: an administrator requested it."""
     REASSIGN = "Reassign"
-    """The partition moves to other brokers and the leader is not one of them."""
+    """The partition is reassigned and its leader is not among the target replicas."""
     PREFERRED = "Preferred"
-    """Leadership goes back to the first of the assigned replicas."""
+    """Leadership returns to the first assigned replica."""
     CONTROLLED_SHUTDOWN = "ControlledShutdown"
-    """The leader is about to leave."""
+    """The leader is shutting down."""
 
 
 class Election(Struct, frozen=True, kw_only=True):
+    """Result of an election. `recipients` are the brokers that get LeaderAndIsr."""
+
     leader: BrokerId
     isr: tuple[BrokerId, ...]
     recipients: tuple[BrokerId, ...]
-    unclean: bool = False
+    is_unclean: bool = False
 
 
 def elect_offline(
@@ -45,7 +47,7 @@ def elect_offline(
     *,
     unclean_allowed: bool,
 ) -> Election | None:
-    """Assigned 1,2,3, ISR 1,2, broker 1 gone: 2 leads with ISR 2, and 2 and 3 are told."""
+    """Elect an online replica. Assigned 1,2,3, ISR 1,2, broker 1 offline: leader 2, ISR 2, recipients 2,3."""
     recipients = tuple(broker for broker in assigned if broker in online)
     for broker in recipients:
         if broker in isr:
@@ -53,14 +55,14 @@ def elect_offline(
             return Election(leader=broker, isr=kept, recipients=recipients)
     if unclean_allowed and recipients:
         leader = recipients[0]
-        return Election(leader=leader, isr=(leader,), recipients=recipients, unclean=True)
+        return Election(leader=leader, isr=(leader,), recipients=recipients, is_unclean=True)
     return None
 
 
 def elect_for_reassignment(
     target: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]
 ) -> Election | None:
-    """The ISR stays: the replicas that are leaving are taken out of it afterwards, one by one."""
+    """Elect a target replica. The ISR stays: the removed replicas leave it later, one by one."""
     for broker in target:
         if broker in online and broker in isr:
             return Election(leader=broker, isr=tuple(isr), recipients=tuple(target))
@@ -70,6 +72,7 @@ def elect_for_reassignment(
 def elect_preferred(
     assigned: Sequence[BrokerId], isr: Sequence[BrokerId], online: Collection[BrokerId]
 ) -> Election | None:
+    """Elect the first assigned replica, if it is online and in the ISR."""
     if assigned and assigned[0] in online and assigned[0] in isr:
         return Election(leader=assigned[0], isr=tuple(isr), recipients=tuple(assigned))
     return None
@@ -81,7 +84,10 @@ def elect_for_controlled_shutdown(
     registered: Collection[BrokerId],
     shutting_down: Collection[BrokerId],
 ) -> Election | None:
-    """`registered` counts brokers that are shutting down: they still serve, and are told; they only cannot win."""
+    """Elect a replica that is not shutting down.
+
+    `registered` includes brokers that are shutting down. They still serve and get LeaderAndIsr, but cannot be elected.
+    """
     recipients = tuple(broker for broker in assigned if broker in registered)
     for broker in recipients:
         if broker in isr and broker not in shutting_down:

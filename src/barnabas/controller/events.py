@@ -1,8 +1,8 @@
-"""What can happen to a controller: facts as values, handled one at a time (queue.py).
+"""Events of the controller, handled one at a time (queue.py).
 
-An event says only that something changed; its handler reads what it is now. Many changes may therefore be told by one
-event, and an event that comes twice does no harm. Events with an `answer` have somebody waiting: they are answered
-whatever happens, also when they are dropped unhandled.
+Most events report only that something changed, and their handlers read the current state. So one event may stand for
+many changes, and a duplicate does no harm. An event with an `answer` callback has a client that waits: `answer` is
+always called, even if the event is dropped. Class names appear in the history as causes and must not change.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from barnabas.wire.messages.controlled_shutdown import (
 
 
 class Startup(Struct, frozen=True):
-    """The broker is registered: somebody must be in charge."""
+    """The broker is registered and takes part in the controller election."""
 
 
 class ControllerChanged(Struct, frozen=True):
-    """/controller was created or written."""
+    """/controller was created or changed."""
 
 
 class ControllerGone(Struct, frozen=True):
-    """/controller was deleted: everybody races for it."""
+    """/controller was deleted: all brokers try to become the controller."""
 
 
 class SessionOpened(Struct, frozen=True):
-    """After an expiry: register again, then see who is in charge."""
+    """A new registry session after an expired one: register again, then read /controller."""
 
 
 class SessionExpired(Struct, frozen=True):
-    """Our entry and our watches are gone."""
+    """The registry session expired. The broker's registration and its watches are gone."""
 
 
 class BrokersChanged(Struct, frozen=True):
-    """Somebody registered, or is gone."""
+    """A broker registered, or its registration is gone."""
 
 
 class BrokerModified(Struct, frozen=True):
-    """The entry of a broker was written anew."""
+    """The registration of a broker was changed."""
 
     broker: BrokerId
 
 
 class TopicsChanged(Struct, frozen=True):
-    """A topic was created, or is gone."""
+    """A topic was created or deleted."""
 
 
 class PartitionsModified(Struct, frozen=True):
-    """The assignment of a topic was written."""
+    """The assignment of a topic was changed."""
 
     topic: str
 
@@ -68,7 +68,7 @@ class TopicsMarked(Struct, frozen=True):
 
 
 class LogDirFailed(Struct, frozen=True):
-    """A broker told of a broken log directory."""
+    """A broker reported a failed log directory."""
 
 
 class IsrsChanged(Struct, frozen=True):
@@ -84,7 +84,7 @@ class ReassignmentRequested(Struct, frozen=True):
 
 
 class RequestAnswered(Struct, frozen=True):
-    """A broker answered a request of ours, and something follows from it."""
+    """A broker responded to a request of the controller, and the response needs handling."""
 
     broker: BrokerId
     request: Request
@@ -92,7 +92,7 @@ class RequestAnswered(Struct, frozen=True):
 
 
 class AlterPartitionReceived(Struct, frozen=True):
-    """A leader wants its ISR changed."""
+    """A leader requests changes of ISRs."""
 
     request: AlterPartitionRequest
     version: int
@@ -100,14 +100,14 @@ class AlterPartitionReceived(Struct, frozen=True):
 
 
 class ControlledShutdownReceived(Struct, frozen=True):
-    """A broker wants to leave in peace."""
+    """A broker requests a controlled shutdown."""
 
     request: ControlledShutdownRequest
     answer: Callable[[ControlledShutdownResponse | ApiError], None]
 
 
 class ElectLeadersReceived(Struct, frozen=True):
-    """An administrator wants other leaders. The answer has the leader of each partition that got one, or why not."""
+    """A client requests leader elections. The answer holds the new leader of each partition, or an error."""
 
     partitions: tuple[TopicPartition, ...]
     strategy: Strategy
@@ -115,7 +115,7 @@ class ElectLeadersReceived(Struct, frozen=True):
 
 
 class LeadersUnbalanced(Struct, frozen=True):
-    """It is time to look whether preferred replicas should lead again."""
+    """Timer: check whether leaderships should return to preferred leaders."""
 
 
 ZnodeRequest = LogDirFailed | IsrsChanged | PreferredElectionRequested | ReassignmentRequested

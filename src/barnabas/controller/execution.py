@@ -1,17 +1,16 @@
-"""Plans carried out: decide, commit, apply, announce, and again for whoever lost a race.
+"""Execution of plans: decide, commit, apply, announce. Items with a stale state are retried.
 
-    decide     partition_machine.move, replica_machine.move      pure, a Decision
-    commit     store.commit                                       under the check of the controller's epoch
-    apply      what won goes into the context
-    announce   what won goes into the batch, and from there to the brokers
+    decide     the state machines return a Decision (pure)
+    commit     store.commit writes it, fenced by the controller epoch
+    apply      the committed part goes into the context
+    announce   the committed part goes into the request batch, and from there to the brokers
 
-Each transition and each request is in the history before anybody is told of it.
+Each transition and each request is in the history before it is sent to a broker.
 
-A step may be about fifty thousand partitions, and the loop is everybody's. So it is done some of them at a time, all
-four verbs, with a turn for others in between; and while the registry writes, the next ones are decided. Nobody else
-touches the context, and moves of different partitions stand or fall alone: to cut a step changes nothing but when it is
-told. Brokers hear who leads as it is decided; clients hear of it, by the
-metadata, when the step is done: nobody is shown half a topic.
+A step may concern 50,000 partitions. So that it does not block the event loop, it runs in chunks through all four
+phases. While the registry writes one chunk, the next is decided. This does not change the result: the context has no
+other writer, and the transitions of different partitions are independent. LeaderAndIsr is sent after each chunk.
+UpdateMetadata is sent at the end of the step, so that clients never see half a topic.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from barnabas.controller.decision import (
     PartitionOutcome,
     ReplicaOutcome,
     SendUpdateMetadata,
-    StateRead,
+    StateReadResult,
 )
 from barnabas.controller.elections import Strategy
 from barnabas.controller.plans import Registration
@@ -38,18 +37,16 @@ from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.controller.steps import (
     DeleteTopicZnodes,
     HoldBack,
-    LeaveTurn,
     MovePartitions,
     MoveReplicas,
     Plan,
+    ReleaseHeldBack,
     ResumeReassignments,
     StartSenders,
     Step,
     StopSenders,
-    TellHeldBack,
-    UnwatchBrokers,
-    UnwatchTopics,
     WatchBrokers,
+    YieldToEventLoop,
     next_step,
 )
 from barnabas.controller.store import ControllerStore
@@ -62,14 +59,15 @@ from barnabas.world.ports import Watch
 
 logger = logging.getLogger("barnabas.controller")
 
-UNCLEAN = "unclean.leader.election.enable"
-FAILURES_LOGGED_MAX = 20
-MOVED_AT_ONCE = 250
-NOBODY_CAN_LEAD = (FailureReason.NO_LIVE_REPLICA, FailureReason.NO_ELIGIBLE_LEADER)
+UNCLEAN_ELECTION_CONFIG = "unclean.leader.election.enable"
+FAILURES_LOGGED_MAX = 20  # per chunk
+TRANSITIONS_PER_CHUNK = 250
+OFFLINE_REASONS = (FailureReason.NO_LIVE_REPLICA, FailureReason.NO_ELIGIBLE_LEADER)
+"""Normal while brokers are offline, and visible in the metadata of the topic."""
 
 
 class Execution:
-    """What one controller does in one epoch."""
+    """Runs plans and steps for one controller in one epoch."""
 
     def __init__(
         self,
@@ -89,17 +87,19 @@ class Execution:
         self.recorder = recorder
         self.watch = watch
         self.unclean_by_default = unclean_by_default
-        self.registered: Mapping[BrokerId, Registration] = {}
-        """As last read: a sender is started before its broker is in the context."""
+        self.registrations: Mapping[BrokerId, Registration] = {}
+        """Registered brokers, as last read. A sender is started before its broker is in the context."""
         self.reported_reassignment: int | None = None
-        """mzxid of the last request for a reassignment that was logged."""
+        """mzxid of the last reassignment request that was logged."""
 
-    async def follow(self, plan: Plan, cause: str) -> None:
+    async def run_plan(self, plan: Plan, cause: str) -> None:
+        """Run all steps of a plan. `cause` names the event in the history."""
         elected: int | None = None
         while (step := next_step(plan, elected)) is not None:
-            elected = await self.do(step, cause)
+            elected = await self.run_step(step, cause)
 
-    async def do(self, step: Step, cause: str) -> int:
+    async def run_step(self, step: Step, cause: str) -> int:
+        """Run one step. Returns the number of elections it held."""
         match step:
             case MovePartitions():
                 return await self.move_partitions(
@@ -110,27 +110,28 @@ class Execution:
             case SendUpdateMetadata():
                 self.batch.new_batch()
                 self.batch.add([step])
-                await self.announce(cause)
+                await self.send_batch(cause)
             case HoldBack():
                 self.batch.hold_back(step.partitions)
-            case TellHeldBack():
+            case ReleaseHeldBack():
                 self.batch.release()
-                await self.announce(cause)
+                await self.send_batch(cause)
             case StartSenders():
-                self.channels.start(self.registered[each].broker for each in step.brokers)
+                self.channels.start(self.registrations[each].broker for each in step.brokers)
             case StopSenders():
-                self.give_up(await self.channels.stop(step.brokers))
+                self.record_undelivered(await self.channels.stop(step.brokers))
             case WatchBrokers():
                 for broker in step.brokers:
                     await self.store.read_broker(broker, self.watch)
             case DeleteTopicZnodes():
                 await self.store.delete_topics(step.topics)
-            case LeaveTurn():
+            case YieldToEventLoop():
                 await asyncio.sleep(0)
             case ResumeReassignments():
-                logger.warning("not resumed reassignments=%d", len(step.partitions))
-            case UnwatchBrokers() | UnwatchTopics():
-                pass  # a watch is gone with its znode, and one that fires too late finds nothing to do
+                logger.warning(
+                    "reassignments are not supported, not resumed reassignments=%d",
+                    len(step.partitions),
+                )
             case _:
                 assert_never(step)
         return 0
@@ -142,14 +143,14 @@ class Execution:
         cause: str,
         strategy: Strategy | None = None,
     ) -> int:
-        """How many elections were won."""
+        """Move partitions to a state, in chunks. Returns the number of successful elections."""
         self.batch.new_batch()
         elected = await overlapping(
             partitions,
-            MOVED_AT_ONCE,
+            TRANSITIONS_PER_CHUNK,
             lambda some: self.move_some_partitions(some, target, cause, strategy),
         )
-        await self.announce(cause)
+        await self.send_batch(cause)
         return sum(elected)
 
     async def move_some_partitions(
@@ -161,123 +162,133 @@ class Execution:
     ) -> int:
         context = self.context
         elected = 0
-        lost = False
+        is_stale = False
         while partitions:
-            states = await self.states(
-                partition_machine.states_to_read(context, partitions, target), lost=lost
+            states = await self.read_leadership(
+                partition_machine.states_for_elections(context, partitions, target),
+                is_stale=is_stale,
             )
-            decision = partition_machine.move(
+            decision = partition_machine.decide_partition_transitions(
                 context,
                 partitions,
                 target,
                 cause=cause,
                 strategy=strategy,
                 states=states,
-                unclean=await self.unclean(partition_machine.configs_to_read(context, states)),
+                unclean=await self.read_unclean_settings(
+                    partition_machine.topics_for_unclean_check(context, states)
+                ),
             )
-            outcome = decision.committed(await self.store.commit(decision.writes))
-            partition_machine.apply(context, outcome.won)
-            self.take_note(outcome)
-            self.batch.add(outcome.won.requests)
+            outcome = decision.outcome_of(await self.store.commit(decision.writes))
+            partition_machine.apply_partition_transitions(context, outcome.committed)
+            self.record_outcome(outcome)
+            self.batch.add(outcome.committed.requests)
             elected += sum(
-                move.write is not None and move.before is not PartitionState.NEW
-                for move in outcome.won.moves
+                each.write is not None and each.before is not PartitionState.NEW
+                for each in outcome.committed.transitions
             )
-            partitions, lost = outcome.again, True
-        self.tell(self.batch.flush_leaders(), cause)
+            partitions, is_stale = outcome.to_retry, True
+        self.send_requests(self.batch.flush_leaders(), cause)
         return elected
 
     async def move_replicas(
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
         self.batch.new_batch()
-        # Two replicas of one partition leave its ISR one after the other, and no two are on one broker.
-        parts = by_broker(replicas) if target is ReplicaState.OFFLINE else (replicas,)
+        # Replicas of one partition must leave its ISR one after the other, so chunks hold replicas of one broker only.
+        parts = group_by_broker(replicas) if target is ReplicaState.OFFLINE else (replicas,)
         for part in parts:
             await overlapping(
-                part, MOVED_AT_ONCE, lambda some: self.move_some_replicas(some, target, cause)
+                part,
+                TRANSITIONS_PER_CHUNK,
+                lambda some: self.move_some_replicas(some, target, cause),
             )
-        await self.announce(cause)
+        await self.send_batch(cause)
 
     async def move_some_replicas(
         self, replicas: tuple[Replica, ...], target: ReplicaState, cause: str
     ) -> None:
         context = self.context
-        lost = False
+        is_stale = False
         while replicas:
-            states = await self.states(
-                replica_machine.states_to_read(context, replicas, target), lost=lost
+            states = await self.read_leadership(
+                replica_machine.states_for_isr_removal(context, replicas, target), is_stale=is_stale
             )
-            decision = replica_machine.move(context, replicas, target, cause=cause, states=states)
-            outcome = decision.committed(await self.store.commit(decision.writes))
-            replica_machine.apply(context, outcome.won)
-            self.take_note(outcome)
-            self.batch.add(outcome.won.requests)
-            replicas, lost = outcome.again, True
-        self.tell(self.batch.flush_leaders(), cause)
+            decision = replica_machine.decide_replica_transitions(
+                context, replicas, target, cause=cause, states=states
+            )
+            outcome = decision.outcome_of(await self.store.commit(decision.writes))
+            replica_machine.apply_replica_transitions(context, outcome.committed)
+            self.record_outcome(outcome)
+            self.batch.add(outcome.committed.requests)
+            replicas, is_stale = outcome.to_retry, True
+        self.send_requests(self.batch.flush_leaders(), cause)
 
-    async def states(
-        self, partitions: tuple[TopicPartition, ...], *, lost: bool
-    ) -> dict[TopicPartition, StateRead]:
-        """As the context has them, and as the registry has those it lacks. Every change goes through this controller,
-        so the context is right; if not, a write on the ground of it fails, and then (`lost`) they are read."""
+    async def read_leadership(
+        self, partitions: tuple[TopicPartition, ...], *, is_stale: bool
+    ) -> dict[TopicPartition, StateReadResult]:
+        """Return the leadership of partitions: from the context, or from the registry if the context has none.
+
+        The context is normally up to date, because all changes go through this controller. If it is not, the write
+        fails with a version conflict. The retry passes `is_stale` and reads the registry.
+        """
         known = self.context.leadership
-        found: dict[TopicPartition, StateRead] = {}
-        if not lost:
+        found: dict[TopicPartition, StateReadResult] = {}
+        if not is_stale:
             found.update((each, known[each]) for each in partitions if each in known)
         found.update(
             await self.store.read_states([each for each in partitions if each not in found])
         )
         return found
 
-    def take_note(self, outcome: PartitionOutcome | ReplicaOutcome) -> None:
+    def record_outcome(self, outcome: PartitionOutcome | ReplicaOutcome) -> None:
+        """Write the outcome to the history and log its failures. Raises ControllerMoved."""
         self.recorder.record_transitions(
-            outcome.won.moves, outcome.failures, replicas_of=self.context.replicas
+            outcome.committed.transitions, outcome.failures, replicas_of=self.context.replicas
         )
-        for move in outcome.won.moves:
-            if move.is_unclean and move.leadership is not None:
+        for each in outcome.committed.transitions:
+            if each.is_unclean and each.leadership is not None:
                 logger.warning(
-                    "unclean election partition=%s leader=%d: what it lacks is lost",
-                    move.item,
-                    move.leadership.leader,
+                    "unclean election partition=%s leader=%d: records that the leader does not have are lost",
+                    each.item,
+                    each.leadership.leader,
                 )
         for failure in outcome.failures[:FAILURES_LOGGED_MAX]:
-            # That nobody can lead is how things are, and told to whoever asks for the topic; the rest is trouble.
-            level = logging.INFO if failure.reason in NOBODY_CAN_LEAD else logging.WARNING
-            logger.log(level, "not moved %s cause=%s", failure, failure.cause)
+            level = logging.INFO if failure.reason in OFFLINE_REASONS else logging.WARNING
+            logger.log(level, "state transition failed %s cause=%s", failure, failure.cause)
         if len(outcome.failures) > FAILURES_LOGGED_MAX:
-            logger.info("not moved, all told: %d", len(outcome.failures))
-        if outcome.moved:
-            raise ControllerMoved(znodes.TOPICS, "a state was written by a newer controller")
+            logger.info("state transitions failed count=%d", len(outcome.failures))
+        if outcome.has_newer_controller:
+            raise ControllerMoved(znodes.TOPICS, "a newer controller wrote a partition state")
 
-    async def announce(self, cause: str) -> None:
-        """Everything in the batch, in the order of the batch."""
-        self.tell(await aside(self.batch.size, self.batch.flush), cause)
+    async def send_batch(self, cause: str) -> None:
+        """Send everything in the batch, in its order."""
+        self.send_requests(await aside(self.batch.size, self.batch.flush), cause)
 
-    def tell(self, requests: Iterable[tuple[BrokerId, Request]], cause: str) -> None:
+    def send_requests(self, requests: Iterable[tuple[BrokerId, Request]], cause: str) -> None:
         for broker, request in requests:
             sent = self.recorder.record_request(broker, request, cause=cause)
             if not self.channels.send(sent):
-                self.give_up([sent])
+                self.record_undelivered([sent])
         self.recorder.forget_topics()
 
-    def give_up(self, dropped: Iterable[SentRequest]) -> None:
-        """Of a request that nobody will answer, that is the result."""
+    def record_undelivered(self, dropped: Iterable[SentRequest]) -> None:
+        """Record that these requests get no response."""
         for sent in dropped:
             self.recorder.record_missing_response(sent, f"broker {sent.broker} is gone")
 
-    async def unclean(self, topics: tuple[str, ...]) -> dict[str, bool]:
-        """Whether each allows the election of a replica that is not in sync."""
+    async def read_unclean_settings(self, topics: tuple[str, ...]) -> dict[str, bool]:
+        """Return whether each topic allows unclean elections. Topics with an unreadable config are left out."""
         configs = await self.store.read_topic_configs(topics)
         return {
-            topic: config[UNCLEAN].strip().lower() == "true"
-            if UNCLEAN in config
+            topic: config[UNCLEAN_ELECTION_CONFIG].strip().lower() == "true"
+            if UNCLEAN_ELECTION_CONFIG in config
             else self.unclean_by_default
             for topic, config in configs.items()
         }
 
 
-def by_broker(replicas: tuple[Replica, ...]) -> list[tuple[Replica, ...]]:
+def group_by_broker(replicas: tuple[Replica, ...]) -> list[tuple[Replica, ...]]:
     held: dict[BrokerId, list[Replica]] = {}
     for replica in replicas:
         held.setdefault(replica.broker, []).append(replica)

@@ -1,7 +1,7 @@
-"""What a leader may change of its ISR, decided for one partition at a time. Kafka's codes, in Kafka's order.
+"""Validation of AlterPartition requests, per partition. Error codes and their precedence are Kafka's.
 
-A leader proposes on the ground of what it knows: an epoch and a version. Both must be what the controller knows, or the
-proposal is of yesterday, or the controller itself is. The leader epoch does not change: only elections raise it.
+A leader proposes an ISR for a leader epoch and a partition epoch. If they differ from what the controller knows, either
+the proposal or the controller is stale. An accepted proposal does not change the leader epoch.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from barnabas.wire.messages.alter_partition import (
 from barnabas.wire.messages.control_plane import LeaderRecoveryState
 
 INELIGIBLE_REPLICA_SINCE = 2
-BY_ID_SINCE = 2
-EPOCHS_SINCE = 3
+TOPIC_IDS_SINCE = 2
+BROKER_EPOCHS_SINCE = 3
 ANY_EPOCH = -1
 
 
 def check_request(context: ControllerContext, request: AlterPartitionRequest) -> ErrorCode:
-    """About the broker that asks; NONE if it may."""
+    """Validate the sender of the request. Returns NONE or STALE_BROKER_EPOCH."""
     registered = context.broker_epochs.get(BrokerId(request.broker_id))
     if registered is None or registered != request.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
     return ErrorCode.NONE
 
 
-def propose(
+def evaluate_proposal(
     context: ControllerContext,
     partition: TopicPartition,
     proposal: AlterPartitionPartition,
     version: int,
 ) -> LeaderAndIsr | ErrorCode:
-    """The state to write, the state as it is if nothing needs to be written, or the refusal."""
+    """Return the state to write, the known state object if nothing changes, or an error code."""
     known = context.leadership.get(partition)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -59,12 +59,12 @@ def propose(
         proposal.partition_epoch > known.partition_epoch
         or proposal.leader_epoch > known.leader_epoch
     ):
-        # It has heard from a newer controller than this one.
+        # The leader knows a newer controller than this one.
         return ErrorCode.NOT_CONTROLLER
     if proposal.leader_epoch < known.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if isr == known.isr and recovering == known.recovering:
-        return known  # the answer to the first attempt was lost
+        return known  # a retry: the response to the first attempt was lost
     if proposal.partition_epoch < known.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     if recovering and (len(isr) > 1 or not known.recovering):
@@ -83,43 +83,47 @@ def propose(
 def proposed_isr(
     proposal: AlterPartitionPartition, version: int
 ) -> tuple[tuple[BrokerId, ...], tuple[int, ...]]:
-    """Brokers, and the epoch each had when it caught up."""
-    if version >= EPOCHS_SINCE:
+    """Return the proposed brokers and the broker epoch with which each caught up."""
+    if version >= BROKER_EPOCHS_SINCE:
         states = proposal.new_isr_with_epochs
         return tuple(BrokerId(s.broker_id) for s in states), tuple(s.broker_epoch for s in states)
     return tuple(BrokerId(b) for b in proposal.new_isr), (ANY_EPOCH,) * len(proposal.new_isr)
 
 
 def is_eligible(context: ControllerContext, broker: BrokerId, epoch: int) -> bool:
-    """Live, and the same life in which it caught up."""
+    """Return whether the broker is live and has not restarted since it caught up."""
     if not context.is_live(broker):
         return False
     return epoch == ANY_EPOCH or context.broker_epochs[broker] == BrokerEpoch(epoch)
 
 
-def topic_of(context: ControllerContext, name: str, topic_id: UUID, version: int) -> str | None:
-    """None for an id nobody has."""
-    if version < BY_ID_SINCE:
+def topic_name_of(
+    context: ControllerContext, name: str, topic_id: UUID, version: int
+) -> str | None:
+    """Return the name of a topic, or None for an unknown topic id."""
+    if version < TOPIC_IDS_SINCE:
         return name
     return context.topic_names.get(topic_id)
 
 
-def answer(
-    answers: dict[tuple[str, UUID], list[AlterPartitionPartitionResponse]], version: int
+def build_alter_partition_response(
+    partitions: dict[tuple[str, UUID], list[AlterPartitionPartitionResponse]], version: int
 ) -> AlterPartitionResponse:
     return AlterPartitionResponse(
         topics=tuple(
             AlterPartitionTopicResponse(
-                topic_name=name if version < BY_ID_SINCE else "",
-                topic_id=topic_id if version >= BY_ID_SINCE else ZERO_ID,
+                topic_name=name if version < TOPIC_IDS_SINCE else "",
+                topic_id=topic_id if version >= TOPIC_IDS_SINCE else ZERO_ID,
                 partitions=tuple(found),
             )
-            for (name, topic_id), found in answers.items()
+            for (name, topic_id), found in partitions.items()
         )
     )
 
 
-def answered(index: int, result: LeaderAndIsr | ErrorCode) -> AlterPartitionPartitionResponse:
+def build_partition_response(
+    index: int, result: LeaderAndIsr | ErrorCode
+) -> AlterPartitionPartitionResponse:
     if isinstance(result, ErrorCode):
         return AlterPartitionPartitionResponse(partition_index=index, error_code=result)
     return AlterPartitionPartitionResponse(
@@ -132,6 +136,6 @@ def answered(index: int, result: LeaderAndIsr | ErrorCode) -> AlterPartitionPart
     )
 
 
-def written(state: LeaderAndIsr, version: ZnodeVersion) -> LeaderAndIsr:
-    """As the registry has it now."""
+def with_partition_epoch(state: LeaderAndIsr, version: ZnodeVersion) -> LeaderAndIsr:
+    """Return the state with the version it was written with."""
     return replace(state, partition_epoch=version)

@@ -1,14 +1,14 @@
-"""Moves partitions between their states: who leads each, and who is told.
+"""State machine of partitions: decides leaders, and which brokers get LeaderAndIsr.
 
     NonExistent → New                the partition is known
-    New → Online                     the first state is created: the first online replica leads, all online are in sync
-    Online, Offline → Online         an election: read the state, choose (elections.py), write it one epoch higher
+    New → Online                     create the first state: leader = first online replica, ISR = all online replicas
+    Online, Offline → Online         an election (elections.py): write the state with the next leader epoch
     New, Online, Offline → Offline   the leader is gone
     Offline → NonExistent            the partition is forgotten
 
-Only moves to Online write and send. `move` touches nothing. The states it elects on must have been read for this call:
-the leader may have changed its ISR since, and a write that is based on an older version comes back to be decided again.
-To hand in the context's own leadership instead of reading is safe for the same reason, and saves a read per partition.
+Only transitions to Online write and send. The decide functions change nothing. The caller passes the current states,
+from the context or from the registry. A stale state does no harm: its write fails with a version conflict, and the
+partition is decided again. So the context is tried first, which saves a read per partition.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     CreateState,
     Decision,
-    Failure,
     FailureReason,
-    Move,
     PartitionDecision,
     PartitionFailure,
-    PartitionMove,
+    PartitionTransition,
     SendLeaderAndIsr,
-    StateRead,
-    Unreadable,
+    StateReadResult,
+    StateTransition,
+    TransitionFailure,
+    UnreadableState,
     UpdateState,
-    leadership,
+    shared_leader_and_isr,
 )
 from barnabas.controller.elections import (
     Election,
@@ -47,20 +47,20 @@ INITIAL_LEADER_EPOCH = LeaderEpoch(0)
 INITIAL_PARTITION_EPOCH = ZnodeVersion(0)
 
 
-def states_to_read(
+def states_for_elections(
     context: ControllerContext, partitions: Iterable[TopicPartition], target: PartitionState
 ) -> tuple[TopicPartition, ...]:
-    """Whose state must be read before `move`: those that are to elect."""
+    """Return the partitions that will hold an election. The caller passes their states to the decision."""
     if target is not PartitionState.ONLINE:
         return ()
     electing = (PartitionState.ONLINE, PartitionState.OFFLINE)
     return tuple(each for each in partitions if context.partition_state(each) in electing)
 
 
-def configs_to_read(
-    context: ControllerContext, states: Mapping[TopicPartition, StateRead]
+def topics_for_unclean_check(
+    context: ControllerContext, states: Mapping[TopicPartition, StateReadResult]
 ) -> tuple[str, ...]:
-    """The topics that must say whether they allow unclean elections: nobody in some ISR of theirs is online."""
+    """Return the topics with a partition whose ISR is offline. Their configs decide about unclean elections."""
     return tuple(
         dict.fromkeys(
             partition.topic
@@ -71,63 +71,65 @@ def configs_to_read(
     )
 
 
-def move(
+def decide_partition_transitions(
     context: ControllerContext,
     partitions: Iterable[TopicPartition],
     target: PartitionState,
     *,
     cause: str,
     strategy: Strategy | None = None,
-    states: Mapping[TopicPartition, StateRead] | None = None,
+    states: Mapping[TopicPartition, StateReadResult] | None = None,
     unclean: Mapping[str, bool] | None = None,
 ) -> PartitionDecision:
-    """What it takes to bring the partitions to `target`.
+    """Decide how to move the partitions to `target`.
 
-    `states` has what the registry says of each partition of `states_to_read`; one that is missing has no state there.
-    `unclean` has the topics of `configs_to_read`; one that is missing could not be read, and is not electable.
+    `states` holds the states of the partitions of `states_for_elections`. A missing one has no state in the registry.
+    `unclean` tells for each topic of `topics_for_unclean_check` whether it allows unclean elections. If a topic is
+    missing, its config could not be read, and the election fails.
     """
-    moves: list[PartitionMove] = []
+    transitions: list[PartitionTransition] = []
     failures: list[PartitionFailure] = []
     valid = VALID_PREVIOUS_PARTITION_STATES[target]
     for partition in sorted(set(partitions)):
         before = context.partition_state(partition)
-        decided: PartitionMove | tuple[FailureReason, str]
+        decided: PartitionTransition | tuple[FailureReason, str]
         if before not in valid:
-            decided = FailureReason.ILLEGAL_MOVE, f"it is in {before}"
+            decided = FailureReason.ILLEGAL_TRANSITION, f"the state is {before}"
         elif target is not PartitionState.ONLINE:
-            decided = Move(item=partition, before=before, after=target, cause=cause)
+            decided = StateTransition(item=partition, before=before, after=target, cause=cause)
         elif before is PartitionState.NEW:
-            decided = initialise(context, partition, cause)
+            decided = decide_first_leader(context, partition, cause)
         else:
             assert strategy is not None, "an election needs a strategy"
             state = (states or {}).get(partition)
-            decided = elect(context, partition, state, strategy, unclean or {}, cause)
-        if isinstance(decided, Move):
-            moves.append(decided)
+            decided = decide_election(context, partition, state, strategy, unclean or {}, cause)
+        if isinstance(decided, StateTransition):
+            transitions.append(decided)
         else:
             reason, why = decided
             failures.append(
-                Failure(
+                TransitionFailure(
                     item=partition, before=before, after=target, reason=reason, why=why, cause=cause
                 )
             )
-    return Decision(moves=tuple(moves), failures=tuple(failures))
+    return Decision(transitions=tuple(transitions), failures=tuple(failures))
 
 
-def initialise(
+def decide_first_leader(
     context: ControllerContext, partition: TopicPartition, cause: str
-) -> PartitionMove | tuple[FailureReason, str]:
+) -> PartitionTransition | tuple[FailureReason, str]:
+    """Create the first state of a partition, or fail if no replica is online."""
     online = context.online_replicas(partition)
     if not online:
-        return FailureReason.NO_LIVE_REPLICA, f"assigned to {listed(context.replicas(partition))}"
-    state = leadership(
+        return FailureReason.NO_LIVE_REPLICA, f"assigned to {join_ids(context.replicas(partition))}"
+    state = shared_leader_and_isr(
         leader=online[0],
         isr=online,
         leader_epoch=INITIAL_LEADER_EPOCH,
         controller_epoch=context.epoch,
         partition_epoch=INITIAL_PARTITION_EPOCH,
     )
-    return Move(
+    return StateTransition(
         item=partition,
         before=PartitionState.NEW,
         after=PartitionState.ONLINE,
@@ -138,34 +140,35 @@ def initialise(
     )
 
 
-def elect(
+def decide_election(
     context: ControllerContext,
     partition: TopicPartition,
-    state: StateRead | None,
+    state: StateReadResult | None,
     strategy: Strategy,
     unclean: Mapping[str, bool],
     cause: str,
-) -> PartitionMove | tuple[FailureReason, str]:
+) -> PartitionTransition | tuple[FailureReason, str]:
+    """Elect a leader on the ground of `state`, or return why that is impossible."""
     if state is None:
-        return FailureReason.STATE_MISSING, "so there is nobody to succeed"
-    if isinstance(state, Unreadable):
+        return FailureReason.STATE_MISSING, "cannot elect a leader"
+    if isinstance(state, UnreadableState):
         return FailureReason.STATE_UNREADABLE, state.why
     if state.controller_epoch > context.epoch:
         return FailureReason.CONTROLLER_MOVED, (
-            f"its controller epoch is {state.controller_epoch}, ours {context.epoch}"
+            f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
         )
-    chosen = choose(context, partition, state, strategy, unclean)
+    chosen = elect_by_strategy(context, partition, state, strategy, unclean)
     if not isinstance(chosen, Election):
         return chosen
-    after = leadership(
+    after = shared_leader_and_isr(
         leader=chosen.leader,
         isr=chosen.isr,
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
         controller_epoch=context.epoch,
         partition_epoch=state.partition_epoch,
-        recovering=state.recovering or chosen.unclean,
+        recovering=state.recovering or chosen.is_unclean,
     )
-    return Move(
+    return StateTransition(
         item=partition,
         before=context.partition_state(partition),
         after=PartitionState.ONLINE,
@@ -173,19 +176,20 @@ def elect(
         write=UpdateState(partition=partition, state=after, expected_version=state.partition_epoch),
         leadership=after,
         requests=(SendLeaderAndIsr(brokers=chosen.recipients, partition=partition, is_new=False),),
-        is_unclean=chosen.unclean,
+        is_unclean=chosen.is_unclean,
     )
 
 
-def choose(
+def elect_by_strategy(
     context: ControllerContext,
     partition: TopicPartition,
     state: LeaderAndIsr,
     strategy: Strategy,
     unclean: Mapping[str, bool],
 ) -> Election | tuple[FailureReason, str]:
+    """Run the strategy."""
     assignment = context.assignment(partition)
-    # A replica whose reassignment was cancelled can still be in the ISR: it counts as online, though it cannot win.
+    # After a cancelled reassignment, the ISR can hold an unassigned replica. It stays in the ISR, but cannot lead.
     online = tuple(
         broker
         for broker in dict.fromkeys((*assignment.replicas, *state.isr))
@@ -210,25 +214,27 @@ def choose(
         if not any(broker in online for broker in state.isr):
             allowed = True if strategy is Strategy.OFFLINE_UNCLEAN else unclean.get(partition.topic)
         if allowed is None:
-            return FailureReason.CONFIG_UNKNOWN, "and nobody in the ISR is online"
+            return FailureReason.CONFIG_UNKNOWN, "no replica of the ISR is online"
         chosen = elect_offline(assignment.replicas, state.isr, online, unclean_allowed=allowed)
     if chosen is None:
         return FailureReason.NO_ELIGIBLE_LEADER, (
-            f"strategy {strategy}, assigned {listed(assignment.replicas)}, "
-            f"ISR {listed(state.isr)}, online {listed(online)}"
+            f"strategy {strategy}, assigned {join_ids(assignment.replicas)}, "
+            f"ISR {join_ids(state.isr)}, online {join_ids(online)}"
         )
     return chosen
 
 
-def apply(context: ControllerContext, committed: PartitionDecision) -> None:
-    """Take over what was committed, and no more."""
-    for each in committed.moves:
-        assert context.partition_state(each.item) is each.before, f"{each.item} has moved meanwhile"
+def apply_partition_transitions(context: ControllerContext, committed: PartitionDecision) -> None:
+    """Apply a committed decision to the context."""
+    for each in committed.transitions:
+        assert context.partition_state(each.item) is each.before, (
+            f"{each.item} is not in {each.before}"
+        )
         assert each.before in VALID_PREVIOUS_PARTITION_STATES[each.after], f"{each} is illegal"
         if each.leadership is not None:
             context.set_leadership(each.item, each.leadership)
         context.set_partition_state(each.item, each.after)
 
 
-def listed(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers)) or "nobody"
+def join_ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"

@@ -1,9 +1,11 @@
-"""What the controller does, in which order, when it takes over and when brokers or partitions come and go.
+"""Plans of the controller: the steps, in order, after a takeover and after changes of brokers or partitions.
 
-The orders are the point. Metadata goes out before LeaderAndIsr, since a broker refuses to follow a leader it has never
-heard of. Elections come before replicas leave the ISR, so that the death of a leader costs one epoch and not two. Only
-a new controller has to go the other way round: it brings replicas in order first, and a leader that died together with
-the old controller costs two.
+The order matters:
+
+- UpdateMetadata is sent before LeaderAndIsr: a broker does not follow a leader that it does not know.
+- Elections come before replicas leave the ISR: so the failure of a leader raises the leader epoch by one, not by two.
+- A new controller does the opposite, replicas first. If a leader failed together with the old controller, the leader
+  epoch is raised by two.
 """
 
 from __future__ import annotations
@@ -21,49 +23,50 @@ from barnabas.controller.steps import (
     HoldBack,
     MovePartitions,
     Plan,
+    ReleaseHeldBack,
     ResumeReassignments,
     StartSenders,
     Step,
     StopSenders,
-    TellHeldBack,
-    UnwatchBrokers,
     WatchBrokers,
-    replicas_to,
+    move_replicas_to,
 )
 from barnabas.errors import RegistryError
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import Broker, BrokerEpoch, BrokerId, LeaderAndIsr, Replica, TopicPartition
 
-# ---- taking over ------------------------------------------------------------------------------------------
+# ---- takeover ---------------------------------------------------------------------------------------------
 
 
 class Registration(NamedTuple):
+    """A registered broker."""
+
     broker: Broker
     epoch: BrokerEpoch
 
 
-def load(
+def load_context(
     context: ControllerContext,
     *,
     brokers: Mapping[BrokerId, Registration],
     topics: Mapping[str, TopicAssignment],
     states: Mapping[TopicPartition, LeaderAndIsr],
 ) -> tuple[RegistryError, ...]:
-    """Fill a fresh context with what the registry says. Who was shutting down is not in it, and is forgotten.
+    """Fill an empty context with the contents of the registry.
 
-    Reassignments that the topics carry are not continued: `replicas` counts as the assignment, with the brokers that
-    were being added and removed.
+    The registry does not store which brokers are shutting down. Unfinished reassignments are not continued: `replicas`
+    is the assignment, including the replicas being added and removed.
 
-    Returns what was wrong with the topics it had to leave out.
+    Returns the errors of topics that were left out.
     """
-    wrong: list[RegistryError] = []
+    errors: list[RegistryError] = []
     for _, registration in sorted(brokers.items()):
         context.set_broker(registration.broker, registration.epoch)
     for topic, assignment in sorted(topics.items()):
         try:
             context.add_topic(topic, assignment.topic_id)
         except RegistryError as error:
-            wrong.append(error)
+            errors.append(error)
             continue
         for index, replicas in sorted(assignment.partitions.items()):
             partition = TopicPartition(topic, index)
@@ -71,42 +74,45 @@ def load(
             state = states.get(partition)
             if state is not None:
                 context.set_leadership(partition, state)
-    return tuple(wrong)
+    return tuple(errors)
 
 
-def returned_unnoticed(
+def find_unnoticed_restarts(
     brokers: Mapping[BrokerId, Registration],
     states: Mapping[TopicPartition, LeaderAndIsr],
     written_at: Mapping[TopicPartition, int],
 ) -> frozenset[BrokerId]:
-    """Brokers that went and came back while nobody was in charge. They may have lost the end of their logs with the
-    power; were they to lead on, it would be lost everywhere.
+    """Return the brokers that restarted while there was no controller.
 
-    Broker 2 leads, ISR 2,3, written by transaction 70; 3 registered with 40, 2 with 90: that was another life of 2.
+    After a power failure, such a broker may lack the end of its logs. If it stayed leader, its followers would truncate
+    those records. So it is treated as failed first.
 
-    Only where another member of the ISR has been there all the time. If all have come back, as when a cluster is
-    started, nobody holds more than the others.
+    Example: broker 2 leads with ISR 2,3. The state was written by transaction 70. Broker 3 registered with transaction
+    40, broker 2 with 90: broker 2 has restarted since.
+
+    A broker counts only if another broker of the ISR did not restart. If all restarted, as when a cluster starts, no
+    replica is known to have more records than the others.
     """
     newest = max((each.epoch for each in brokers.values()), default=0)
-    returned: set[BrokerId] = set()
+    restarted: set[BrokerId] = set()
     for partition, state in states.items():
         written = written_at[partition]
         if written > newest or len(state.isr) < 2:
             continue
-        there = [broker for broker in state.isr if broker in brokers]
-        late = [broker for broker in there if brokers[broker].epoch > written]
-        if len(late) < len(there):
-            returned.update(late)
-    return frozenset(returned)
+        online = [broker for broker in state.isr if broker in brokers]
+        newer = [broker for broker in online if brokers[broker].epoch > written]
+        if len(newer) < len(online):
+            restarted.update(newer)
+    return frozenset(restarted)
 
 
 def queue_deletions_in_progress(context: ControllerContext, marked: Iterable[str]) -> None:
-    """Topics with a delete marker, known or not. Those with an offline replica or under reassignment have to wait."""
+    """Queue the topics with a delete marker. Those with an offline replica or a reassignment become ineligible."""
     queued = sorted(marked)
     context.queue_topic_deletion(queued)
-    moving = {partition.topic for partition in context.partitions_being_reassigned}
+    reassigned = {partition.topic for partition in context.partitions_being_reassigned}
     context.mark_ineligible_for_deletion(
-        topic for topic in queued if topic in moving or has_offline_replica(context, topic)
+        topic for topic in queued if topic in reassigned or has_offline_replica(context, topic)
     )
 
 
@@ -117,28 +123,28 @@ def has_offline_replica(context: ControllerContext, topic: str) -> bool:
     )
 
 
-def failover(context: ControllerContext) -> Plan:
-    """From the full context to both state machines running, and what the controller before left unfinished resumed."""
-    # With the partitions: a broker that has just started serves once it knows the brokers, and would deny all topics.
+def plan_failover(context: ControllerContext) -> Plan:
+    """Set the initial states of both state machines, and continue the unfinished work of the previous controller."""
+    # With all partitions: a new broker serves clients once it knows the brokers. Topics would be unknown to it.
     yield SendUpdateMetadata(partitions=context.partitions_with_leaders)
     online, offline = context.online_and_offline_replicas()
-    # Set directly, since nobody has asked for it: states are not kept, and this is only where they are taken up again.
+    # Set directly: these are initial states, not transitions.
     for replica in online:
         context.set_replica_state(replica, ReplicaState.ONLINE)
     for replica in offline:
         context.set_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
-    # A broker that died with its controller: what changes in up to three steps is told once.
+    # A partition may change in up to three of the next steps. Brokers get only the last state.
     changing = tuple(dict.fromkeys(replica.partition for replica in offline))
     yield HoldBack(partitions=changing)
-    yield from replicas_to(online, ReplicaState.ONLINE)
-    yield from replicas_to(offline, ReplicaState.OFFLINE)
+    yield from move_replicas_to(online, ReplicaState.ONLINE)
+    yield from move_replicas_to(offline, ReplicaState.OFFLINE)
     for partition in context.all_partitions:
         context.set_partition_state(partition, first_partition_state(context, partition))
-    yield from bring_online(context)
-    yield TellHeldBack()
-    moving = tuple(context.partitions_being_reassigned)
-    if moving:
-        yield ResumeReassignments(partitions=moving)
+    yield from plan_elections(context)
+    yield ReleaseHeldBack()
+    reassigned = tuple(context.partitions_being_reassigned)
+    if reassigned:
+        yield ResumeReassignments(partitions=reassigned)
     yield from resume_deletions(context)
 
 
@@ -154,13 +160,13 @@ def first_partition_state(context: ControllerContext, partition: TopicPartition)
 # ---- brokers ----------------------------------------------------------------------------------------------
 
 
-def brokers_changed(
+def plan_broker_changes(
     context: ControllerContext, registered: Mapping[BrokerId, Registration]
 ) -> Plan:
-    """Compare who is registered with who was known. A larger epoch is a broker that went and came back unnoticed."""
+    """Handle new, restarted and failed brokers. A larger broker epoch means that the broker has restarted."""
     known = context.broker_epochs
     new = tuple(sorted(registered.keys() - known.keys()))
-    dead = tuple(sorted(known.keys() - registered.keys()))
+    failed = tuple(sorted(known.keys() - registered.keys()))
     bounced = tuple(
         broker
         for broker in sorted(registered.keys() & known.keys())
@@ -171,32 +177,33 @@ def brokers_changed(
     if bounced:
         yield StopSenders(brokers=bounced)
         yield StartSenders(brokers=bounced)
-    if dead:
-        yield StopSenders(brokers=dead)
+    if failed:
+        yield StopSenders(brokers=failed)
     if new:
-        yield from broker_startup(context, new, registered)
+        yield from plan_broker_startup(context, new, registered)
     if bounced:
-        yield from broker_failure(context, bounced)
-        yield from broker_startup(context, bounced, registered)
-    if dead:
-        yield from broker_failure(context, dead)
+        yield from plan_broker_failure(context, bounced)
+        yield from plan_broker_startup(context, bounced, registered)
+    if failed:
+        yield from plan_broker_failure(context, failed)
 
 
-def broker_startup(
+def plan_broker_startup(
     context: ControllerContext,
     brokers: tuple[BrokerId, ...],
     registered: Mapping[BrokerId, Registration],
 ) -> Plan:
-    before = tuple(b for b in context.live_or_shutting_down_broker_ids if b not in brokers)
+    """Handle brokers that registered: send them the metadata and their replicas, and elect leaders."""
+    others = tuple(b for b in context.live_or_shutting_down_broker_ids if b not in brokers)
     for broker in brokers:
         context.set_broker(registered[broker].broker, registered[broker].epoch)
         context.replicas_on_offline_dirs.pop(broker, None)
-    if before:
-        yield SendUpdateMetadata(brokers=before)
+    if others:
+        yield SendUpdateMetadata(brokers=others)
     yield SendUpdateMetadata(brokers=brokers, partitions=context.partitions_with_leaders)
     held = context.replicas_on_brokers(brokers)
-    yield from replicas_to(held, ReplicaState.ONLINE)
-    yield from bring_online(context)
+    yield from move_replicas_to(held, ReplicaState.ONLINE)
+    yield from plan_elections(context)
     arriving = tuple(
         partition
         for partition in context.partitions_being_reassigned
@@ -210,17 +217,17 @@ def broker_startup(
     yield WatchBrokers(brokers=brokers)
 
 
-def broker_failure(context: ControllerContext, brokers: tuple[BrokerId, ...]) -> Plan:
+def plan_broker_failure(context: ControllerContext, brokers: tuple[BrokerId, ...]) -> Plan:
+    """Handle brokers that left the registry."""
     context.remove_brokers(brokers)
     for broker in brokers:
         context.replicas_on_offline_dirs.pop(broker, None)
         context.shutting_down_broker_ids.discard(broker)
-    yield from replicas_become_offline(context, context.replicas_on_brokers(brokers))
-    yield UnwatchBrokers(brokers=brokers)
+    yield from plan_offline_replicas(context, context.replicas_on_brokers(brokers))
 
 
-def replicas_become_offline(context: ControllerContext, replicas: tuple[Replica, ...]) -> Plan:
-    """Their broker is gone, or the disk under them."""
+def plan_offline_replicas(context: ControllerContext, replicas: tuple[Replica, ...]) -> Plan:
+    """Handle replicas whose broker or log directory has failed."""
     deleting = tuple(
         each for each in replicas if context.is_topic_queued_for_deletion(each.partition.topic)
     )
@@ -230,33 +237,33 @@ def replicas_become_offline(context: ControllerContext, replicas: tuple[Replica,
     leaderless = context.partitions_with_offline_leader
     if leaderless:
         yield MovePartitions(partitions=leaderless, target=PartitionState.OFFLINE)
-    elected = yield from bring_online(context)
-    yield from replicas_to(staying, ReplicaState.OFFLINE)
+    elected = yield from plan_elections(context)
+    yield from move_replicas_to(staying, ReplicaState.OFFLINE)
     yield from fail_replica_deletion(context, deleting)
     if not staying and not elected:
-        # Nothing above has sent anything, and the brokers must hear that somebody is gone.
+        # The steps above sent nothing, but all brokers need the new list of brokers.
         yield SendUpdateMetadata()
 
 
 # ---- partitions -------------------------------------------------------------------------------------------
 
 
-def new_partitions(context: ControllerContext, partitions: tuple[TopicPartition, ...]) -> Plan:
-    """A topic was created, or has grown. Their assignments are in the context."""
+def plan_new_partitions(context: ControllerContext, partitions: tuple[TopicPartition, ...]) -> Plan:
+    """Handle the partitions of a new topic, or added partitions. Their assignments are in the context."""
     if not partitions:
         return
     yield MovePartitions(partitions=partitions, target=PartitionState.NEW)
-    yield from replicas_to(context.replicas_of(partitions), ReplicaState.NEW)
+    yield from move_replicas_to(context.replicas_of(partitions), ReplicaState.NEW)
     yield MovePartitions(
         partitions=partitions, target=PartitionState.ONLINE, strategy=Strategy.OFFLINE
     )
-    yield from replicas_to(context.replicas_of(partitions), ReplicaState.ONLINE)
+    yield from move_replicas_to(context.replicas_of(partitions), ReplicaState.ONLINE)
 
 
-def bring_online(
+def plan_elections(
     context: ControllerContext, topic: str | None = None
 ) -> Generator[Step, int | None, int]:
-    """Try every partition that has no leader, of all topics or of one, and tell how many elections were won."""
+    """Elect leaders for all partitions without one, of all topics or of one. Returns the number of elections."""
     waiting = context.partitions_in_states(PartitionState.NEW, PartitionState.OFFLINE, topic=topic)
     waiting = tuple(p for p in waiting if not context.is_topic_queued_for_deletion(p.topic))
     if not waiting:

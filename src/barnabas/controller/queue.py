@@ -1,8 +1,8 @@
-"""One event at a time: the only place where a controller's context is touched from.
+"""Event queue of the controller. It handles one event at a time, so the context has one writer.
 
-The queue is first in, first out. An event that says the same as one already waiting is dropped: its handler reads what
-is, not what was. `clear_and_put` throws out everything that waits, for who has just lost the ground to act on it;
-those who wait for an answer are told NOT_CONTROLLER.
+The queue is first in, first out. An event that equals a waiting one is dropped, because handlers read the current
+state. `clear_and_put` drops all waiting events, for a controller that lost its session. Dropped events with an `answer`
+are answered with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -24,23 +24,27 @@ from barnabas.errors import ApiError, ErrorCode
 
 logger = logging.getLogger("barnabas.controller")
 
-Handle = Callable[[Event, str], Awaitable[None]]
-SOMEBODY_WAITS = (AlterPartitionReceived, ControlledShutdownReceived, ElectLeadersReceived)
-ALWAYS_NEW = (*SOMEBODY_WAITS, RequestAnswered)
+EventHandler = Callable[[Event, str], Awaitable[None]]
+EVENTS_WITH_ANSWER = (AlterPartitionReceived, ControlledShutdownReceived, ElectLeadersReceived)
+NEVER_DEDUPLICATED = (*EVENTS_WITH_ANSWER, RequestAnswered)
 
 
-class Queued(NamedTuple):
+class QueuedEvent(NamedTuple):
+    """A waiting event."""
+
     event: Event
     cause: str
-    """By which the history names it: TopicsChanged#41."""
-    began: asyncio.Future[None]
+    """Name of the event in the history, such as TopicsChanged#41."""
+    started: asyncio.Future[None]
 
 
 class EventQueue:
-    def __init__(self, handle: Handle) -> None:
+    """Queue and its single consumer, `run`."""
+
+    def __init__(self, handle: EventHandler) -> None:
         self.handle = handle
-        self.waiting: deque[Queued] = deque()
-        self.woken = asyncio.Event()
+        self.waiting: deque[QueuedEvent] = deque()
+        self.wakeup = asyncio.Event()
         self.count = 0
         self.is_busy = False
 
@@ -49,45 +53,46 @@ class EventQueue:
         return not self.waiting and not self.is_busy
 
     def put(self, event: Event) -> asyncio.Future[None]:
-        """The future is done when the handling of the event begins."""
-        if not isinstance(event, ALWAYS_NEW):
+        """Add an event. The future is done when its handling starts, or when the event is dropped."""
+        if not isinstance(event, NEVER_DEDUPLICATED):
             for queued in self.waiting:
                 if queued.event == event:
-                    return queued.began
+                    return queued.started
         self.count += 1
         cause = f"{type(event).__name__}#{self.count}"
-        queued = Queued(event, cause, asyncio.get_running_loop().create_future())
+        queued = QueuedEvent(event, cause, asyncio.get_running_loop().create_future())
         self.waiting.append(queued)
-        self.woken.set()
-        return queued.began
+        self.wakeup.set()
+        return queued.started
 
     def clear_and_put(self, event: Event) -> asyncio.Future[None]:
+        """Drop all waiting events, then add this one."""
         dropped = list(self.waiting)
         self.waiting.clear()
         for queued in dropped:
             preempt(queued.event)
-            queued.began.set_result(None)
+            queued.started.set_result(None)
         return self.put(event)
 
     async def run(self) -> None:
         while True:
             while not self.waiting:
-                self.woken.clear()
-                await self.woken.wait()
-            event, cause, began = self.waiting.popleft()
-            if not began.done():
-                began.set_result(None)
+                self.wakeup.clear()
+                await self.wakeup.wait()
+            event, cause, started = self.waiting.popleft()
+            if not started.done():
+                started.set_result(None)
             self.is_busy = True
             try:
                 await self.handle(event, cause)
             except Exception:
-                logger.exception("event failed cause=%s", cause)
+                logger.exception("event handler failed cause=%s", cause)
                 preempt(event)
             finally:
                 self.is_busy = False
 
 
 def preempt(event: Event) -> None:
-    """It is not handled, or not to its end; who waits must not wait for ever. A second answer goes nowhere."""
-    if isinstance(event, SOMEBODY_WAITS):
+    """Answer an event that is not handled, or not completely, with NOT_CONTROLLER. A second answer is ignored."""
+    if isinstance(event, EVENTS_WITH_ANSWER):
         event.answer(ApiError(ErrorCode.NOT_CONTROLLER))

@@ -1,18 +1,19 @@
-"""Moves replicas between their states: what each broker is told to hold, follow, stop and delete.
+"""State machine of replicas: decides which brokers get LeaderAndIsr and StopReplica.
 
-    → New                  it is to follow the leader, if there is one: LeaderAndIsr with isNew
-    New → Online           nothing to do; the partition's own move has told it all
-    … → Online             it may have missed something: LeaderAndIsr with what is known
-    … → Offline            StopReplica, out of the ISR, and the others are told; no leader yet: metadata only
+    → New                  LeaderAndIsr with isNew to the replica, if the partition has a leader
+    New → Online           nothing to send: the transition of the partition sent LeaderAndIsr
+    … → Online             LeaderAndIsr to the replica, which may have missed changes
+    … → Offline            StopReplica to the replica; remove it from the ISR; LeaderAndIsr to the other replicas
+                           (a partition without a leadership so far: StopReplica and UpdateMetadata only)
     → DeletionStarted      StopReplica with delete
-    → DeletionSuccessful, DeletionIneligible, NonExistent      memory only
+    → DeletionSuccessful, DeletionIneligible, NonExistent      in memory only
 
-Out of the ISR means: the leader is -1 if it was this replica, the epoch is one higher, and the ISR is smaller, except
-that the last member stays in, since nobody else has the data. A replica that was not in the ISR changes nothing: no
-write, the same epoch, and brokers ignore what they are told.
+Removal from the ISR raises the leader epoch by one. The leader becomes -1 if it was this replica. The last replica
+stays in the ISR, because no other has the data. For a replica outside the ISR nothing is written and the epoch stays,
+so the other brokers ignore the LeaderAndIsr.
 
-Two replicas of one partition leave its ISR one after the other, each with a write and an epoch of its own. The second
-is `deferred`, and decided when the first is committed.
+If several replicas of a partition go offline, each is removed from the ISR with a write and an epoch of its own. All
+but the first are `deferred` until the first is committed.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from barnabas.controller.assignment import with_replica, without_replica
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     Decision,
-    Failure,
     FailureReason,
-    Move,
     ReplicaDecision,
     ReplicaFailure,
-    ReplicaMove,
+    ReplicaTransition,
     RequestIntent,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    StateRead,
-    Unreadable,
+    StateReadResult,
+    StateTransition,
+    TransitionFailure,
+    UnreadableState,
     UpdateState,
-    leadership,
+    shared_leader_and_isr,
 )
 from barnabas.controller.states import (
     VALID_PREVIOUS_REPLICA_STATES,
@@ -48,29 +49,29 @@ from barnabas.controller.states import (
 from barnabas.model import NO_LEADER, BrokerId, LeaderAndIsr, LeaderEpoch, Replica, TopicPartition
 
 
-def states_to_read(
+def states_for_isr_removal(
     context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState
 ) -> tuple[TopicPartition, ...]:
-    """Whose state must be read before `move`: a replica is to leave the ISR, and there is one."""
+    """Return the partitions with a replica to remove from the ISR. The caller passes their states to the decision."""
     if target is not ReplicaState.OFFLINE:
         return ()
     partitions = dict.fromkeys(replica.partition for replica in replicas)
     return tuple(each for each in partitions if each in context.leadership)
 
 
-def move(
+def decide_replica_transitions(
     context: ControllerContext,
     replicas: Iterable[Replica],
     target: ReplicaState,
     *,
     cause: str,
-    states: Mapping[TopicPartition, StateRead] | None = None,
+    states: Mapping[TopicPartition, StateReadResult] | None = None,
 ) -> ReplicaDecision:
-    """What it takes to bring the replicas to `target`.
+    """Decide how to move the replicas to `target`.
 
-    `states` has what the registry says of each partition of `states_to_read`; one that is missing has no state there.
+    `states` holds the states of the partitions of `states_for_isr_removal`. A missing one has no state in the registry.
     """
-    moves: list[ReplicaMove] = []
+    transitions: list[ReplicaTransition] = []
     failures: list[ReplicaFailure] = []
     deferred: list[Replica] = []
     stops: list[SendStopReplica] = []
@@ -78,81 +79,88 @@ def move(
     valid = VALID_PREVIOUS_REPLICA_STATES[target]
     for replica in sorted(set(replicas), key=lambda each: (each.broker, each.partition)):
         before = context.replica_state(replica)
-        decided: ReplicaMove | tuple[FailureReason, str] | None
+        decided: ReplicaTransition | tuple[FailureReason, str] | None
         if before not in valid:
-            decided = FailureReason.ILLEGAL_MOVE, f"it is in {before}"
+            decided = FailureReason.ILLEGAL_TRANSITION, f"the state is {before}"
         elif target is ReplicaState.NEW:
-            decided = begin(context, replica, before, cause)
+            decided = decide_new(context, replica, before, cause)
         elif target is ReplicaState.ONLINE:
-            decided = go_online(context, replica, before, cause)
+            decided = decide_online(context, replica, before, cause)
         elif target is ReplicaState.OFFLINE:
             if replica.partition in writing:
                 deferred.append(replica)
                 continue
             state = (states or {}).get(replica.partition)
-            decided = go_offline(context, replica, before, state, cause)
-            if isinstance(decided, Move):
+            decided = decide_offline(context, replica, before, state, cause)
+            if isinstance(decided, StateTransition):
                 writing.add(replica.partition)
             else:
-                stops.append(stop(context, replica, delete=False))
+                stops.append(stop_replica(context, replica, delete=False))
         else:
-            stopping = target is ReplicaState.DELETION_STARTED
-            decided = Move(
+            is_deleting = target is ReplicaState.DELETION_STARTED
+            decided = StateTransition(
                 item=replica,
                 before=before,
                 after=target,
                 cause=cause,
-                stops=(stop(context, replica, delete=True),) if stopping else (),
+                stops=(stop_replica(context, replica, delete=True),) if is_deleting else (),
             )
-        if isinstance(decided, Move):
-            moves.append(decided)
+        if isinstance(decided, StateTransition):
+            transitions.append(decided)
         elif decided is not None:
             reason, why = decided
             failures.append(
-                Failure(
+                TransitionFailure(
                     item=replica, before=before, after=target, reason=reason, why=why, cause=cause
                 )
             )
     return Decision(
-        moves=tuple(moves),
+        transitions=tuple(transitions),
         failures=tuple(failures),
         deferred=tuple(deferred),
         stops=tuple(stops),
     )
 
 
-def begin(
+def decide_new(
     context: ControllerContext, replica: Replica, before: ReplicaState, cause: str
-) -> ReplicaMove | tuple[FailureReason, str]:
+) -> ReplicaTransition | tuple[FailureReason, str]:
     known = context.leadership.get(replica.partition)
     if known is not None and known.leader == replica.broker:
-        return FailureReason.REPLICA_IS_LEADER, f"with leader epoch {known.leader_epoch}"
-    told = () if known is None else (told_alone(replica, is_new=True),)
-    return Move(item=replica, before=before, after=ReplicaState.NEW, cause=cause, requests=told)
+        return FailureReason.REPLICA_IS_LEADER, f"leader epoch {known.leader_epoch}"
+    requests = () if known is None else (leader_and_isr_to(replica, is_new=True),)
+    return StateTransition(
+        item=replica, before=before, after=ReplicaState.NEW, cause=cause, requests=requests
+    )
 
 
-def go_online(
+def decide_online(
     context: ControllerContext, replica: Replica, before: ReplicaState, cause: str
-) -> ReplicaMove:
-    told: tuple[RequestIntent, ...] = ()
+) -> ReplicaTransition:
+    requests: tuple[RequestIntent, ...] = ()
     if before is not ReplicaState.NEW and replica.partition in context.leadership:
-        told = (told_alone(replica, is_new=False),)
-    return Move(item=replica, before=before, after=ReplicaState.ONLINE, cause=cause, requests=told)
+        requests = (leader_and_isr_to(replica, is_new=False),)
+    return StateTransition(
+        item=replica, before=before, after=ReplicaState.ONLINE, cause=cause, requests=requests
+    )
 
 
-def go_offline(
+def decide_offline(
     context: ControllerContext,
     replica: Replica,
     before: ReplicaState,
-    state: StateRead | None,
+    state: StateReadResult | None,
     cause: str,
-) -> ReplicaMove | tuple[FailureReason, str] | None:
-    """None where the topic is being deleted and its state is gone already: nothing to do, and nothing wrong."""
+) -> ReplicaTransition | tuple[FailureReason, str] | None:
+    """Stop the replica and remove it from the ISR.
+
+    Returns None if the topic is being deleted and its state znode is gone: there is nothing to do.
+    """
     partition = replica.partition
     deleting = context.is_topic_queued_for_deletion(partition.topic)
-    stops = (stop(context, replica, delete=False),)
+    stops = (stop_replica(context, replica, delete=False),)
     if partition not in context.leadership:
-        return Move(
+        return StateTransition(
             item=replica,
             before=before,
             after=ReplicaState.OFFLINE,
@@ -161,38 +169,43 @@ def go_offline(
             stops=stops,
         )
     if state is None:
-        return None if deleting else (FailureReason.STATE_MISSING, "it cannot leave the ISR")
-    if isinstance(state, Unreadable):
+        return (
+            None
+            if deleting
+            else (FailureReason.STATE_MISSING, "cannot remove the replica from the ISR")
+        )
+    if isinstance(state, UnreadableState):
         return FailureReason.STATE_UNREADABLE, state.why
     if state.controller_epoch > context.epoch:
         return FailureReason.CONTROLLER_MOVED, (
-            f"its controller epoch is {state.controller_epoch}, ours {context.epoch}"
+            f"its controller epoch is {state.controller_epoch}, this controller's is {context.epoch}"
         )
-    after = without_member(context, state, replica.broker)
-    others = without(context.replicas(partition), replica.broker)
-    told = SendLeaderAndIsr(brokers=others, partition=partition, is_new=False)
+    after = remove_from_isr(context, state, replica.broker)
+    others = without_broker(context.replicas(partition), replica.broker)
+    to_others = SendLeaderAndIsr(brokers=others, partition=partition, is_new=False)
     write = UpdateState(partition=partition, state=after, expected_version=state.partition_epoch)
-    return Move(
+    return StateTransition(
         item=replica,
         before=before,
         after=ReplicaState.OFFLINE,
         cause=cause,
         write=write if replica.broker in state.isr else None,
         leadership=after,
-        requests=() if deleting else (told,),
+        requests=() if deleting else (to_others,),
         stops=stops,
     )
 
 
-def without_member(
+def remove_from_isr(
     context: ControllerContext, state: LeaderAndIsr, broker: BrokerId
 ) -> LeaderAndIsr:
+    """Return the state after the removal of a broker from the ISR."""
     if broker not in state.isr:
         return replace(state, controller_epoch=context.epoch)
-    alone = len(state.isr) == 1
-    return leadership(
+    is_last = len(state.isr) == 1
+    return shared_leader_and_isr(
         leader=NO_LEADER if state.leader == broker else state.leader,
-        isr=state.isr if alone else without(state.isr, broker),
+        isr=state.isr if is_last else without_broker(state.isr, broker),
         leader_epoch=LeaderEpoch(state.leader_epoch + 1),
         controller_epoch=context.epoch,
         partition_epoch=state.partition_epoch,
@@ -201,16 +214,16 @@ def without_member(
 
 
 @lru_cache(maxsize=4096)
-def without(members: tuple[BrokerId, ...], broker: BrokerId) -> tuple[BrokerId, ...]:
-    """Thousands of partitions have the same members, and share what is left of them."""
+def without_broker(members: tuple[BrokerId, ...], broker: BrokerId) -> tuple[BrokerId, ...]:
+    """Return the tuple without this broker. Cached: thousands of partitions share the same few tuples."""
     return tuple(each for each in members if each != broker)
 
 
-def told_alone(replica: Replica, *, is_new: bool) -> SendLeaderAndIsr:
+def leader_and_isr_to(replica: Replica, *, is_new: bool) -> SendLeaderAndIsr:
     return SendLeaderAndIsr(brokers=(replica.broker,), partition=replica.partition, is_new=is_new)
 
 
-def stop(context: ControllerContext, replica: Replica, *, delete: bool) -> SendStopReplica:
+def stop_replica(context: ControllerContext, replica: Replica, *, delete: bool) -> SendStopReplica:
     return SendStopReplica(
         broker=replica.broker,
         partition=replica.partition,
@@ -219,11 +232,11 @@ def stop(context: ControllerContext, replica: Replica, *, delete: bool) -> SendS
     )
 
 
-def apply(context: ControllerContext, committed: ReplicaDecision) -> None:
-    """Take over what was committed, and no more."""
-    for each in committed.moves:
+def apply_replica_transitions(context: ControllerContext, committed: ReplicaDecision) -> None:
+    """Apply a committed decision to the context."""
+    for each in committed.transitions:
         replica = each.item
-        assert context.replica_state(replica) is each.before, f"{replica} has moved meanwhile"
+        assert context.replica_state(replica) is each.before, f"{replica} is not in {each.before}"
         assert each.before in VALID_PREVIOUS_REPLICA_STATES[each.after], f"{each} is illegal"
         if each.leadership is not None:
             context.set_leadership(replica.partition, each.leadership)

@@ -1,28 +1,26 @@
-"""Collects what brokers are to be told, and gives it out as one request per broker and kind.
+"""Batch of requests to the brokers: collects changes, and builds one request per broker and kind.
 
-    LeaderAndIsr     to the replicas of a partition: lead, or follow     and with it, always, the metadata to everybody
-    UpdateMetadata   to whom it was addressed: the same partitions for all, and the list of brokers
-    StopReplica      to the holder of a replica
+    LeaderAndIsr     to the replicas of a partition; each one also adds UpdateMetadata to all registered brokers
+    UpdateMetadata   to the given brokers: the same partitions for all, and the list of brokers
+    StopReplica      to the broker of a replica; split if there are many partitions
 
-A flush gives them in this order, so that a broker hears of a leader before it is asked about it. LeaderAndIsr may be
-flushed alone, as a long step goes on. What a LeaderAndIsr says is read from the context when it is added. The metadata,
-one for all, and who is addressed are read at the flush.
+`flush` returns the requests in this order. `flush_leaders` returns only LeaderAndIsr, for the chunks of a long step.
+The content of LeaderAndIsr is read from the context when it is added, that of UpdateMetadata at the flush.
 
-Adding twice for one broker and partition keeps the later content. Two things stick, because forgetting them would be
-wrong: a replica that is new stays new (else a broker with a broken disk would refuse to create it), and a replica to
-delete stays to delete.
+A later addition for the same broker and partition replaces the earlier one, with two exceptions. `is_new` stays set:
+without it, a broker with a failed log directory would not create the replica. `delete_partition` stays set.
 
-Of a partition that is held back no LeaderAndIsr is in a flush before it has a leader with another epoch than when that
-began, or all are released: whoever knows that it is about to change spares the brokers the states in between.
+A partition that is held back appears in no LeaderAndIsr until it has a leader with a new leader epoch, or until all are
+released. So brokers do not get intermediate states of a partition that is about to change.
 
-What comes out are the messages themselves. Those UpdateMetadata of one flush share their topics and brokers.
+The UpdateMetadata requests of one flush share their topic and broker tuples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from barnabas.controller.context import LEADER_DURING_DELETE, ControllerContext
+from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     RequestIntent,
     SendLeaderAndIsr,
@@ -39,6 +37,7 @@ from barnabas.model import (
     TopicPartition,
     ZnodeVersion,
 )
+from barnabas.wire.messages.control_plane import LEADER_DURING_DELETE
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -60,13 +59,13 @@ from barnabas.wire.messages.update_metadata import (
 
 INITIAL_EPOCH_DURING_DELETE = LeaderEpoch(0)
 PARTITION_EPOCH_DURING_DELETE = ZnodeVersion(0)
-STOPPED_AT_ONCE = 5000
+STOP_REPLICA_PARTITIONS_MAX = 5000
 PLAINTEXT = "PLAINTEXT"
 PLAINTEXT_PROTOCOL = 0
 
 
-class RequestsLeftOver(RuntimeError):
-    """A batch was begun while another was never sent: some broker may have missed a decision."""
+class UnsentRequestsError(RuntimeError):
+    """A new batch was started before the previous one was sent: a broker may have missed a request."""
 
 
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -76,58 +75,63 @@ Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
 class RequestBatch:
+    """Collects the requests of one step. `context` is read when requests are added and flushed."""
+
     def __init__(
         self, controller_id: BrokerId, context: ControllerContext, listener: str = PLAINTEXT
     ) -> None:
-        """`listener` is the one by which brokers reach each other."""
+        """`listener` is the name of the inter-broker listener."""
         self.controller_id = controller_id
         self.context = context
         self.listener = listener
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was not sent. Only for who resigns: nobody else can make up for it."""
+        """Drop everything. Only for a controller that resigns, because brokers miss the dropped requests."""
         self.leader_and_isr: dict[BrokerId, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self.stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaPartitionState]] = {}
-        self.metadata_to: dict[BrokerId, None] = {}
-        self.metadata: dict[TopicPartition, None] = {}
+        self.metadata_recipients: dict[BrokerId, None] = {}
+        self.metadata_partitions: dict[TopicPartition, None] = {}
         self.held_back: dict[TopicPartition, LeaderEpoch] = {}
-        """With the epoch that need not be told any more."""
-        self.later: dict[TopicPartition, dict[BrokerId, bool]] = {}
-        """Who is to be told of them then, and whether as something new."""
+        """Partitions held back, with their leader epoch at that time. It is not sent."""
+        self.held_back_recipients: dict[TopicPartition, dict[BrokerId, bool]] = {}
+        """For partitions held back: the brokers to send LeaderAndIsr to later, with `is_new`."""
 
     def new_batch(self) -> None:
-        left = (
+        """Start a batch. Raises UnsentRequestsError if the previous one was not flushed."""
+        unsent = (
             ("LeaderAndIsr", self.leader_and_isr),
-            ("UpdateMetadata", self.metadata_to),
+            ("UpdateMetadata", self.metadata_recipients),
             ("StopReplica", self.stop_replica),
         )
-        for kind, to in left:
-            if to:
-                brokers = ", ".join(map(str, sorted(to)))
-                raise RequestsLeftOver(f"{kind} to {brokers} was never sent")
+        for kind, recipients in unsent:
+            if recipients:
+                brokers = ", ".join(map(str, sorted(recipients)))
+                raise UnsentRequestsError(f"{kind} to {brokers} was not sent")
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delay LeaderAndIsr for these partitions until their leader epoch changes."""
         self.held_back = {each: self.context.leader_epoch(each) for each in partitions}
 
     def release(self) -> None:
-        """What is still held back goes with the next flush."""
+        """Add what is still held back to the next flush."""
         for partition in tuple(self.held_back):
-            self.let_go(partition)
+            self.release_partition(partition)
 
-    def let_go(self, partition: TopicPartition) -> None:
+    def release_partition(self, partition: TopicPartition) -> None:
+        """Add the delayed LeaderAndIsr of one partition, with its current state."""
         del self.held_back[partition]
-        later = self.later.pop(partition, None)
-        if later is None:
+        recipients = self.held_back_recipients.pop(partition, None)
+        if recipients is None:
             return
-        # Where all replicas are gone nobody is told to lead or to follow, but everybody that nobody leads.
+        # Even if no replica is online to get LeaderAndIsr, all brokers must learn that there is no leader.
         self.add_update_metadata(None, (partition,))
-        for is_new in set(later.values()):
-            brokers = [broker for broker, as_new in later.items() if as_new is is_new]
+        for is_new in set(recipients.values()):
+            brokers = [broker for broker, as_new in recipients.items() if as_new is is_new]
             self.add_leader_and_isr(brokers, partition, is_new=is_new)
 
     def add(self, intents: Iterable[RequestIntent]) -> None:
-        """What an applied decision wants announced."""
+        """Add the requests of an applied decision."""
         for intent in intents:
             match intent:
                 case SendLeaderAndIsr():
@@ -145,13 +149,15 @@ class RequestBatch:
     def add_leader_and_isr(
         self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool
     ) -> None:
-        """The partition must have leadership information."""
+        """Add LeaderAndIsr to these brokers. The context must have the leadership of the partition."""
         known = self.context.leadership[partition]
         if partition in self.held_back:
-            later = self.later.setdefault(partition, {})
-            later.update((broker, is_new or later.get(broker, False)) for broker in brokers)
+            recipients = self.held_back_recipients.setdefault(partition, {})
+            recipients.update(
+                (broker, is_new or recipients.get(broker, False)) for broker in brokers
+            )
             if known.leader != NO_LEADER and known.leader_epoch != self.held_back[partition]:
-                self.let_go(partition)
+                self.release_partition(partition)
             return
         assignment = self.context.assignment(partition)
         state = LeaderAndIsrPartitionState(
@@ -172,17 +178,20 @@ class RequestBatch:
                 continue
             to = self.leader_and_isr.setdefault(broker, {})
             before = to.get(partition)
-            sticks = before is not None and before.is_new and not is_new
-            to[partition] = state._replace(is_new=True) if sticks else state
+            stays_new = before is not None and before.is_new and not is_new
+            to[partition] = state._replace(is_new=True) if stays_new else state
         self.add_update_metadata(None, (partition,))
 
     def add_update_metadata(
         self, brokers: Iterable[BrokerId] | None, partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """To all registered brokers for None. A partition that has no leadership information then is left out."""
+        """Add UpdateMetadata; None means to all registered brokers.
+
+        Partitions without a leadership at the flush are left out.
+        """
         to = self.context.brokers if brokers is None else brokers
-        self.metadata_to.update((broker, None) for broker in to if broker >= 0)
-        self.metadata.update((partition, None) for partition in partitions)
+        self.metadata_recipients.update((broker, None) for broker in to if broker >= 0)
+        self.metadata_partitions.update((partition, None) for partition in partitions)
 
     def add_stop_replica(
         self,
@@ -204,13 +213,13 @@ class RequestBatch:
 
     @property
     def size(self) -> int:
-        """About how many partitions a flush has to tell of."""
-        return len(self.metadata) + sum(map(len, self.stop_replica.values()))
+        """Approximate number of partitions in the next flush."""
+        return len(self.metadata_partitions) + sum(map(len, self.stop_replica.values()))
 
     def flush_leaders(self) -> tuple[tuple[BrokerId, Request], ...]:
-        """Each LeaderAndIsr there is so far; the rest stays."""
+        """Return the LeaderAndIsr requests added so far. The other requests stay."""
         sent = tuple(
-            (broker, self.leader_and_isr_for(broker))
+            (broker, self.build_leader_and_isr(broker))
             for broker in self.context.live_or_shutting_down_broker_ids
             if broker in self.leader_and_isr
         )
@@ -218,29 +227,31 @@ class RequestBatch:
         return sent
 
     def flush(self) -> tuple[tuple[BrokerId, Request], ...]:
-        """Everything but what is held back, in the order it is to be sent. Who is not registered is left out."""
+        """Return all requests that are not held back, in sending order. Unregistered brokers are left out."""
         registered = self.context.live_or_shutting_down_broker_ids
         sent = list(self.flush_leaders())
-        if self.metadata_to:
-            topics = self.metadata_topics()
-            brokers = tuple(live_broker(self.context.brokers[broker]) for broker in registered)
+        if self.metadata_recipients:
+            topics = self.build_topic_states()
+            brokers = tuple(
+                to_update_metadata_broker(self.context.brokers[broker]) for broker in registered
+            )
             sent += (
-                (broker, self.update_metadata_for(broker, topics, brokers))
+                (broker, self.build_update_metadata(broker, topics, brokers))
                 for broker in registered
-                if broker in self.metadata_to
+                if broker in self.metadata_recipients
             )
         sent += (
             (broker, request)
             for broker in registered
             if broker in self.stop_replica
-            for request in self.stop_replicas_for(broker)
+            for request in self.build_stop_replicas(broker)
         )
         self.stop_replica = {}
-        self.metadata_to = {}
-        self.metadata = {}
+        self.metadata_recipients = {}
+        self.metadata_partitions = {}
         return tuple(sent)
 
-    def leader_and_isr_for(self, broker: BrokerId) -> LeaderAndIsrRequest:
+    def build_leader_and_isr(self, broker: BrokerId) -> LeaderAndIsrRequest:
         by_topic: dict[str, list[LeaderAndIsrPartitionState]] = {}
         leaders: set[BrokerId] = set()
         for partition, state in self.leader_and_isr[broker].items():
@@ -268,10 +279,10 @@ class RequestBatch:
         endpoint = endpoint_of(broker, self.listener)
         return LeaderAndIsrLiveLeader(broker.id, endpoint.host, endpoint.port)
 
-    def metadata_topics(self) -> tuple[UpdateMetadataTopicState, ...]:
+    def build_topic_states(self) -> tuple[UpdateMetadataTopicState, ...]:
         by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for partition in self.metadata:
-            state = metadata_state(self.context, partition)
+        for partition in self.metadata_partitions:
+            state = to_update_metadata_partition(self.context, partition)
             if state is not None:
                 by_topic.setdefault(partition.topic, []).append(state)
         return tuple(
@@ -283,7 +294,7 @@ class RequestBatch:
             for topic, states in by_topic.items()
         )
 
-    def update_metadata_for(
+    def build_update_metadata(
         self,
         broker: BrokerId,
         topics: tuple[UpdateMetadataTopicState, ...],
@@ -297,12 +308,12 @@ class RequestBatch:
             live_brokers=brokers,
         )
 
-    def stop_replicas_for(self, broker: BrokerId) -> Iterator[StopReplicaRequest]:
-        """So many that none of them, nor its answer, takes long to read."""
+    def build_stop_replicas(self, broker: BrokerId) -> Iterator[StopReplicaRequest]:
+        """Split the partitions, so that neither a request nor its response takes long to decode."""
         stops = list(self.stop_replica[broker].items())
-        for start in range(0, len(stops), STOPPED_AT_ONCE):
+        for start in range(0, len(stops), STOP_REPLICA_PARTITIONS_MAX):
             by_topic: dict[str, list[StopReplicaPartitionState]] = {}
-            for partition, state in stops[start : start + STOPPED_AT_ONCE]:
+            for partition, state in stops[start : start + STOP_REPLICA_PARTITIONS_MAX]:
                 by_topic.setdefault(partition.topic, []).append(state)
             yield StopReplicaRequest(
                 controller_id=self.controller_id,
@@ -316,11 +327,11 @@ class RequestBatch:
 
 
 def endpoint_of(broker: Broker, listener: str) -> Endpoint:
-    """The address of this listener; the first one there is, for a broker that does not have it."""
+    """Return the endpoint of this listener, or the first endpoint if the broker does not have the listener."""
     return next((e for e in broker.endpoints if e.listener == listener), broker.endpoints[0])
 
 
-def live_broker(broker: Broker) -> UpdateMetadataBroker:
+def to_update_metadata_broker(broker: Broker) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(
         id=broker.id,
         endpoints=tuple(
@@ -336,10 +347,10 @@ def live_broker(broker: Broker) -> UpdateMetadataBroker:
     )
 
 
-def metadata_state(
+def to_update_metadata_partition(
     context: ControllerContext, partition: TopicPartition
 ) -> UpdateMetadataPartitionState | None:
-    """A topic queued for deletion has leader -2, by which brokers know to forget it."""
+    """Return the state to send, or None without a leadership. Topics queued for deletion have leader -2."""
     known = context.leadership.get(partition)
     if known is None:
         return None

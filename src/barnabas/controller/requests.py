@@ -1,4 +1,4 @@
-"""What is asked of the controller: by leaders another ISR, by brokers leave to go, by administrators other leaders."""
+"""Requests to the controller: AlterPartition, ControlledShutdown and ElectLeaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     SendUpdateMetadata,
     UpdateState,
-    WriteRefused,
+    WriteRejection,
 )
 from barnabas.controller.elections import Strategy
 from barnabas.controller.events import (
@@ -33,59 +33,64 @@ from barnabas.wire.messages.controlled_shutdown import (
 )
 
 
-async def alter_partition(execution: Execution, event: AlterPartitionReceived, cause: str) -> None:
-    """Check, write, tell everybody, answer."""
+async def handle_alter_partition(
+    execution: Execution, event: AlterPartitionReceived, cause: str
+) -> None:
+    """Validate the proposed ISRs, write them, send UpdateMetadata to all brokers and answer."""
     context, request, version = execution.context, event.request, event.version
-    refused = isr_changes.check_request(context, request)
-    if refused:
-        event.answer(AlterPartitionResponse(error_code=refused))
+    error = isr_changes.check_request(context, request)
+    if error:
+        event.answer(AlterPartitionResponse(error_code=error))
         return
     results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
-    asked: list[tuple[str, UUID, int, TopicPartition | None]] = []
+    requested: list[tuple[str, UUID, int, TopicPartition | None]] = []
     writes: dict[TopicPartition, UpdateState] = {}
     for topic in request.topics:
-        name = isr_changes.topic_of(context, topic.topic_name, topic.topic_id, version)
+        name = isr_changes.topic_name_of(context, topic.topic_name, topic.topic_id, version)
         for each in topic.partitions:
             partition = None if name is None else TopicPartition(name, each.partition_index)
-            asked.append((topic.topic_name, topic.topic_id, each.partition_index, partition))
+            requested.append((topic.topic_name, topic.topic_id, each.partition_index, partition))
             if partition is None:
                 continue
-            result = isr_changes.propose(context, partition, each, version)
+            result = isr_changes.evaluate_proposal(context, partition, each, version)
             results[partition] = result
             if isinstance(result, LeaderAndIsr) and result is not context.leadership[partition]:
                 writes[partition] = UpdateState(
                     partition=partition, state=result, expected_version=result.partition_epoch
                 )
     committed = await execution.store.commit(tuple(writes.values()))
-    await refresh(
+    await refresh_leadership(
         execution,
-        [each for each, outcome in committed.items() if isinstance(outcome, WriteRefused)],
+        [each for each, outcome in committed.items() if isinstance(outcome, WriteRejection)],
     )
     changed: list[tuple[TopicPartition, LeaderAndIsr]] = []
     for partition, outcome in committed.items():
-        if isinstance(outcome, WriteRefused):
-            refusals = {WriteRefused.BAD_VERSION: ErrorCode.INVALID_UPDATE_VERSION}
-            results[partition] = refusals.get(outcome, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(outcome, WriteRejection):
+            is_conflict = outcome is WriteRejection.BAD_VERSION
+            results[partition] = (
+                ErrorCode.INVALID_UPDATE_VERSION if is_conflict else ErrorCode.UNKNOWN_SERVER_ERROR
+            )
             continue
-        state = isr_changes.written(writes[partition].state, outcome)
+        state = isr_changes.with_partition_epoch(writes[partition].state, outcome)
         results[partition] = state
         context.set_leadership(partition, state)
         changed.append((partition, state))
     execution.recorder.record_isr_changes(changed, cause=cause)
     if changed:
-        told = SendUpdateMetadata(partitions=tuple(partition for partition, _ in changed))
-        await execution.do(told, cause)
-    answers: dict[tuple[str, UUID], list[AlterPartitionPartitionResponse]] = {}
-    for name, topic_id, index, partition in asked:
-        found = ErrorCode.UNKNOWN_TOPIC_ID if partition is None else results[partition]
-        answers.setdefault((name, topic_id), []).append(isr_changes.answered(index, found))
-    event.answer(isr_changes.answer(answers, version))
+        step = SendUpdateMetadata(partitions=tuple(partition for partition, _ in changed))
+        await execution.run_step(step, cause)
+    responses: dict[tuple[str, UUID], list[AlterPartitionPartitionResponse]] = {}
+    for name, topic_id, index, partition in requested:
+        result = ErrorCode.UNKNOWN_TOPIC_ID if partition is None else results[partition]
+        response = isr_changes.build_partition_response(index, result)
+        responses.setdefault((name, topic_id), []).append(response)
+    event.answer(isr_changes.build_alter_partition_response(responses, version))
 
 
-async def refresh(
+async def refresh_leadership(
     execution: Execution, partitions: list[TopicPartition]
 ) -> list[tuple[TopicPartition, LeaderAndIsr]]:
-    """Read these partitions from the registry into the context. Returns those that differed."""
+    """Read the states of these partitions from the registry into the context. Returns the changed ones."""
     known = execution.context.leadership
     changed = [
         (partition, state)
@@ -97,10 +102,10 @@ async def refresh(
     return changed
 
 
-async def controlled_shutdown(
+async def handle_controlled_shutdown(
     execution: Execution, event: ControlledShutdownReceived, cause: str
 ) -> None:
-    """Others take over what it leads, and it leaves every ISR, while it still serves."""
+    """Move the leaderships of a broker to other replicas, and remove it from all ISRs. The broker still serves."""
     context, request = execution.context, event.request
     broker = BrokerId(request.broker_id)
     registered = context.broker_epochs.get(broker)
@@ -108,8 +113,8 @@ async def controlled_shutdown(
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE))
         return
     if request.broker_epoch != registered:
-        # Kafka lets a request of the oldest versions pass, which has none, and any larger epoch: anybody could send a
-        # broker away. One that has just come back asks again, when its new epoch is known here.
+        # Kafka also accepts a larger epoch, and none in the oldest versions: any client could shut a broker down.
+        # A broker that has just restarted retries until the controller knows its new epoch.
         event.answer(ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         return
     context.shutting_down_broker_ids.add(broker)
@@ -126,9 +131,11 @@ async def controlled_shutdown(
         step = MovePartitions(
             partitions=led, target=PartitionState.ONLINE, strategy=Strategy.CONTROLLED_SHUTDOWN
         )
-        await execution.do(step, cause)
+        await execution.run_step(step, cause)
     if followed:
-        await execution.do(MoveReplicas(replicas=followed, target=ReplicaState.OFFLINE), cause)
+        await execution.run_step(
+            MoveReplicas(replicas=followed, target=ReplicaState.OFFLINE), cause
+        )
     event.answer(
         ControlledShutdownResponse(
             remaining_partitions=tuple(
@@ -139,68 +146,73 @@ async def controlled_shutdown(
     )
 
 
-async def elect_leaders(execution: Execution, event: ElectLeadersReceived, cause: str) -> None:
-    event.answer(await elect(execution, event.partitions, event.strategy, cause))
+async def handle_elect_leaders(
+    execution: Execution, event: ElectLeadersReceived, cause: str
+) -> None:
+    """Hold the requested elections and answer with their results."""
+    event.answer(await run_elections(execution, event.partitions, event.strategy, cause))
 
 
-async def elect(
+async def run_elections(
     execution: Execution, partitions: Iterable[TopicPartition], strategy: Strategy, cause: str
 ) -> dict[TopicPartition, BrokerId | ApiError]:
-    """Elect leaders where it is allowed and necessary.
+    """Elect leaders of the partitions that need one.
 
-    Returns the new leader of each partition, or why it has none. Every election raises the leader epoch.
+    Returns the new leader of each partition, or an error. Every election raises the leader epoch.
     """
     context = execution.context
     outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
     electable: dict[TopicPartition, int] = {}
     for partition in partitions:
-        refused = why_no_election(context, partition, strategy)
-        if refused is not None:
-            outcomes[partition] = refused
+        error = check_election(context, partition, strategy)
+        if error is not None:
+            outcomes[partition] = error
         else:
-            electable[partition] = epoch_of(context, partition)
+            electable[partition] = leader_epoch_of(context, partition)
     if electable:
         step = MovePartitions(
             partitions=tuple(electable), target=PartitionState.ONLINE, strategy=strategy
         )
-        await execution.do(step, cause)
+        await execution.run_step(step, cause)
     for partition, before in electable.items():
-        if epoch_of(context, partition) > before:
+        if leader_epoch_of(context, partition) > before:
             outcomes[partition] = context.leadership[partition].leader
         else:
-            outcomes[partition] = nobody_elected(context, partition, strategy)
+            outcomes[partition] = election_error(context, partition, strategy)
     return outcomes
 
 
-def nobody_elected(
+def election_error(
     context: ControllerContext, partition: TopicPartition, strategy: Strategy
 ) -> ApiError:
+    """Return the error of a partition for which no leader was elected."""
     replicas = context.replicas(partition)
     if strategy is Strategy.PREFERRED:
-        why = f"broker {replicas[0]} is down or not in sync"
+        why = f"broker {replicas[0]} is offline or not in sync"
         return ApiError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
-    why = f"none of its replicas is up: {', '.join(map(str, replicas))}"
+    why = f"no replica is online: {', '.join(map(str, replicas))}"
     return ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
 
 
-def why_no_election(
+def check_election(
     context: ControllerContext, partition: TopicPartition, strategy: Strategy
 ) -> ApiError | None:
-    """Before anybody tries; None if it is worth trying."""
+    """Return an error if an election is impossible or not needed, else None."""
     if not context.has_partition(partition):
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if context.is_topic_queued_for_deletion(partition.topic):
         return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
     known = context.leadership.get(partition)
     if known is None:
-        return None  # it never had a leader: nobody of its replicas was ever up
+        return None  # never had a leader, because no replica was ever online
     if strategy is Strategy.PREFERRED:
-        is_right = known.leader == context.replicas(partition)[0]
+        has_leader = known.leader == context.replicas(partition)[0]
     else:
-        is_right = context.is_live(known.leader)
-    return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if is_right else None
+        has_leader = context.is_live(known.leader)
+    return ApiError(ErrorCode.ELECTION_NOT_NEEDED) if has_leader else None
 
 
-def epoch_of(context: ControllerContext, partition: TopicPartition) -> int:
+def leader_epoch_of(context: ControllerContext, partition: TopicPartition) -> int:
+    """Return the leader epoch, or -1 before the first leader."""
     known = context.leadership.get(partition)
     return -1 if known is None else known.leader_epoch

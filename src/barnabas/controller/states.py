@@ -1,14 +1,14 @@
-"""Where a partition and a replica can stand, and from where each state may be entered.
+"""States of partitions and replicas, and the legal transitions.
 
-    partition   NonExistent ─► New ─► Online ◄─► Offline ─► NonExistent          (New may also fall to Offline)
+    partition   NonExistent ─► New ─► Online ◄─► Offline ─► NonExistent          (and New ─► Offline)
 
     replica     NonExistent ─► New ─► Online ◄─► Offline ─► DeletionStarted ─► DeletionSuccessful ─► NonExistent
                                                    ▲  │            │
                                                    │  ▼            │
-                                               DeletionIneligible ◄┘             (and from there back to Online)
+                                               DeletionIneligible ◄┘             (and DeletionIneligible ─► Online)
 
-The tables are the law: a move they do not list is refused with a reason, logged, and never done. Nothing of this is in
-the registry. A new controller works the states out again from who is registered and what the partition states say.
+Only the transitions in the tables below happen. Any other is rejected and logged. The states are not stored in the
+registry. A new controller derives them from the registered brokers and the partition states.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enum import StrEnum, unique
 
 @unique
 class PartitionState(StrEnum):
-    """`Online` has been given a leader; `Offline` had one that is gone; `New` has replicas but never had a leader."""
+    """New: assigned, never had a leader. Online: a leader was elected. Offline: the leader is gone."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -29,7 +29,7 @@ class PartitionState(StrEnum):
 
 @unique
 class ReplicaState(StrEnum):
-    """`Ineligible` could not be deleted when its turn came, and waits for its broker."""
+    """DELETION_INELIGIBLE: the replica could not be deleted, and waits for its broker."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"

@@ -1,11 +1,11 @@
-"""What plans are made of.
+"""Steps of a plan.
 
-A plan is a generator of steps. Whoever follows it does one step entirely, moves committed, applied and sent, before it
-asks for the next, which is decided on the context as it is by then:
+A plan is a generator of steps. Each step is completed (committed, applied and sent) before the plan yields the next.
+So the plan sees the context as the previous step left it:
 
     elected = None
     while (step := next_step(plan, elected)) is not None:
-        elected = do(step)                                  the number of elections won, for MovePartitions to Online
+        elected = run_step(step)            number of successful elections, for MovePartitions to Online
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ from barnabas.model import BrokerId, Replica, TopicPartition
 
 T = TypeVar("T")
 
-THINGS_AT_ONCE = 2000
+CHUNK_SIZE = 2000
 
 
-class LeaveTurn(Struct, frozen=True):
-    """Nothing: others have their turn, where a plan has much to do by itself."""
+class YieldToEventLoop(Struct, frozen=True):
+    """Let other tasks run, in the middle of long work of the plan itself."""
 
 
 class MovePartitions(Struct, frozen=True, kw_only=True):
+    """Move partitions to another state. `strategy` is for elections."""
+
     partitions: tuple[TopicPartition, ...]
     target: PartitionState
     strategy: Strategy | None = None
 
 
 class MoveReplicas(Struct, frozen=True, kw_only=True):
+    """Move replicas to another state."""
+
     replicas: tuple[Replica, ...]
     target: ReplicaState
 
 
 class HoldBack(Struct, frozen=True, kw_only=True):
-    """Say nothing of these partitions yet: they are about to change. Each is told with its next leader epoch."""
+    """Delay LeaderAndIsr for these partitions, which are about to change, until each has its next leader epoch."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-class TellHeldBack(Struct, frozen=True):
-    """Those that have not changed after all, as they are."""
+class ReleaseHeldBack(Struct, frozen=True):
+    """Send the delayed LeaderAndIsr of the partitions that have not changed."""
 
 
 class ResumeReassignments(Struct, frozen=True, kw_only=True):
+    """Continue reassignments. Not supported: it only logs a warning."""
+
     partitions: tuple[TopicPartition, ...]
 
 
 class StartSenders(Struct, frozen=True, kw_only=True):
+    """Start to send requests to these brokers."""
+
     brokers: tuple[BrokerId, ...]
 
 
 class StopSenders(Struct, frozen=True, kw_only=True):
+    """Stop to send requests to these brokers, and drop the pending ones."""
+
     brokers: tuple[BrokerId, ...]
 
 
 class WatchBrokers(Struct, frozen=True, kw_only=True):
-    """Notice when their registrations change."""
+    """Watch the registrations of these brokers for changes."""
 
     brokers: tuple[BrokerId, ...]
-
-
-class UnwatchBrokers(Struct, frozen=True, kw_only=True):
-    brokers: tuple[BrokerId, ...]
-
-
-class UnwatchTopics(Struct, frozen=True, kw_only=True):
-    """Their znodes will go; their end is no change of their partitions."""
-
-    topics: tuple[str, ...]
 
 
 class DeleteTopicZnodes(Struct, frozen=True, kw_only=True):
-    """Of each: its partitions, children first, then its own znode, then its config, and the delete marker last.
+    """Delete the znodes of each topic: partitions (children first), topic, config, and the delete marker last.
 
-    What is gone already is no error. Each delete is under the check of the controller's epoch.
+    Missing znodes are no error. Each delete is fenced by the controller epoch.
     """
 
     topics: tuple[str, ...]
@@ -92,37 +92,34 @@ Step = (
     | MoveReplicas
     | SendUpdateMetadata
     | HoldBack
-    | TellHeldBack
+    | ReleaseHeldBack
     | ResumeReassignments
     | StartSenders
     | StopSenders
     | WatchBrokers
-    | UnwatchBrokers
-    | UnwatchTopics
     | DeleteTopicZnodes
-    | LeaveTurn
+    | YieldToEventLoop
 )
 Plan = Generator[Step, int | None, None]
 
 
 def next_step(plan: Plan, elected: int | None) -> Step | None:
-    """None at the end. `elected` is what the step before came to, and None at the beginning."""
+    """Return the next step, or None at the end. `elected` is the result of the previous step; None for the first."""
     try:
         return plan.send(elected)
     except StopIteration:
         return None
 
 
-def replicas_to(replicas: tuple[Replica, ...], target: ReplicaState) -> Plan:
+def move_replicas_to(replicas: tuple[Replica, ...], target: ReplicaState) -> Plan:
+    """Yield one step, or none if there are no replicas."""
     if replicas:
         yield MoveReplicas(replicas=replicas, target=target)
 
 
-def in_turns(
-    work: Callable[[tuple[T, ...]], object], things: tuple[T, ...], at_once: int = THINGS_AT_ONCE
-) -> Plan:
-    """Do it with all of them, some at a time."""
-    for start in range(0, len(things), at_once):
+def run_in_chunks(work: Callable[[tuple[T, ...]], object], items: tuple[T, ...]) -> Plan:
+    """Call `work` with chunks of the items, and let other tasks run between the chunks."""
+    for start in range(0, len(items), CHUNK_SIZE):
         if start:
-            yield LeaveTurn()
-        work(things[start : start + at_once])
+            yield YieldToEventLoop()
+        work(items[start : start + CHUNK_SIZE])

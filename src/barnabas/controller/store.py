@@ -1,12 +1,12 @@
-"""The controller's hand in the registry. Every write carries the check that nobody else is in charge by now.
+"""Registry access of the controller. Every write is fenced: it fails if another broker has become the controller.
 
-    check /controller_epoch is at our version
+    check /controller_epoch has the version of our election
     create /brokers/topics/t/partitions/0/state …
-    set /brokers/topics/t/partitions/1/state …         many in one transaction, all or none
+    set /brokers/topics/t/partitions/1/state …         many writes in one transaction, all or none
 
-A transaction that fails on the check raises ControllerMoved. One that fails on anything else is done again write by
-write, so that one bad partition never fails its neighbours. What cannot be understood is reported with its path and
-left out: a znode somebody edited by hand must not stop a cluster.
+If the check fails, ControllerMoved is raised. If another write of the transaction fails, the writes are repeated one by
+one, so that one bad partition does not affect the others. Invalid znodes are logged with their path and left out: a
+znode that was edited by hand must not stop the cluster.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from barnabas.controller.decision import (
     CreateState,
-    StateRead,
-    Unreadable,
+    StateReadResult,
+    UnreadableState,
     Write,
-    WriteRefused,
+    WriteRejection,
     WriteResult,
 )
 from barnabas.controller.plans import Registration
@@ -44,7 +44,7 @@ from barnabas.errors import (
 )
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import (
     BrokerEpoch,
     BrokerId,
@@ -58,44 +58,47 @@ from barnabas.world.ports import Check, Create, Delete, Op, SetData, Watch, Znod
 
 logger = logging.getLogger("barnabas.controller")
 
-BATCH_BYTES_MAX = (
-    400 * 1024
-)  # ZooKeeper takes no packet above 1 MB, and a state may be longer than its estimate
+# ZooKeeper's limit for a packet is 1 MB. The sizes of operations are estimates, so this leaves a margin.
+BATCH_BYTES_MAX = 400 * 1024
 OP_OVERHEAD_BYTES = 64
-READS_AT_ONCE = 500
-BYTES_PER_PARTITION = 10  # in the znode of a topic, at least
-SOMEBODY = BrokerId(-1)
+CALLS_IN_FLIGHT_MAX = 500
+STATES_PER_READ = 500
+BYTES_PER_PARTITION = 10  # lower bound, in the znode of a topic
+UNKNOWN_CONTROLLER = BrokerId(-1)
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Won(Struct, frozen=True, kw_only=True):
-    """An election: the epoch that is ours, and the version by which every write of ours is fenced."""
+class ControllerElection(Struct, frozen=True, kw_only=True):
+    """A won controller election: the new epoch, and the version of /controller_epoch that fences all writes."""
 
     epoch: ControllerEpoch
     version: ZnodeVersion
 
 
 class ControllerStore:
+    """Reads and fenced writes of one controller."""
+
     def __init__(self, registry: RegistryClient, broker_id: BrokerId, random: Random) -> None:
         self.registry = registry
         self.broker_id = broker_id
         self.random = random
         self.version = ZnodeVersion(0)
-        self.parents: set[str] = set()
-        """Topics whose `partitions` znode stands."""
-        self.reported: set[str] = set()
+        self.topics_with_partitions_znode: set[str] = set()
+        """Topics whose `partitions` znode exists."""
+        self.logged_errors: set[str] = set()
 
-    def take_over(self, won: Won) -> None:
-        self.version = won.version
-        self.parents.clear()
-        self.reported.clear()
+    def take_over(self, election: ControllerElection) -> None:
+        """Fence all further writes by this election."""
+        self.version = election.version
+        self.topics_with_partitions_znode.clear()
+        self.logged_errors.clear()
 
-    # ---- who is in charge
+    # ---- controller election
 
     async def controller_id(self, watch: Watch) -> BrokerId | None:
-        """Who is in charge, if anybody; the watch is set either way."""
+        """Return the current controller, or None. Sets the watch in both cases."""
         if await self.registry.exists(znodes.CONTROLLER, watch) is None:
             return None
         try:
@@ -105,15 +108,20 @@ class ControllerStore:
         try:
             return znodes.decode_controller(data)
         except RegistryError as error:
-            # Whose node it is still says whether we are in charge; who else is, nobody can tell.
-            self.report("cannot understand who is in charge", error)
-            return self.broker_id if stat.ephemeral_owner == self.registry.id else SOMEBODY
+            # The owner of the znode still tells whether this broker is the controller.
+            self.log_once("invalid controller znode", error)
+            return (
+                self.broker_id if stat.ephemeral_owner == self.registry.id else UNKNOWN_CONTROLLER
+            )
 
-    async def elect(self, now_ms: int, watch: Watch | None = None) -> Won:
-        """Become the controller. ControllerMoved: somebody else was quicker, or nobody can be elected, and `watch`
-        tells when that has changed."""
+    async def elect(self, now_ms: int, watch: Watch | None = None) -> ControllerElection:
+        """Become the controller.
+
+        Raises ControllerMoved if another broker was faster. It is also raised if the epoch is invalid and no broker can
+        be elected; `watch` fires when that changes.
+        """
         epoch, version = await self.read_epoch(watch)
-        following = ControllerEpoch(epoch + 1)
+        next_epoch = ControllerEpoch(epoch + 1)
         ops: list[Op] = [
             Create(
                 path=znodes.CONTROLLER,
@@ -122,7 +130,7 @@ class ControllerStore:
             ),
             SetData(
                 path=znodes.CONTROLLER_EPOCH,
-                data=znodes.encode_controller_epoch(following),
+                data=znodes.encode_controller_epoch(next_epoch),
                 version=version,
             ),
         ]
@@ -131,23 +139,29 @@ class ControllerStore:
         except MultiFailed as error:
             if not isinstance(error.error, NodeExists | BadVersion):
                 raise
-            return await self.won_after_all(following, version)
+            return await self.confirm_election(next_epoch, version)
         assert isinstance(stat, ZnodeStat)
-        return Won(epoch=following, version=ZnodeVersion(stat.version))
+        return ControllerElection(epoch=next_epoch, version=ZnodeVersion(stat.version))
 
-    async def won_after_all(self, epoch: ControllerEpoch, version: int) -> Won:
-        """The answer to our own successful transaction may have been lost with a connection."""
+    async def confirm_election(self, epoch: ControllerEpoch, version: int) -> ControllerElection:
+        """Check whether a failed transaction was a retry: the response to the first attempt may have been lost."""
         try:
             _, stat = await self.registry.get(znodes.CONTROLLER)
-            now, _ = await self.read_epoch()
+            current, _ = await self.read_epoch()
         except NoNode:
-            raise ControllerMoved(znodes.CONTROLLER, "came and went") from None
-        if now == epoch and stat.ephemeral_owner == self.registry.id:
-            return Won(epoch=epoch, version=ZnodeVersion(version + 1))
-        raise ControllerMoved(znodes.CONTROLLER, "another broker was quicker")
+            raise ControllerMoved(
+                znodes.CONTROLLER, "the znode was deleted during the election"
+            ) from None
+        if current == epoch and stat.ephemeral_owner == self.registry.id:
+            return ControllerElection(epoch=epoch, version=ZnodeVersion(version + 1))
+        raise ControllerMoved(znodes.CONTROLLER, "another broker was elected")
 
     async def read_epoch(self, watch: Watch | None = None) -> tuple[ControllerEpoch, int]:
-        """`watch` is set only where somebody wrote what is no epoch: until that is mended there is no controller."""
+        """Return the controller epoch and the version of its znode, which is created if missing.
+
+        Raises ControllerMoved if the znode is invalid. Only then `watch` is set: there is no controller until the znode
+        is corrected.
+        """
         unreadable = None
         backoff = Backoff(*CONFLICT_S, random=self.random)
         while True:
@@ -159,8 +173,8 @@ class ControllerStore:
                     return znodes.decode_controller_epoch(data), stat.version
                 except RegistryError as error:
                     if data == unreadable:
-                        hint = "write a number that is larger than every epoch before"
-                        logger.error("nobody can be elected: %s; %s", error, hint)
+                        hint = "write a number larger than every previous epoch"
+                        logger.error("no controller can be elected: %s; %s", error, hint)
                         raise ControllerMoved(znodes.CONTROLLER_EPOCH, str(error)) from None
                     unreadable = data
             except NoNode:
@@ -170,16 +184,19 @@ class ControllerStore:
             await backoff.wait()
 
     async def resign(self) -> None:
-        """Give /controller up, if it is still ours."""
+        """Delete /controller, if it still belongs to this broker."""
         try:
-            await self.fenced([Delete(path=znodes.CONTROLLER)])
+            await self.write_fenced([Delete(path=znodes.CONTROLLER)])
         except RegistryError as error:
-            logger.info("nothing to give up reason=%s", error)
+            logger.info("controller znode not deleted reason=%s", error)
 
     # ---- writing
 
-    async def fenced(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
-        """These, if we are in charge: ControllerMoved if not, MultiFailed with an index into `ops` otherwise."""
+    async def write_fenced(self, ops: Sequence[Op]) -> list[str | ZnodeStat | None]:
+        """Run a transaction if this broker is still the controller.
+
+        Raises ControllerMoved if it is not, and MultiFailed with an index into `ops` if an operation fails.
+        """
         check = Check(path=znodes.CONTROLLER_EPOCH, version=self.version)
         try:
             return (await self.registry.multi([check, *ops]))[1:]
@@ -189,21 +206,22 @@ class ControllerStore:
             raise MultiFailed(error.index - 1, error.error) from None
 
     async def commit(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
-        """All of them, in as few transactions as they fit into."""
+        """Write partition states, in as few transactions as possible. Returns the result of each write."""
         results: dict[TopicPartition, WriteResult] = {}
-        batches = list(batched(writes, self.ops_of))
-        for done in await gathered(self.commit_batch, batches):
+        batches = list(split_into_batches(writes, self.build_ops))
+        for done in await gather_bounded(self.commit_batch, batches):
             results.update(done)
         return results
 
-    def ops_of(self, write: Write) -> list[Op]:
+    def build_ops(self, write: Write) -> list[Op]:
+        """Return the operations of a write. The last one writes the state."""
         path, data = znodes.state_path(write.partition), znodes.encode_state(write.state)
         if not isinstance(write, CreateState):
             return [SetData(path=path, data=data, version=write.expected_version)]
         ops: list[Op] = []
         topic = write.partition.topic
-        if topic not in self.parents:
-            self.parents.add(topic)
+        if topic not in self.topics_with_partitions_znode:
+            self.topics_with_partitions_znode.add(topic)
             ops.append(Create(path=znodes.partitions_path(topic)))
         ops.append(Create(path=znodes.partition_path(write.partition)))
         ops.append(Create(path=path, data=data))
@@ -213,56 +231,58 @@ class ControllerStore:
         self, batch: list[tuple[Write, list[Op]]]
     ) -> dict[TopicPartition, WriteResult]:
         try:
-            answers = await self.fenced([op for _, ops in batch for op in ops])
+            stats = await self.write_fenced([op for _, ops in batch for op in ops])
         except MultiFailed:
             return await self.commit_one_by_one([write for write, _ in batch])
         results: dict[TopicPartition, WriteResult] = {}
         at = 0
         for write, ops in batch:
             at += len(ops)
-            results[write.partition] = version_of(answers[at - 1])
+            results[write.partition] = result_version(stats[at - 1])
         return results
 
     async def commit_one_by_one(self, writes: Sequence[Write]) -> dict[TopicPartition, WriteResult]:
         for topic in dict.fromkeys(w.partition.topic for w in writes if isinstance(w, CreateState)):
             await self.create_if_missing(znodes.partitions_path(topic))
-        results = await gathered(self.commit_alone, writes)
+        results = await gather_bounded(self.commit_one, writes)
         return {write.partition: result for write, result in zip(writes, results, strict=True)}
 
-    async def commit_alone(self, write: Write) -> WriteResult:
+    async def commit_one(self, write: Write) -> WriteResult:
         if isinstance(write, CreateState):
             await self.create_if_missing(znodes.partition_path(write.partition))
-        state = self.ops_of(write)[-1]
+        state = self.build_ops(write)[-1]
         try:
-            return version_of((await self.fenced([state]))[0])
+            return result_version((await self.write_fenced([state]))[0])
         except MultiFailed as error:
             if isinstance(error.error, BadVersion | NodeExists):
-                written = await self.written_after_all(write)
+                written = await self.find_own_write(write)
                 if written is not None:
                     return written
             match error.error:
                 case BadVersion():
-                    return WriteRefused.BAD_VERSION
+                    return WriteRejection.BAD_VERSION
                 case NodeExists():
-                    return WriteRefused.NODE_EXISTS
+                    return WriteRejection.NODE_EXISTS
                 case NoNode():
-                    return WriteRefused.NO_NODE
+                    return WriteRejection.NO_NODE
                 case _:
                     logger.error("cannot write partition=%s error=%s", write.partition, error)
-                    return WriteRefused.FAILED
+                    return WriteRejection.FAILED
 
-    async def written_after_all(self, write: Write) -> ZnodeVersion | None:
-        """The version, if what stands there is what we wrote: the answer may have been lost with a connection, and then
-        the second attempt meets the first."""
+    async def find_own_write(self, write: Write) -> ZnodeVersion | None:
+        """Return the version of the znode if it holds what this write wrote, else None.
+
+        If the response to the first attempt was lost with its connection, the second attempt fails on the first.
+        """
         version = 0 if isinstance(write, CreateState) else write.expected_version + 1
         found = (await self.read_states([write.partition])).get(write.partition)
-        ours = replace(write.state, partition_epoch=ZnodeVersion(version))
-        return ours.partition_epoch if found == ours else None
+        expected = replace(write.state, partition_epoch=ZnodeVersion(version))
+        return expected.partition_epoch if found == expected else None
 
     async def create_if_missing(self, path: str) -> None:
-        """A missing parent is told by the write below it."""
+        """Create a znode. A missing parent is not an error here: the write of the child reports it."""
         try:
-            await self.fenced([Create(path=path)])
+            await self.write_fenced([Create(path=path)])
         except MultiFailed as error:
             if not isinstance(error.error, NodeExists | NoNode):
                 raise
@@ -273,62 +293,64 @@ class ControllerStore:
         self,
         partitions: Sequence[TopicPartition],
         written_at: dict[TopicPartition, int] | None = None,
-    ) -> dict[TopicPartition, StateRead]:
-        """What stands there; a partition without a state is left out. `written_at` is given the transaction that wrote
-        each of them last."""
-        states: dict[TopicPartition, StateRead] = {}
+    ) -> dict[TopicPartition, StateReadResult]:
+        """Read partition states. Partitions without a state are left out.
+
+        `written_at`, if given, receives the transaction id of the last write of each state.
+        """
+        states: dict[TopicPartition, StateReadResult] = {}
         parts = [
-            partitions[start : start + READS_AT_ONCE]
-            for start in range(0, len(partitions), READS_AT_ONCE)
+            partitions[start : start + STATES_PER_READ]
+            for start in range(0, len(partitions), STATES_PER_READ)
         ]
-        read = partial(self.read_some_states, written_at=written_at)
-        for part, found in zip(parts, await gathered(read, parts), strict=True):
+        read = partial(self.read_state_chunk, written_at=written_at)
+        for part, found in zip(parts, await gather_bounded(read, parts), strict=True):
             states.update((tp, state) for tp, state in zip(part, found, strict=True) if state)
         return states
 
-    async def read_some_states(
+    async def read_state_chunk(
         self,
         partitions: Sequence[TopicPartition],
         written_at: dict[TopicPartition, int] | None = None,
-    ) -> list[StateRead | None]:
+    ) -> list[StateReadResult | None]:
         try:
             found = await self.registry.get_many([znodes.state_path(each) for each in partitions])
         except RegistrySessionExpired:
             raise
         except RegistryError as error:
             if len(partitions) == 1:
-                self.report("cannot read a state", error)
-                return [Unreadable(why=str(error))]
-            # One that cannot be read must not keep the others from being read.
-            read = partial(self.read_some_states, written_at=written_at)
-            alone = await gathered(read, [(each,) for each in partitions])
-            return [state for states in alone for state in states]
+                self.log_once("cannot read a partition state", error)
+                return [UnreadableState(why=str(error))]
+            # Read them one by one, so that one bad znode does not affect the others.
+            read = partial(self.read_state_chunk, written_at=written_at)
+            single = await gather_bounded(read, [(each,) for each in partitions])
+            return [state for states in single for state in states]
         if written_at is not None:
             pairs = zip(partitions, found, strict=True)
             written_at.update((tp, node[1].mzxid) for tp, node in pairs if node is not None)
-        return [self.state_in(*each) for each in zip(partitions, found, strict=True)]
+        return [self.decode_state(*each) for each in zip(partitions, found, strict=True)]
 
-    def state_in(
+    def decode_state(
         self, partition: TopicPartition, found: tuple[bytes, ZnodeStat] | None
-    ) -> StateRead | None:
+    ) -> StateReadResult | None:
         if found is None:
             return None
         data, stat = found
         try:
             return znodes.decode_state(partition, data, version=stat.version)
         except RegistryError as error:
-            self.report("cannot understand a state", error)
-            return Unreadable(why=str(error))
+            self.log_once("invalid partition state", error)
+            return UnreadableState(why=str(error))
 
     async def read_brokers(self, watch: Watch) -> dict[BrokerId, Registration]:
-        """Everybody registered; the watch is on who comes and goes."""
+        """Return the registered brokers. The watch fires when a broker registers or leaves."""
         names = await self.registry.children(znodes.BROKER_IDS, watch)
         known = [BrokerId(int(name)) for name in names if name.isdecimal()]
         for name in names:
             if not name.isdecimal():
                 path = f"{znodes.BROKER_IDS}/{name}"
-                self.report("not a broker", RegistryError(path, "its name is no number"))
-        read = await gathered(self.read_broker, known)
+                self.log_once("invalid broker id", RegistryError(path, "the name is not a number"))
+        read = await gather_bounded(self.read_broker, known)
         return {broker: found for broker, found in zip(known, read, strict=True) if found}
 
     async def read_broker(
@@ -342,21 +364,24 @@ class ControllerStore:
         except RegistrySessionExpired:
             raise
         except RegistryError as error:
-            self.report("cannot understand a broker", error)
+            self.log_once("invalid broker registration", error)
             return None
 
     async def read_topics(
         self, names: Iterable[str], watch: Watch
     ) -> dict[str, znodes.TopicAssignment]:
-        """Their assignments, each with its id and under a watch. One that cannot be understood is left out."""
+        """Return the assignments of topics, and watch them. Invalid ones are left out."""
         wanted = list(names)
-        read = await gathered(lambda name: self.read_topic(name, watch), wanted)
+        read = await gather_bounded(lambda name: self.read_topic(name, watch), wanted)
         return {name: topic for name, topic in zip(wanted, read, strict=True) if topic is not None}
 
     async def read_topic(
         self, name: str, watch: Watch | None, known_id: UUID | None = None
     ) -> znodes.TopicAssignment | None:
-        """`known_id` goes back into a znode that has lost it; one that never had an id gets a new one."""
+        """Return the assignment of a topic, or None if it is missing or invalid.
+
+        A znode without a topic id gets `known_id`, or a new id.
+        """
         path = znodes.topic_path(name)
         backoff = Backoff(*CONFLICT_S, random=self.random)
         while True:
@@ -365,16 +390,16 @@ class ControllerStore:
                 topic = await aside(
                     len(data) // BYTES_PER_PARTITION, znodes.decode_topic, name, data
                 )
-                if why := what_is_wrong_with(name):
-                    # No broker could make a directory of that name, and one that fails to gives up the whole disk.
+                if why := topic_name_error(name):
+                    # Brokers cannot create a directory of that name, and would take the log directory offline.
                     raise RegistryError(path, why)
                 if topic.topic_id is None:
-                    # Written by an old tool, or by hand.
+                    # Written by an old tool or by hand.
                     topic = replace(topic, topic_id=known_id or self.new_topic_id())
-                    written = SetData(
+                    update = SetData(
                         path=path, data=znodes.encode_topic(topic), version=stat.version
                     )
-                    await self.fenced([written])
+                    await self.write_fenced([update])
                 return topic
             except NoNode:
                 return None
@@ -385,14 +410,14 @@ class ControllerStore:
             except (RegistrySessionExpired, ControllerMoved):
                 raise
             except RegistryError as error:
-                self.report("cannot understand a topic", error)
+                self.log_once("invalid topic", error)
                 return None
 
     def new_topic_id(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
 
     async def read_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """What each sets for itself; one that cannot be read is left out."""
+        """Return the overrides of each topic. Topics with an unreadable config are left out."""
 
         async def read(topic: str) -> dict[str, str] | None:
             path = znodes.topic_config_path(topic)
@@ -404,61 +429,63 @@ class ControllerStore:
             except RegistrySessionExpired:
                 raise
             except RegistryError as error:
-                self.report("cannot understand a topic's config", error)
+                self.log_once("invalid topic config", error)
                 return None
 
-        configs = await gathered(read, topics)
+        configs = await gather_bounded(read, topics)
         return {
             topic: config
             for topic, config in zip(topics, configs, strict=True)
             if config is not None
         }
 
-    def report(self, what: str, error: RegistryError) -> None:
-        """Once in an epoch: it may be read again and again."""
-        if str(error) not in self.reported:
-            self.reported.add(str(error))
-            logger.error("%s error=%s", what, error)
+    def log_once(self, event: str, error: RegistryError) -> None:
+        """Log an error once per controller epoch, because znodes are read repeatedly."""
+        if str(error) not in self.logged_errors:
+            self.logged_errors.add(str(error))
+            logger.error("%s error=%s", event, error)
 
     # ---- deleting
 
     async def delete_children(self, path: str) -> None:
-        """What stands below, notifications that were read or are of no more use."""
+        """Delete the children of a znode."""
         for name in await self.registry.children(path):
-            await self.delete_if_there(f"{path}/{name}")
+            await self.delete_if_exists(f"{path}/{name}")
 
-    async def delete_if_there(self, path: str) -> None:
+    async def delete_if_exists(self, path: str) -> None:
         try:
-            await self.fenced([Delete(path=path)])
+            await self.write_fenced([Delete(path=path)])
         except MultiFailed as error:
             if isinstance(error.error, NotEmpty):
-                # Nobody knows what stands below it. It stays, and must not keep anybody from taking over.
-                self.report("cannot delete", error.error)
+                # It has unexpected children and stays. This must not stop a takeover.
+                self.log_once("cannot delete a znode with children", error.error)
             elif not isinstance(error.error, NoNode):
                 raise
 
     async def delete_topics(self, topics: Sequence[str]) -> None:
-        """Side by side, so that many share a commit to the disk."""
-        await gathered(self.delete_topic, topics)
+        """Delete topics concurrently, so that the registry can commit them together."""
+        await gather_bounded(self.delete_topic, topics)
 
     async def delete_topic(self, topic: str) -> None:
-        """All of it: children first, the marker last, so that whoever comes after a crash knows what to finish."""
-        doomed = await self.usual_znodes(topic)
-        for batch in batched(doomed, lambda path: [Delete(path=path)]):
+        """Delete all znodes of a topic: children first, the marker last, so that a new controller can continue."""
+        paths = await self.expected_znodes(topic)
+        for batch in split_into_batches(paths, lambda path: [Delete(path=path)]):
             try:
-                await self.fenced([op for _, ops in batch for op in ops])
+                await self.write_fenced([op for _, ops in batch for op in ops])
             except MultiFailed:
-                # Some are gone already, or somebody has put more below them.
+                # Some are already deleted, or have unexpected children.
                 for path, _ in batch:
                     for each in await self.descendants(path):
-                        await self.delete_if_there(each)
-        await self.delete_if_there(znodes.topic_config_path(topic))
-        await self.delete_if_there(znodes.delete_topic_path(topic))
-        self.parents.discard(topic)
+                        await self.delete_if_exists(each)
+        await self.delete_if_exists(znodes.topic_config_path(topic))
+        await self.delete_if_exists(znodes.delete_topic_path(topic))
+        self.topics_with_partitions_znode.discard(topic)
 
-    async def usual_znodes(self, topic: str) -> list[str]:
-        """What stands of a topic, children first, if nobody has put anything else there: to ask every partition what is
-        below it would take longer than to delete it."""
+    async def expected_znodes(self, topic: str) -> list[str]:
+        """Return the znodes that a topic normally has, children first.
+
+        Listing the children of every partition would take longer than deleting them.
+        """
         above = znodes.partitions_path(topic)
         try:
             partitions = await self.registry.children(above)
@@ -470,28 +497,29 @@ class ControllerStore:
         return [*below, above, znodes.topic_path(topic)]
 
     async def descendants(self, path: str) -> list[str]:
+        """Return a znode and all znodes below it, children first."""
         try:
             names = await self.registry.children(path)
         except NoNode:
             return []
-        below = await gathered(lambda name: self.descendants(f"{path}/{name}"), names)
+        below = await gather_bounded(lambda name: self.descendants(f"{path}/{name}"), names)
         return [*(each for found in below for each in found), path]
 
 
-def version_of(answer: str | ZnodeStat | None) -> ZnodeVersion:
-    """A node that was just created has version 0."""
-    return ZnodeVersion(answer.version if isinstance(answer, ZnodeStat) else 0)
+def result_version(result: str | ZnodeStat | None) -> ZnodeVersion:
+    """Return the version after a write. The result of a create has no stat; its version is 0."""
+    return ZnodeVersion(result.version if isinstance(result, ZnodeStat) else 0)
 
 
-def batched(
-    items: Sequence[T], ops_of: Callable[[T], list[Op]]
+def split_into_batches(
+    items: Sequence[T], build_ops: Callable[[T], list[Op]]
 ) -> Iterable[list[tuple[T, list[Op]]]]:
-    """With their operations, in runs that a transaction can carry."""
+    """Yield the items with their operations, in batches that fit into a transaction."""
     batch: list[tuple[T, list[Op]]] = []
     size = 0
     for item in items:
-        ops = ops_of(item)
-        weight = sum(map(bytes_of, ops))
+        ops = build_ops(item)
+        weight = sum(map(estimate_size, ops))
         if batch and size + weight > BATCH_BYTES_MAX:
             yield batch
             batch, size = [], 0
@@ -501,14 +529,16 @@ def batched(
         yield batch
 
 
-def bytes_of(op: Op) -> int:
+def estimate_size(op: Op) -> int:
+    """Return the approximate size of an operation in bytes."""
     data = op.data if isinstance(op, Create | SetData) else b""
     return OP_OVERHEAD_BYTES + len(op.path) + len(data)
 
 
-async def gathered(call: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-    """All results in order, so many calls on their way at once that the registry is never idle."""
+async def gather_bounded(call: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+    """Call for each item, with up to CALLS_IN_FLIGHT_MAX concurrent calls. Returns the results in order."""
     found: list[R] = []
-    for at in range(0, len(items), READS_AT_ONCE):
-        found += await asyncio.gather(*(call(item) for item in items[at : at + READS_AT_ONCE]))
+    for start in range(0, len(items), CALLS_IN_FLIGHT_MAX):
+        part = items[start : start + CALLS_IN_FLIGHT_MAX]
+        found += await asyncio.gather(*(call(item) for item in part))
     return found

@@ -1,11 +1,13 @@
-"""What may be refused before a topic is created or grows, and where its replicas go. Kafka's codes, in Kafka's order.
+"""Validation of new topics and added partitions, and their replica assignment.
+
+Error codes and their precedence are Kafka's:
 
     exists → null configs → counts and assignment → counts → name → marked for deletion → exists in the registry
            → collision → numbers of replicas → duplicates → numbering → brokers → empty        then configs and policy
 
-So an illegal name with an impossible replication factor is told about the factor. In two places we are stricter than
-Kafka, which accepts partition numbers of the right sum, and brokers it has never seen: partitions of such topics may
-never get a leader, and nobody means that.
+So a request with an invalid name and an invalid replication factor is rejected for the replication factor. Two checks
+of manual assignments are stricter than in Kafka, which accepts some gaps in the partition numbers, and unknown
+brokers. Partitions of such topics might never get a leader.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from msgspec import Struct
 
 from barnabas.config import TopicConfig
 from barnabas.controller.assignment import (
-    Replicas,
+    BrokerIds,
     assign_at_random,
     continue_assignment,
     target_replicas,
@@ -28,11 +30,11 @@ from barnabas.metadata.znodes import ReplicaAssignment
 from barnabas.model import Broker, BrokerId
 
 USE_DEFAULT = -1
-PARTITIONS_MAX = 50_000  # with more, the topic's znode would not fit a packet of ZooKeeper's
+PARTITIONS_MAX = 50_000  # a larger topic znode would exceed ZooKeeper's packet limit
 
 
-class TopicWish(Struct, frozen=True, kw_only=True):
-    """A topic as a client wishes it. With `assignments`, both counts are -1."""
+class TopicSpec(Struct, frozen=True, kw_only=True):
+    """A topic as requested by a client. With `assignments`, both counts must be -1."""
 
     name: str
     partitions: int = USE_DEFAULT
@@ -42,12 +44,14 @@ class TopicWish(Struct, frozen=True, kw_only=True):
 
 
 class TopicDefaults(Struct, frozen=True, kw_only=True):
+    """Counts of a topic that is created without them."""
+
     partitions: int = 1
     replication_factor: int = 1
 
 
 def check_new_topic(
-    wish: TopicWish,
+    spec: TopicSpec,
     *,
     brokers: Sequence[Broker],
     in_cache: Collection[str],
@@ -55,29 +59,30 @@ def check_new_topic(
     marked_for_deletion: Collection[str],
     defaults: TopicDefaults,
     random: Random,
-) -> tuple[Replicas, ...]:
-    """The replicas of each partition, or ApiError. `brokers` are all that are registered, shutting down or not.
+) -> tuple[BrokerIds, ...]:
+    """Return the replicas of each partition. Raises ApiError.
 
-    `in_cache` are the topics this broker knows of, `in_registry` those that exist; the first are often a little behind.
+    `brokers` are all registered brokers, including those shutting down. `in_cache` are the topics in this broker's
+    metadata cache, `in_registry` those in the registry. The cache may be stale.
     """
-    name = wish.name
+    name = spec.name
     if name in in_cache:
         raise already_exists(name)
-    for key, value in wish.configs.items():
+    for key, value in spec.configs.items():
         if value is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key}: null is not a value for a topic")
-    placed: tuple[Replicas, ...] = ()
-    if wish.assignments is None:
-        placed = place(wish, brokers, defaults, random)
-    elif wish.partitions != USE_DEFAULT or wish.replication_factor != USE_DEFAULT:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key}: the value is null; give a value")
+    placed: tuple[BrokerIds, ...] = ()
+    if spec.assignments is None:
+        placed = assign_by_counts(spec, brokers, defaults, random)
+    elif spec.partitions != USE_DEFAULT or spec.replication_factor != USE_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "give either numbers of partitions and replicas or an assignment, not both",
+            "give either partitions and replication factor or an assignment, not both",
         )
     check_topic_name(name)
     if name in marked_for_deletion:
         raise ApiError(
-            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is marked for deletion; try again"
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is marked for deletion; retry later"
         )
     if name in in_registry:
         raise already_exists(name)
@@ -85,17 +90,17 @@ def check_new_topic(
     if collisions:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic '{name}' collides with {', '.join(collisions)}: '.' and '_' count as one",
+            f"topic '{name}' collides with {', '.join(collisions)}: '.' and '_' are treated as equal",
         )
-    if wish.assignments is None:
+    if spec.assignments is None:
         return placed
-    return check_manual_assignment(wish.assignments, {broker.id for broker in brokers})
+    return check_manual_assignment(spec.assignments, {broker.id for broker in brokers})
 
 
 def check_topic_configs(
     configs: Mapping[str, str | None], defaults: TopicConfig
 ) -> Mapping[str, str]:
-    """What a topic sets for itself, over the broker's `defaults`. Nulls are refused before."""
+    """Return the overrides of a topic. Raises INVALID_CONFIG. Null values are rejected by check_new_topic."""
     overrides = {key: value for key, value in configs.items() if value is not None}
     try:
         defaults.with_overrides(overrides)
@@ -108,29 +113,31 @@ def already_exists(name: str) -> ApiError:
     return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
 
 
-def place(
-    wish: TopicWish, brokers: Sequence[Broker], defaults: TopicDefaults, random: Random
-) -> tuple[Replicas, ...]:
-    partitions = defaults.partitions if wish.partitions == USE_DEFAULT else wish.partitions
-    replication_factor = wish.replication_factor
+def assign_by_counts(
+    spec: TopicSpec, brokers: Sequence[Broker], defaults: TopicDefaults, random: Random
+) -> tuple[BrokerIds, ...]:
+    partitions = defaults.partitions if spec.partitions == USE_DEFAULT else spec.partitions
+    replication_factor = spec.replication_factor
     if replication_factor == USE_DEFAULT:
         replication_factor = defaults.replication_factor
-    check_counts(partitions, replication_factor, broker_count=len(brokers))
+    check_partition_and_replica_counts(partitions, replication_factor, broker_count=len(brokers))
     return assign_at_random(
         brokers, partitions=partitions, replication_factor=replication_factor, random=random
     )
 
 
-def check_counts(partitions: int, replication_factor: int, *, broker_count: int) -> None:
+def check_partition_and_replica_counts(
+    partitions: int, replication_factor: int, *, broker_count: int
+) -> None:
     if partitions <= 0:
         raise ApiError(
-            ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; it takes at least one"
+            ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; at least 1 is required"
         )
-    check_most(partitions)
+    check_partition_limit(partitions)
     if replication_factor <= 0:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor}; it takes at least one",
+            f"replication factor {replication_factor}; at least 1 is required",
         )
     if replication_factor > broker_count:
         raise ApiError(
@@ -140,7 +147,7 @@ def check_counts(partitions: int, replication_factor: int, *, broker_count: int)
         )
 
 
-def check_most(partitions: int) -> None:
+def check_partition_limit(partitions: int) -> None:
     if partitions > PARTITIONS_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -150,8 +157,8 @@ def check_most(partitions: int) -> None:
 
 def check_manual_assignment(
     assignments: Mapping[int, Sequence[int]], brokers: Collection[int]
-) -> tuple[Replicas, ...]:
-    """The replicas of partitions 0, 1, 2 and so on, or INVALID_REPLICA_ASSIGNMENT."""
+) -> tuple[BrokerIds, ...]:
+    """Return the replicas of partitions 0, 1, 2 and so on. Raises INVALID_REPLICA_ASSIGNMENT."""
     lists = assignments.values()
     why = None
     if not assignments:
@@ -159,16 +166,16 @@ def check_manual_assignment(
     elif len({len(replicas) for replicas in lists}) > 1:
         why = "every partition needs the same number of replicas"
     elif any(has_duplicates(replicas) for replicas in lists):
-        why = "a broker stands twice in the replicas of one partition"
+        why = "a partition has two replicas on the same broker"
     elif sorted(assignments) != list(range(len(assignments))):
         why = "partitions must be numbered 0, 1, 2 and so on without a gap"
-    elif unknown := unknown_brokers(lists, brokers):
+    elif unknown := find_unknown_brokers(lists, brokers):
         why = f"there is no broker {unknown[0]}"
     elif not all(lists):
         why = "a partition needs at least one replica"
     if why is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    return tuple(as_replicas(replicas) for _, replicas in sorted(assignments.items()))
+    return tuple(to_broker_ids(replicas) for _, replicas in sorted(assignments.items()))
 
 
 def check_added_partitions(
@@ -177,28 +184,28 @@ def check_added_partitions(
     count: int,
     assignments: Sequence[Sequence[int]] | None,
     brokers: Sequence[Broker],
-) -> tuple[Replicas, ...]:
-    """The replicas of the partitions by which a topic grows to `count`, or ApiError.
+) -> tuple[BrokerIds, ...]:
+    """Return the replicas of the partitions that are added to reach `count`. Raises ApiError.
 
-    `current` is empty for a topic that does not exist. That it is queued for deletion is checked before.
+    `current` is empty for a topic that does not exist. The caller rejects topics that are queued for deletion.
     """
     if not current:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")
     size = len(current)
     if count < size:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the topic has {size} partitions, which is higher than the {count} asked for;"
+            f"the topic has {size} partitions, which is higher than the requested {count};"
             " partitions can only be added",
         )
     if count == size:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic has {size} partitions already")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"the topic already has {size} partitions")
     if 0 not in current:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing in the assignment")
-    # Without the brokers that an unfinished reassignment removes, or new partitions would get too many replicas.
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "partition 0 is missing from the assignment")
+    # Without the replicas that an unfinished reassignment removes: new partitions would get too many replicas.
     first = target_replicas(current[0]) or current[0].replicas
     if assignments is None:
-        check_counts(count, len(first), broker_count=len(brokers))
+        check_partition_and_replica_counts(count, len(first), broker_count=len(brokers))
         return continue_assignment(brokers, first_replicas=first, current=size, total=count)
     check_added_assignment(
         assignments,
@@ -206,8 +213,8 @@ def check_added_partitions(
         replication_factor=len(first),
         brokers={broker.id for broker in brokers},
     )
-    check_most(count)
-    return tuple(as_replicas(replicas) for replicas in assignments)
+    check_partition_limit(count)
+    return tuple(to_broker_ids(replicas) for replicas in assignments)
 
 
 def check_added_assignment(
@@ -218,16 +225,16 @@ def check_added_assignment(
     brokers: Collection[int],
 ) -> None:
     why = None
-    if unknown := unknown_brokers(assignments, brokers):
+    if unknown := find_unknown_brokers(assignments, brokers):
         why = f"there is no broker {unknown[0]}"
     elif len(assignments) != added:
-        why = f"{added} partitions are added, but {len(assignments)} assignments given"
+        why = f"{added} partitions are added, but {len(assignments)} assignments are given"
     elif not all(assignments):
         why = "a partition needs at least one replica"
     elif any(has_duplicates(replicas) for replicas in assignments):
-        why = "a broker stands twice in the replicas of one partition"
+        why = "a partition has two replicas on the same broker"
     elif any(len(replicas) != replication_factor for replicas in assignments):
-        why = f"partition 0 has {replication_factor} replicas, and so must all"
+        why = f"every partition needs {replication_factor} replicas, like partition 0"
     if why is not None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
@@ -236,9 +243,9 @@ def has_duplicates(replicas: Sequence[int]) -> bool:
     return len(set(replicas)) != len(replicas)
 
 
-def unknown_brokers(lists: Collection[Sequence[int]], brokers: Collection[int]) -> list[int]:
+def find_unknown_brokers(lists: Collection[Sequence[int]], brokers: Collection[int]) -> list[int]:
     return sorted({broker for replicas in lists for broker in replicas if broker not in brokers})
 
 
-def as_replicas(replicas: Sequence[int]) -> Replicas:
+def to_broker_ids(replicas: Sequence[int]) -> BrokerIds:
     return tuple(BrokerId(broker) for broker in replicas)

@@ -5,8 +5,8 @@
     /isr_change_notification/isr_change_*        ISRs that brokers without AlterPartition wrote to ZooKeeper themselves
     /log_dir_event_notification/log_dir_event_*  brokers with a failed log directory
 
-Each function also arms the watch that reports the next request, whether or not it finds one. Znodes that cannot be
-decoded are logged and handled like empty ones.
+Each function also sets the watch for the next request, even if it finds none. Invalid znodes are logged and handled
+like empty ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.controller.assignment import is_being_reassigned
 from barnabas.controller.decision import FailureReason, PartitionFailure, SendUpdateMetadata
 from barnabas.controller.elections import Strategy
 from barnabas.controller.execution import Execution
-from barnabas.controller.requests import elect, refresh
+from barnabas.controller.requests import refresh_leadership, run_elections
 from barnabas.controller.states import ReplicaState
 from barnabas.controller.steps import MoveReplicas
 from barnabas.errors import ApiError, ErrorCode, NoNode, RegistryError, RegistrySessionExpired
@@ -35,7 +35,9 @@ NAMES_LOGGED_MAX = 20
 T = TypeVar("T")
 
 
-async def handle(execution: Execution, event: events.ZnodeRequest, cause: str) -> None:
+async def handle_znode_request(
+    execution: Execution, event: events.ZnodeRequest, cause: str
+) -> None:
     match event:
         case events.LogDirFailed():
             await check_log_dirs(execution, cause)
@@ -49,7 +51,7 @@ async def handle(execution: Execution, event: events.ZnodeRequest, cause: str) -
             assert_never(event)
 
 
-# ---- requests of tools ------------------------------------------------------------------------------------
+# ---- requests from tools ----------------------------------------------------------------------------------
 
 
 async def elect_preferred_leaders(execution: Execution, cause: str) -> None:
@@ -61,9 +63,9 @@ async def elect_preferred_leaders(execution: Execution, cause: str) -> None:
     try:
         requested = znodes.decode_partitions(path, found[0])
     except RegistryError as error:
-        logger.warning("removing an invalid request for preferred leaders error=%s", error)
+        logger.warning("removing an invalid preferred election request error=%s", error)
         requested = ()
-    outcomes = await elect(execution, requested, Strategy.PREFERRED, cause)
+    outcomes = await run_elections(execution, requested, Strategy.PREFERRED, cause)
     errors = {
         partition: outcome.code
         for partition, outcome in outcomes.items()
@@ -74,9 +76,9 @@ async def elect_preferred_leaders(execution: Execution, cause: str) -> None:
         *(path, len(outcomes), sum(map(is_elected, outcomes.values())), len(errors)),
     )
     if errors:
-        named = shortened(f"{partition}:{code.name}" for partition, code in errors.items())
-        logger.warning("preferred leaders not elected path=%s partitions=%s", path, named)
-    await execution.store.delete_if_there(path)
+        failed = join_names(f"{partition}:{code.name}" for partition, code in errors.items())
+        logger.warning("preferred leaders not elected path=%s partitions=%s", path, failed)
+    await execution.store.delete_if_exists(path)
 
 
 def is_elected(outcome: BrokerId | ApiError) -> bool:
@@ -84,9 +86,9 @@ def is_elected(outcome: BrokerId | ApiError) -> bool:
 
 
 async def report_reassignment(execution: Execution, cause: str) -> None:
-    """Log the requested reassignment, which this version cannot carry out.
+    """Log a reassignment request, which is not supported.
 
-    The request is kept. Tools take its disappearance for success.
+    The znode is kept, because tools treat its deletion as success.
     """
     path = znodes.REASSIGN_PARTITIONS
     found = await read_request(execution, path)
@@ -99,34 +101,33 @@ async def report_reassignment(execution: Execution, cause: str) -> None:
     try:
         targets = znodes.decode_reassignment(data)
     except RegistryError as error:
-        logger.error("ignoring an invalid request for a reassignment error=%s", error)
+        logger.error("ignoring an invalid reassignment request error=%s", error)
         return
     logger.error(
-        "ignoring a request for a reassignment, which this version does not support path=%s partitions=%s;"
-        " delete the znode: a tool that waits for it will time out",
+        "ignoring a reassignment request, reassignments are not supported path=%s partitions=%s;"
+        " delete the znode, so that tools stop waiting for it",
         path,
-        shortened(map(str, targets)),
+        join_names(map(str, targets)),
     )
-    execution.recorder.record_transitions((), refusals(execution, targets, cause))
+    execution.recorder.record_transitions((), reassignment_failures(execution, targets, cause))
 
 
 def warn_of_reassignments(topics: Mapping[str, znodes.TopicAssignment]) -> None:
-    """Log each topic whose znode carries a reassignment that nobody continues."""
+    """Log each topic with an unfinished reassignment, because it is not continued."""
     for name, topic in topics.items():
-        moving = [n for n, held in topic.partitions.items() if is_being_reassigned(held)]
-        if moving:
+        reassigned = [n for n, held in topic.partitions.items() if is_being_reassigned(held)]
+        if reassigned:
             logger.warning(
-                "unfinished reassignment, which this version does not continue topic=%s partitions=%s;"
-                " all replicas stay assigned",
+                "unfinished reassignment is not continued topic=%s partitions=%s; all replicas stay assigned",
                 name,
-                shortened(map(str, moving)),
+                join_names(map(str, reassigned)),
             )
 
 
-def refusals(
+def reassignment_failures(
     execution: Execution, targets: dict[TopicPartition, tuple[BrokerId, ...]], cause: str
 ) -> list[PartitionFailure]:
-    """For the history. Partitions that do not exist have none."""
+    """Return the events for the history. Unknown partitions are left out."""
     context = execution.context
     return [
         PartitionFailure(
@@ -143,7 +144,7 @@ def refusals(
 
 
 async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeStat] | None:
-    """The znode, or None if there is none. The watch fires when it is created, written or deleted."""
+    """Read a znode and watch it. Returns None if it does not exist or cannot be read."""
     registry = execution.store.registry
     if await registry.exists(path, execution.watch) is None:
         return None
@@ -154,45 +155,45 @@ async def read_request(execution: Execution, path: str) -> tuple[bytes, ZnodeSta
     except RegistrySessionExpired:
         raise
     except RegistryError as error:
-        execution.store.report("cannot read a request", error)
+        execution.store.log_once("cannot read a request znode", error)
         return None
 
 
-# ---- notifications of brokers -----------------------------------------------------------------------------
+# ---- notifications from brokers ---------------------------------------------------------------------------
 
 
 async def refresh_isrs(execution: Execution, cause: str) -> None:
-    """Read the named partitions from the registry and send their state to all brokers."""
+    """Read the partitions of the notifications from the registry, and send UpdateMetadata to all brokers."""
     parent = znodes.ISR_CHANGES
     names, lists = await read_notifications(execution, parent, znodes.decode_partitions)
     context = execution.context
     partitions = [
         partition
-        for partition in dict.fromkeys(each for listed in lists for each in listed)
+        for partition in dict.fromkeys(each for partitions in lists for each in partitions)
         if context.has_partition(partition)
         and not context.is_topic_queued_for_deletion(partition.topic)
     ]
     if partitions:
-        changed = await refresh(execution, partitions)
+        changed = await refresh_leadership(execution, partitions)
         execution.recorder.record_isr_changes(changed, cause=cause)
-        await execution.do(SendUpdateMetadata(partitions=tuple(partitions)), cause)
+        await execution.run_step(SendUpdateMetadata(partitions=tuple(partitions)), cause)
     await delete_notifications(execution, parent, names)
 
 
 async def check_log_dirs(execution: Execution, cause: str) -> None:
-    """Send each broker all its replicas: its answers name those on the failed log directory."""
+    """Send LeaderAndIsr with all replicas to these brokers. Their responses name the replicas that are offline."""
     parent = znodes.LOG_DIR_EVENTS
     names, brokers = await read_notifications(execution, parent, znodes.decode_log_dir_event)
     held = execution.context.replicas_on_brokers(sorted(set(brokers)))
     if held:
-        await execution.do(MoveReplicas(replicas=held, target=ReplicaState.ONLINE), cause)
+        await execution.run_step(MoveReplicas(replicas=held, target=ReplicaState.ONLINE), cause)
     await delete_notifications(execution, parent, names)
 
 
 async def read_notifications(
     execution: Execution, parent: str, decode: Callable[[str, bytes], T]
 ) -> tuple[list[str], list[T]]:
-    """The names of all notifications, and the contents of those that can be decoded."""
+    """Return the names of all notifications, and the decoded contents of the valid ones."""
     registry = execution.store.registry
     names = await registry.children(parent, execution.watch)
     contents: list[T] = []
@@ -211,15 +212,15 @@ async def read_notifications(
 
 async def delete_notifications(execution: Execution, parent: str, names: Iterable[str]) -> None:
     for name in names:
-        await execution.store.delete_if_there(f"{parent}/{name}")
+        await execution.store.delete_if_exists(f"{parent}/{name}")
 
 
 # ---- logging ----------------------------------------------------------------------------------------------
 
 
-def shortened(names: Iterable[str]) -> str:
-    """The first names, and the number of the others."""
-    listed = list(names)
-    shown = ",".join(listed[:NAMES_LOGGED_MAX])
-    more = len(listed) - NAMES_LOGGED_MAX
+def join_names(names: Iterable[str]) -> str:
+    """Join names for a log line: at most NAMES_LOGGED_MAX, and the number of the others."""
+    found = list(names)
+    shown = ",".join(found[:NAMES_LOGGED_MAX])
+    more = len(found) - NAMES_LOGGED_MAX
     return f"{shown} and {more} more" if more > 0 else shown

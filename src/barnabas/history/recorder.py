@@ -114,7 +114,7 @@ class SentRequest(NamedTuple):
 class Recorder:
     """Records the events of one controller in one epoch, in order. Methods return the events that they recorded.
 
-    recorder.record_transitions(outcome.won.moves, outcome.failures, replicas_of=context.replicas)
+    recorder.record_transitions(outcome.committed.transitions, outcome.failures, replicas_of=context.replicas)
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What the cluster knows of itself."""
+"""Cluster metadata: its znodes, the registry client, and the metadata cache of a broker."""

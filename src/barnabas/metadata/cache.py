@@ -1,11 +1,12 @@
-"""What this broker knows of the cluster: the brokers, the topics, who leads each partition.
+"""Metadata cache of a broker: the brokers, the topics and the leader of each partition.
 
-The controller tells it with UpdateMetadata, and nobody else does. The brokers and the controller are replaced as a
-whole; partitions are merged, so a request that names none leaves them all; the leader -2 takes a partition out, and its
-topic with the last one. Every broker hears of it in its own time: a topic known here may be unknown next door.
+Only UpdateMetadata requests of the controller change it. Each request replaces the list of brokers and the controller.
+Its partitions are merged: partitions that it does not name stay as they are. Leader -2 removes a partition. A topic is
+removed with its last partition. Brokers apply updates at different times, so a topic that one broker knows may be
+unknown to another.
 
-Each topic's part of a Metadata response is kept encoded until that topic or the list of brokers changes: a client that
-asks for a thousand partitions gets a join of bytes.
+The encoded part of each topic in a Metadata response is cached until that topic or the list of brokers changes. So a
+response for a thousand partitions is a join of bytes.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ from barnabas.wire.messages.update_metadata import (
 )
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, STATE_CHANGES})
-"""Written by brokers only, and hidden from clients that subscribe to a pattern."""
-NOT_PRODUCED_TO = INTERNAL_TOPICS
-LISTENER_ERRORS_SINCE = 6  # before, a leader without the client's listener counted as not available
-DOUBT_SECONDS = 0.5
-FAREWELL_SECONDS = 2.0
+"""Only brokers write to them. Clients that subscribe to a pattern do not get them."""
+LISTENER_ERRORS_SINCE = 6  # older versions report LEADER_NOT_AVAILABLE instead
+SUSPECT_SECONDS = 0.5
+"""How long a broker is suspect after its connection broke."""
+DEPARTED_SECONDS = 2.0
+"""How long Metadata responses list a broker after it left."""
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 Encode = Callable[[int, MetadataResponseTopic], bytes]
@@ -51,7 +53,7 @@ Condition = Callable[[], bool]
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition as clients are told of it. `replicas[0]` is the preferred one."""
+    """A partition as clients see it. `replicas[0]` is the preferred leader."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -62,16 +64,18 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(Struct, frozen=True, kw_only=True):
-    """A topic; replaced as a whole when one of its partitions changes."""
+    """A topic. It is immutable: a change of a partition replaces the whole topic."""
 
     name: str
     topic_id: UUID
     partitions: Mapping[int, PartitionMetadata]
 
 
-class Merged(NamedTuple):
-    """The live brokers of an UpdateMetadata, the new state of the topics it names, and the partitions that are gone. A
-    topic without partitions is gone itself."""
+class MetadataUpdate(NamedTuple):
+    """Result of merging an UpdateMetadata: live brokers, new state of the named topics, removed partitions.
+
+    A topic without partitions is removed.
+    """
 
     brokers: dict[BrokerId, Broker]
     topics: dict[str, TopicMetadata]
@@ -79,7 +83,7 @@ class Merged(NamedTuple):
 
 
 class MetadataCache:
-    """This broker's view of the cluster."""
+    """A broker's view of the cluster."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -87,42 +91,45 @@ class MetadataCache:
         self.brokers: dict[BrokerId, Broker] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self.names: dict[UUID, str] = {}
-        self.encoded: dict[str, dict[tuple[int, str | None], bytes]] = {}
-        # Thousands of partitions share a handful of replica lists.
-        self.shared: dict[tuple[int, ...], tuple[BrokerId, ...]] = {}
+        """Topic names by topic id."""
+        self.encoded_topics: dict[str, dict[tuple[int, str | None], bytes]] = {}
+        """Encoded topics, by name, then by version and listener."""
+        self.shared_ids: dict[tuple[int, ...], tuple[BrokerId, ...]] = {}
+        """Replica lists. Thousands of partitions share a few of them."""
         self.waiting: list[tuple[Condition, asyncio.Future[bool]]] = []
-        self.in_doubt: dict[BrokerId, asyncio.TimerHandle] = {}
-        """Their connection has just broken: who leads what they lead is probably about to change."""
+        self.suspects: dict[BrokerId, asyncio.TimerHandle] = {}
+        """Brokers whose connection broke a moment ago. The partitions they lead will probably get another leader."""
         self.departed: dict[BrokerId, tuple[Broker, asyncio.TimerHandle]] = {}
+        """Brokers that left a moment ago."""
 
-    # ---- being told
+    # ---- updates
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
-        """Take over what the controller says; the partitions that are gone."""
-        return self.take_over(request, self.merged(request))
+        """Merge and apply a request. Returns the removed partitions."""
+        return self.apply(request, self.merge(request))
 
-    def merged(self, request: UpdateMetadataRequest) -> Merged:
-        """Compute the new state. Changes nothing, and is safe to call in a thread."""
-        brokers = {BrokerId(each.id): broker_of(each) for each in request.live_brokers}
+    def merge(self, request: UpdateMetadataRequest) -> MetadataUpdate:
+        """Compute the new state without applying it. Can run in a thread while the event loop reads the cache."""
+        brokers = {BrokerId(each.id): to_broker(each) for each in request.live_brokers}
         topics: dict[str, TopicMetadata] = {}
         removed: dict[TopicPartition, None] = {}
-        for topic in request.topic_states or grouped(request.ungrouped_partition_states):
+        for topic in request.topic_states or group_by_topic(request.ungrouped_partition_states):
             before = topics.get(topic.topic_name) or self.topics.get(topic.topic_name)
-            topics[topic.topic_name] = self.merged_topic(before, topic, removed)
-        return Merged(brokers, topics, tuple(removed))
+            topics[topic.topic_name] = self.merge_topic(before, topic, removed)
+        return MetadataUpdate(brokers, topics, tuple(removed))
 
-    def merged_topic(
+    def merge_topic(
         self,
         before: TopicMetadata | None,
-        told: UpdateMetadataTopicState,
+        update: UpdateMetadataTopicState,
         removed: dict[TopicPartition, None],
     ) -> TopicMetadata:
-        name = told.topic_name
+        name = update.topic_name
         partitions = dict(before.partitions) if before is not None else {}
-        share = self.share
-        # Thousands of partitions are in a handful of states.
-        alike: dict[PartitionMetadata, PartitionMetadata] = {}
-        for state in told.partition_states:
+        share_ids = self.share_ids
+        # Thousands of partitions have the same few states, and share them.
+        shared: dict[PartitionMetadata, PartitionMetadata] = {}
+        for state in update.partition_states:
             (_, index, _, leader, leader_epoch, isr, partition_epoch, replicas, offline) = state
             if leader == LEADER_DURING_DELETE:
                 partitions.pop(index, None)
@@ -133,20 +140,21 @@ class MetadataCache:
             found = PartitionMetadata(
                 BrokerId(leader),
                 LeaderEpoch(leader_epoch),
-                share(isr),
-                share(replicas),
-                share(offline),
+                share_ids(isr),
+                share_ids(replicas),
+                share_ids(offline),
                 ZnodeVersion(partition_epoch),
             )
-            partitions[index] = alike.setdefault(found, found)
-        return TopicMetadata(name=name, topic_id=told.topic_id, partitions=partitions)
+            partitions[index] = shared.setdefault(found, found)
+        return TopicMetadata(name=name, topic_id=update.topic_id, partitions=partitions)
 
-    def take_over(
-        self, request: UpdateMetadataRequest, merged: Merged
+    def apply(
+        self, request: UpdateMetadataRequest, merged: MetadataUpdate
     ) -> tuple[TopicPartition, ...]:
+        """Apply a merged request and wake waiting tasks. Returns the removed partitions."""
         if merged.brokers != self.brokers:
-            self.encoded.clear()
-            self.see_off(merged.brokers)
+            self.encoded_topics.clear()
+            self.keep_departed(merged.brokers)
         self.brokers = merged.brokers
         self.controller_id = BrokerId(max(request.controller_id, NO_LEADER))
         for name, topic in merged.topics.items():
@@ -157,25 +165,27 @@ class MetadataCache:
         self.wake()
         return merged.removed
 
-    def see_off(self, staying: Mapping[BrokerId, Broker]) -> None:
+    def keep_departed(self, staying: Mapping[BrokerId, Broker]) -> None:
+        """Keep the brokers that are not in `staying` for DEPARTED_SECONDS."""
         for broker in [each for each in self.departed if each in staying]:
             self.departed.pop(broker)[1].cancel()
         for broker in [each for each in self.brokers if each not in staying]:
             loop = asyncio.get_running_loop()
-            timer = loop.call_later(FAREWELL_SECONDS, self.departed.pop, broker, None)
+            timer = loop.call_later(DEPARTED_SECONDS, self.departed.pop, broker, None)
             self.departed[broker] = self.brokers[broker], timer
 
-    def share(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
-        found = self.shared.get(brokers)
+    def share_ids(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+        """Return the one shared tuple that equals `brokers`."""
+        found = self.shared_ids.get(brokers)
         if found is None:
-            found = self.shared[brokers] = tuple(map(BrokerId, brokers))
+            found = self.shared_ids[brokers] = tuple(map(BrokerId, brokers))
         return found
 
     def put_topic(self, topic: TopicMetadata) -> None:
         before = self.topics.get(topic.name)
         if before is not None and before.topic_id != topic.topic_id:
             self.names.pop(before.topic_id, None)
-        self.encoded.pop(topic.name, None)
+        self.encoded_topics.pop(topic.name, None)
         self.topics[topic.name] = topic
         if topic.topic_id != ZERO_ID:
             self.names[topic.topic_id] = topic.name
@@ -184,12 +194,12 @@ class MetadataCache:
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.names.pop(topic.topic_id, None)
-            self.encoded.pop(name, None)
+            self.encoded_topics.pop(name, None)
 
-    # ---- waiting for what one is told
+    # ---- waiting for updates
 
     async def wait_until(self, condition: Condition, timeout_s: float) -> bool:
-        """Whether it came true in time; looked at now and after every update."""
+        """Wait until the condition is true. It is checked now and after every update. Returns False on timeout."""
         if condition():
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -205,51 +215,59 @@ class MetadataCache:
                 self.waiting.remove(entry)
 
     def wake(self) -> None:
-        still = []
+        """Check the conditions of all waiting tasks."""
+        unmet = []
         for condition, future in self.waiting:
             if future.done():
                 continue
             try:
-                met = condition()
-            except Exception as error:  # noqa: BLE001 - it belongs to who waits, not to who tells
+                is_met = condition()
+            except Exception as error:  # noqa: BLE001 - raised in the waiting task
                 future.set_exception(error)
                 continue
-            if met:
+            if is_met:
                 future.set_result(True)
             else:
-                still.append((condition, future))
-        self.waiting = still
+                unmet.append((condition, future))
+        self.waiting = unmet
 
-    def doubt(self, broker: BrokerId) -> None:
-        """For a moment. If it is gone, the controller will say so; if not, it will be there again."""
-        if broker in self.brokers and broker not in self.in_doubt:
+    def mark_suspect(self, broker: BrokerId) -> None:
+        """Treat a broker as suspect for SUSPECT_SECONDS. If it has failed, an update of the controller follows."""
+        if broker in self.brokers and broker not in self.suspects:
             loop = asyncio.get_running_loop()
-            self.in_doubt[broker] = loop.call_later(DOUBT_SECONDS, self.trust, broker)
+            self.suspects[broker] = loop.call_later(SUSPECT_SECONDS, self.clear_suspect, broker)
 
-    def trust(self, broker: BrokerId) -> None:
-        self.in_doubt.pop(broker).cancel()
+    def clear_suspect(self, broker: BrokerId) -> None:
+        self.suspects.pop(broker).cancel()
         self.wake()
 
-    async def wait_for_news(self, topics: Iterable[str]) -> None:
-        """While one of them is led by a broker in doubt. A client that was told the old leader would find nobody there,
-        and some take a second before they ask again."""
-        asked = tuple(topics)
-        await self.wait_until(lambda: not any(map(self.is_in_doubt, asked)), DOUBT_SECONDS)
+    async def wait_for_suspect_leaders(self, topics: Iterable[str]) -> None:
+        """Wait while a suspect broker leads a partition of these topics, at most SUSPECT_SECONDS.
 
-    def is_in_doubt(self, topic: str) -> bool:
-        found = self.topics.get(topic)
-        return found is not None and any(
-            state.leader in self.in_doubt for state in found.partitions.values()
+        Otherwise the client would get the old leader, fail to connect, and perhaps wait a second before it asks again.
+        """
+        requested = tuple(topics)
+        await self.wait_until(
+            lambda: not any(map(self.is_led_by_suspect, requested)), SUSPECT_SECONDS
         )
 
-    # ---- being asked
+    def is_led_by_suspect(self, topic: str) -> bool:
+        found = self.topics.get(topic)
+        return found is not None and any(
+            state.leader in self.suspects for state in found.partitions.values()
+        )
+
+    # ---- queries
 
     def brokers_and_departed(self) -> list[Broker]:
-        """With those who went a moment ago. librdkafka loses the new leader of a partition when the answer that names
-        it no longer has the old one, and looks again only a second later."""
+        """Return the brokers, and those that left a moment ago.
+
+        If a Metadata response names a new leader without listing the old one, librdkafka drops the new leader too and
+        asks again only after a second.
+        """
         return [*self.brokers.values(), *(broker for broker, _ in self.departed.values())]
 
-    def knows(self, topic: str, index: int) -> bool:
+    def has_partition(self, topic: str, index: int) -> bool:
         state = self.topics.get(topic)
         return state is not None and index in state.partitions
 
@@ -257,44 +275,47 @@ class MetadataCache:
         return broker in self.brokers
 
     def endpoint(self, broker: Broker, listener: str) -> Endpoint | None:
-        """Where a client that came in through `listener` finds this broker."""
+        """Return the endpoint of this broker for clients of `listener`, if it has one."""
         return next((e for e in broker.endpoints if e.listener == listener), None)
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
-        """The same by id; None as well if that broker is not alive."""
+        """The same by broker id. None also if the broker is not alive."""
         broker = self.brokers.get(BrokerId(broker_id))
         return self.endpoint(broker, listener) if broker is not None else None
 
     def encoded_topic(
         self, name: str, version: int, encode: Encode, listener: str | None = None
     ) -> bytes:
-        by_version = self.encoded.get(name)
+        """Return the topic as encoded for a Metadata response."""
+        by_version = self.encoded_topics.get(name)
         if by_version is None:
-            by_version = self.encoded[name] = {}
+            by_version = self.encoded_topics[name] = {}
         data = by_version.get((version, listener))
         if data is None:
             data = encode(version, self.describe(name, version, listener))
             by_version[version, listener] = data
         return data
 
-    async def prepare(self, name: str, version: int, encode: Encode, listener: str | None) -> None:
-        """Have a large topic encoded in a thread, for `encoded_topic` to find it. Unless it changes meanwhile."""
+    async def encode_ahead(
+        self, name: str, version: int, encode: Encode, listener: str | None
+    ) -> None:
+        """Encode a large topic in a thread and cache it for `encoded_topic`, unless the topic changes meanwhile."""
         topic, brokers = self.topics[name], self.brokers
-        if (version, listener) in self.encoded.get(name, {}):
+        if (version, listener) in self.encoded_topics.get(name, {}):
             return
         data = await asyncio.to_thread(
-            lambda: encode(version, self.described(topic, version, listener))
+            lambda: encode(version, self.describe_topic(topic, version, listener))
         )
         if self.topics.get(name) is topic and self.brokers is brokers:
-            self.encoded.setdefault(name, {})[version, listener] = data
+            self.encoded_topics.setdefault(name, {})[version, listener] = data
 
     def describe(
         self, name: str, version: int, listener: str | None = None
     ) -> MetadataResponseTopic:
-        """The topic as a client that came in through `listener` is told of it; None: through any."""
-        return self.described(self.topics[name], version, listener)
+        """Return the topic for a Metadata response to a client of `listener`; None means any listener."""
+        return self.describe_topic(self.topics[name], version, listener)
 
-    def described(
+    def describe_topic(
         self, topic: TopicMetadata, version: int, listener: str | None
     ) -> MetadataResponseTopic:
         reachable = frozenset(
@@ -318,7 +339,7 @@ class MetadataCache:
     ) -> MetadataResponsePartition:
         replicas, isr, error = state.replicas, state.isr, ErrorCode.NONE
         if version == 0:
-            # The oldest clients cannot be told of brokers they cannot look up.
+            # In version 0, replicas must be brokers of the response.
             replicas = tuple(broker for broker in replicas if broker in reachable)
             isr = tuple(broker for broker in isr if broker in reachable)
         if state.leader not in self.brokers:
@@ -342,10 +363,10 @@ class MetadataCache:
         )
 
 
-def grouped(
+def group_by_topic(
     states: Iterable[UpdateMetadataPartitionState],
 ) -> Iterable[UpdateMetadataTopicState]:
-    """The flat list of the oldest versions, by topic."""
+    """Group the flat list of the oldest request versions by topic."""
     by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
     for state in states:
         by_topic.setdefault(state.topic_name, []).append(state)
@@ -355,18 +376,18 @@ def grouped(
     ]
 
 
-def broker_of(told: UpdateMetadataBroker) -> Broker:
-    """Old versions name no listeners: a listener is then called as its security protocol."""
+def to_broker(update: UpdateMetadataBroker) -> Broker:
+    """Convert a broker of a request. In old versions a listener is named after its security protocol."""
     endpoints = tuple(
         Endpoint(
             listener=each.listener or SECURITY_PROTOCOLS[each.security_protocol],
             host=each.host,
             port=each.port,
         )
-        for each in told.endpoints
+        for each in update.endpoints
     )
-    if not endpoints and told.v0_host:
+    if not endpoints and update.v0_host:
         endpoints = (
-            Endpoint(listener=SECURITY_PROTOCOLS[0], host=told.v0_host, port=told.v0_port),
+            Endpoint(listener=SECURITY_PROTOCOLS[0], host=update.v0_host, port=update.v0_port),
         )
-    return Broker(id=BrokerId(told.id), endpoints=endpoints, rack=told.rack)
+    return Broker(id=BrokerId(update.id), endpoints=endpoints, rack=update.rack)

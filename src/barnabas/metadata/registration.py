@@ -1,4 +1,4 @@
-"""A broker makes itself known: the paths every cluster has, the cluster's id, and its own entry."""
+"""Registration of a broker: the persistent paths, the cluster id, and the broker's own znode."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from barnabas.world.ports import Create, RegistrySession, SetData, WatchEvent, Z
 
 logger = logging.getLogger("barnabas.registry")
 
-SILENT_S = 1.0
+WARN_AFTER_S = 1.0
 
 
-async def prepare(registry: RegistrySession) -> None:
-    """Create the persistent paths; who comes first does not matter."""
+async def create_persistent_paths(registry: RegistrySession) -> None:
+    """Create the paths that every cluster has. Existing ones are no error."""
 
     async def create(path: str, data: bytes = b"") -> None:
         with suppress(NodeExists):
             await registry.create(path, data)
 
-    # Sent together, they share one write to the disk; parents stand before their children.
+    # Sent together, so that the registry commits them together. Parents come before their children.
     await asyncio.gather(
         *(create(path) for path in znodes.PERSISTENT_PATHS),
         create(znodes.FEATURE, znodes.encode_features({})),
     )
 
 
-async def cluster_id(registry: RegistrySession, random: Random) -> str:
-    """The cluster's id, made up by whoever asks first."""
+async def read_or_create_cluster_id(registry: RegistrySession, random: Random) -> str:
+    """Return the cluster id. The first broker creates a random one."""
     fresh = base64.urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")
     with suppress(NodeExists):
         await registry.create(znodes.CLUSTER)
@@ -50,11 +50,14 @@ async def cluster_id(registry: RegistrySession, random: Random) -> str:
 async def register(
     registry: RegistrySession, broker: Broker, now_ms: int, *, wait_s: float = 0.0
 ) -> BrokerEpoch:
-    """Announce the broker; its epoch is the transaction that created the entry.
+    """Register the broker. Returns the broker epoch: the id of the transaction that created the znode.
 
-    An entry that is there already may be our own, its answer lost; or that of a session we had before, which the
-    registry has not cleared away yet: then it is replaced. One of anybody else is waited for: a broker that was killed
-    and started again meets the entry of its former self until that session has timed out. RegistryError if it stays.
+    The znode may exist already:
+
+    - It belongs to the current session, because the response to the first attempt was lost. This is a success.
+    - It belongs to an earlier session of this client that the registry has not removed yet. It is replaced.
+    - It belongs to another client, such as this broker before it was killed and restarted. Wait up to `wait_s` seconds
+      for that session to time out. Raises RegistryError if the znode is still there.
     """
     path = znodes.broker_path(broker.id)
     data = znodes.encode_broker(broker, timestamp_ms=now_ms)
@@ -63,7 +66,7 @@ async def register(
     backoff = Backoff(*CONFLICT_S, random=Random(broker.id))
     while True:
         try:
-            # Created empty and set at once, as Kafka does: a transaction tells the stat of a set, not of a creation.
+            # Create, then set, as Kafka does: a transaction returns the stat of a set, but not of a create.
             results = await registry.multi(
                 [Create(path=path, ephemeral=True), SetData(path=path, data=data, version=0)]
             )
@@ -76,7 +79,7 @@ async def register(
         found = await registry.exists(path)
         if found is not None and found.ephemeral_owner == registry.id:
             return BrokerEpoch(found.czxid)
-        if found is not None and is_ours(registry, found):
+        if found is not None and is_own_entry(registry, found):
             with suppress(NoNode, BadVersion):
                 await registry.delete(path, found.version)
         elif found is not None:
@@ -85,39 +88,43 @@ async def register(
 
 
 async def wait_until_free(registry: RegistrySession, broker_id: BrokerId, wait_s: float) -> None:
-    """Until nobody else is registered under this id. Waited for before the data is touched, which may be of another."""
+    """Wait until no other session holds the registration of this broker id. Raises RegistryError after `wait_s`.
+
+    The broker calls this before it opens its logs, because another running broker may be using them.
+    """
     path = znodes.broker_path(broker_id)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
-    telling = loop.call_later(
-        SILENT_S,
+    warning_timer = loop.call_later(
+        WARN_AFTER_S,
         logger.warning,
-        "broker.id=%d is registered by another session, of a broker that runs or was killed: "
-        "waiting up to %g s for it to go",
+        "broker.id=%d is registered by another session, of a running or killed broker: "
+        "waiting up to %g s for that session to end",
         broker_id,
         wait_s,
     )
     try:
         found = await registry.exists(path)
-        while found is not None and not is_ours(registry, found):
+        while found is not None and not is_own_entry(registry, found):
             gone = asyncio.Event()
 
-            def notice(_: WatchEvent, gone: asyncio.Event = gone) -> None:
+            def on_change(_: WatchEvent, gone: asyncio.Event = gone) -> None:
                 gone.set()
 
-            found = await registry.exists(path, notice)
-            if found is not None and not is_ours(registry, found):
+            found = await registry.exists(path, on_change)
+            if found is not None and not is_own_entry(registry, found):
                 async with asyncio.timeout_at(deadline):
                     await gone.wait()
     except TimeoutError:
         raise RegistryError(
             path,
-            f"another broker is registered as {broker_id}: give this one a broker.id of its own, or stop the other",
+            f"another broker is registered as {broker_id}: set a different broker.id, or stop the other broker",
         ) from None
     finally:
-        telling.cancel()
+        warning_timer.cancel()
 
 
-def is_ours(registry: RegistrySession, found: ZnodeStat) -> bool:
+def is_own_entry(registry: RegistrySession, found: ZnodeStat) -> bool:
+    """Return whether the znode belongs to the current session or to an earlier one of this client."""
     former = registry.session_ids if isinstance(registry, RegistryClient) else frozenset[int]()
     return found.ephemeral_owner == registry.id or found.ephemeral_owner in former

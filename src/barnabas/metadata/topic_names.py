@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""Topic names: validation, collisions, and the internal topics."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Iterable
 
 from barnabas.errors import ApiError, ErrorCode
 
-LENGTH_MAX = 249  # a directory is named <topic>-<partition>, and file names end at 255
+LENGTH_MAX = 249  # the directory <topic>-<partition> must fit into the 255 bytes of a file name
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 STATE_CHANGES = "__state_changes"
-"""The topic the history of the controllers is published to."""
+"""The topic that the controller history is published to."""
 
 
 def check_topic_name(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION, with the reason, unless this could name a topic."""
-    why = what_is_wrong_with(name)
+    """Raise INVALID_TOPIC_EXCEPTION if the name is invalid."""
+    why = topic_name_error(name)
     if why is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
 
 
-def what_is_wrong_with(name: str) -> str | None:
+def topic_name_error(name: str) -> str | None:
+    """Return why a topic name is invalid, or None if it is valid."""
     if not name:
         return "a topic name cannot be empty"
     if name in (".", ".."):
@@ -36,11 +37,11 @@ def what_is_wrong_with(name: str) -> str | None:
 
 
 class TakenNames:
-    """Names of topics that exist, and who of them looks alike: in the names of metrics '.' and '_' are one."""
+    """Names of existing topics. Names collide if they differ only in '.' and '_', which metric names treat as equal."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self.names: dict[str, None] = {}
-        self.alike: dict[str, list[str]] = {}
+        self.by_metric_name: dict[str, list[str]] = {}
         for name in names:
             self.add(name)
 
@@ -50,9 +51,10 @@ class TakenNames:
     def add(self, name: str) -> None:
         if name not in self.names:
             self.names[name] = None
-            self.alike.setdefault(name.replace(".", "_"), []).append(name)
+            self.by_metric_name.setdefault(name.replace(".", "_"), []).append(name)
 
     def colliding_with(self, name: str) -> list[str]:
+        """Return the existing names that collide with this one, sorted."""
         if "." not in name and "_" not in name:
             return []
-        return sorted(self.alike.get(name.replace(".", "_"), ()))
+        return sorted(self.by_metric_name.get(name.replace(".", "_"), ()))

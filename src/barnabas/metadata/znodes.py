@@ -1,13 +1,13 @@
-"""Every znode of a cluster: where it is, what its bytes are, what they mean. Pure.
+"""Paths and formats of all znodes. Pure.
 
-The layout is that of Kafka in ZooKeeper mode, so Kafka's own tools read what Barnabas writes and the other way
-round. Writers produce the current version of each format, compact and with the keys in the order documented
-for it; readers take keys in any order and every older version that can still be met:
+The layout is that of Kafka in ZooKeeper mode. Kafka's tools can read what Barnabas writes, and the reverse. Encoders
+write the current version of each format, as compact JSON with keys in the documented order. Decoders accept keys in any
+order and these older versions:
 
-    broker   v1 host and port only, v2 endpoints, v3 rack, v4 protocols of the listeners, v5 features
+    broker   v1 host and port only, v2 endpoints, v3 rack, v4 security protocols of listeners, v5 features
     topic    v1 partitions, v2 replicas being added and removed, v3 topic id
 
-Bytes that cannot be understood raise RegistryError with the path they were read from.
+Decoders raise RegistryError, with the path of the znode, for invalid data.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CONSUMERS = "/consumers"
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-# Created by every broker before anything else, "exists already" being fine. Parents stand before their children.
+# Every broker creates these paths at startup. Parents come before their children.
 PERSISTENT_PATHS: tuple[str, ...] = (
     CONSUMERS,
     BROKERS,
@@ -81,7 +81,7 @@ NO_KRAFT_EPOCH = -1
 LOG_DIR_FAILURE = 1
 PLAINTEXT = "PLAINTEXT"
 
-# What a request to a broker can carry. A number beyond it could be read, and then never be told to anybody.
+# The ranges of the protocol. Larger numbers could not be sent to brokers.
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 PORT_MAX = 65_535
@@ -111,7 +111,7 @@ def state_path(partition: TopicPartition) -> str:
 
 
 def config_path(entity_type: str, entity: str) -> str:
-    """`config_path("topics", "orders")`; `config_path("brokers", DEFAULT_ENTITY)` for all brokers."""
+    """Examples: `config_path("topics", "orders")`; `config_path("brokers", DEFAULT_ENTITY)` for all brokers."""
     return f"{CONFIG}/{entity_type}/{entity}"
 
 
@@ -127,7 +127,7 @@ def delete_topic_path(topic: str) -> str:
 
 
 def encode_controller(broker: int, *, timestamp_ms: int) -> bytes:
-    return encode(
+    return encode_json(
         {
             "version": 2,
             "brokerid": broker,
@@ -138,7 +138,7 @@ def encode_controller(broker: int, *, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> BrokerId:
-    return BrokerId(integer(CONTROLLER, decode(CONTROLLER, data), "brokerid"))
+    return BrokerId(get_integer(CONTROLLER, decode_json(CONTROLLER, data), "brokerid"))
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -153,11 +153,11 @@ def decode_controller_epoch(data: bytes) -> ControllerEpoch:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return encode({"version": "1", "id": cluster_id})
+    return encode_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return text(CLUSTER_ID, decode(CLUSTER_ID, data), "id")
+    return get_string(CLUSTER_ID, decode_json(CLUSTER_ID, data), "id")
 
 
 # ---- brokers ----------------------------------------------------------------------------------------------
@@ -166,15 +166,19 @@ def decode_cluster_id(data: bytes) -> str:
 def encode_broker(
     broker: Broker, *, timestamp_ms: int, protocols: Mapping[str, str] | None = None
 ) -> bytes:
-    """`protocols` gives the security protocol of each listener; one that is not named speaks PLAINTEXT.
+    """Encode a registration. `protocols` maps listeners to security protocols; the default is PLAINTEXT.
 
-    `host` and `port` are for readers that know no endpoints: the first PLAINTEXT one, or null and -1.
+    `host` and `port` are for readers of version 1: the first PLAINTEXT endpoint, or null and -1.
     """
-    spoken = {
+    security_protocols = {
         endpoint.listener: (protocols or {}).get(endpoint.listener, PLAINTEXT)
         for endpoint in broker.endpoints
     }
-    plain = [endpoint for endpoint in broker.endpoints if spoken[endpoint.listener] == PLAINTEXT]
+    plain = [
+        endpoint
+        for endpoint in broker.endpoints
+        if security_protocols[endpoint.listener] == PLAINTEXT
+    ]
     content: dict[str, object] = {
         "version": 5,
         "host": plain[0].host if plain else None,
@@ -182,33 +186,33 @@ def encode_broker(
         "jmx_port": -1,
         "timestamp": str(timestamp_ms),
         "endpoints": [
-            f"{endpoint.listener}://{bracketed(endpoint.host)}:{endpoint.port}"
+            f"{endpoint.listener}://{bracket_ipv6(endpoint.host)}:{endpoint.port}"
             for endpoint in broker.endpoints
         ],
-        "listener_security_protocol_map": spoken,
+        "listener_security_protocol_map": security_protocols,
     }
     if broker.rack is not None:
         content["rack"] = broker.rack
     content["features"] = {}
-    return encode(content)
+    return encode_json(content)
 
 
 def decode_broker(broker: int, data: bytes) -> Broker:
     path = broker_path(broker)
-    content = decode(path, data)
-    version = integer(path, content, "version")
+    content = decode_json(path, data)
+    version = get_integer(path, content, "version")
     if version < 1:
-        raise RegistryError(path, f"version {version} of a registration is not known")
+        raise RegistryError(path, f"unknown version {version} of a broker registration")
     rack = content.get("rack")
     if version == 1:
-        host, port = text(path, content, "host"), integer(path, content, "port")
+        host, port = get_string(path, content, "host"), get_integer(path, content, "port")
         endpoints = [Endpoint(listener=PLAINTEXT, host=host, port=port)]
     else:
-        endpoints = [parse_endpoint(path, url) for url in items(path, content, "endpoints")]
+        endpoints = [parse_endpoint_url(path, url) for url in get_list(path, content, "endpoints")]
     if not endpoints:
         raise RegistryError(path, f"no endpoint in {content}")
     if max(endpoint.port for endpoint in endpoints) > PORT_MAX or not 0 <= broker <= INT32_MAX:
-        raise RegistryError(path, f"a number out of range in {content}")
+        raise RegistryError(path, f"port or broker id out of range in {content}")
     return Broker(
         id=BrokerId(broker),
         endpoints=tuple(endpoints),
@@ -216,15 +220,16 @@ def decode_broker(broker: int, data: bytes) -> Broker:
     )
 
 
-def parse_endpoint(path: str, url: object) -> Endpoint:
+def parse_endpoint_url(path: str, url: object) -> Endpoint:
     parts = re.fullmatch(r"([^:/]+)://(?:\[(.*)\]|([^\[\]]*)):(\d+)", str(url))
     if parts is None:
-        raise RegistryError(path, f"not an endpoint: {url!r}")
+        raise RegistryError(path, f"invalid endpoint: {url!r}")
     listener, bracketed_host, host, port = parts.groups()
     return Endpoint(listener=listener, host=bracketed_host or host or "", port=int(port))
 
 
-def bracketed(host: str) -> str:
+def bracket_ipv6(host: str) -> str:
+    """Return the host of a `host:port` address; an IPv6 address gets brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -232,7 +237,7 @@ def bracketed(host: str) -> str:
 
 
 class ReplicaAssignment(Struct, frozen=True, kw_only=True):
-    """The replicas of one partition, preferred leader first, and who of them is coming or going."""
+    """The replicas of one partition, preferred leader first, and those that a reassignment adds or removes."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...] = ()
@@ -240,7 +245,7 @@ class ReplicaAssignment(Struct, frozen=True, kw_only=True):
 
 
 class TopicAssignment(Struct, frozen=True, kw_only=True):
-    """What `/brokers/topics/<t>` holds. Old topics have no id."""
+    """Content of `/brokers/topics/<topic>`. Old topics have no topic id."""
 
     topic_id: UUID | None
     partitions: Mapping[int, ReplicaAssignment]
@@ -258,20 +263,20 @@ def encode_topic(topic: TopicAssignment) -> bytes:
     content["removing_replicas"] = {
         str(n): list(held.removing) for n, held in partitions if held.removing
     }
-    return encode(content)
+    return encode_json(content)
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     path = topic_path(topic)
-    content = decode(path, data)
-    replicas = numbered(path, content, "partitions")
-    adding = numbered(path, content, "adding_replicas")
-    removing = numbered(path, content, "removing_replicas")
+    content = decode_json(path, data)
+    replicas = get_replica_lists(path, content, "partitions")
+    adding = get_replica_lists(path, content, "adding_replicas")
+    removing = get_replica_lists(path, content, "removing_replicas")
     topic_id = content.get("topic_id")
     for number, held in replicas.items():
         if not held or len(set(held)) < len(held):
-            raise RegistryError(path, f"partition {number} cannot have the replicas {list(held)}")
-    # Thousands of partitions share a handful of assignments.
+            raise RegistryError(path, f"invalid replicas of partition {number}: {list(held)}")
+    # Thousands of partitions have the same few assignments, and share them.
     shared: dict[ReplicaAssignment, ReplicaAssignment] = {}
     partitions: dict[int, ReplicaAssignment] = {}
     for number in sorted(replicas):
@@ -288,7 +293,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:
-    """By hand: a controller may have ten thousand to write before anybody is served."""
+    """Encode a state. Formatted by hand for speed: a new controller may write ten thousand states."""
     recovering = ',"leader_recovery_state":1' if state.recovering else ""
     return (
         f'{{"version":1,"leader":{state.leader},"leader_epoch":{state.leader_epoch},'
@@ -298,17 +303,17 @@ def encode_state(state: LeaderAndIsr) -> bytes:
 
 
 NUMBER = r"(?:0|[1-9]\d{0,8})"
-STATE = re.compile(
+PLAIN_STATE = re.compile(
     rf'{{"version":1,"leader":(-1|{NUMBER}),"leader_epoch":({NUMBER}),'
     rf'"controller_epoch":({NUMBER}),"isr":\[({NUMBER}(?:,{NUMBER})*)\]}}'.encode()
 )
-"""As `encode_state` writes it, and nobody else has to."""
+"""A state as `encode_state` writes it, without a recovery state. Other writers may format it differently."""
 
 
 @lru_cache(maxsize=4096)
-def decode_our_state(data: bytes, version: int) -> LeaderAndIsr | None:
-    """Ten thousand partitions have a few hundred states among them, and share them. None: look closer."""
-    found = STATE.fullmatch(data)
+def decode_plain_state(data: bytes, version: int) -> LeaderAndIsr | None:
+    """Decode a state in the format of `encode_state`, or return None. Cached: partitions share a few hundred states."""
+    found = PLAIN_STATE.fullmatch(data)
     if found is None:
         return None
     leader, leader_epoch, controller_epoch, isr = found.groups()
@@ -322,44 +327,44 @@ def decode_our_state(data: bytes, version: int) -> LeaderAndIsr | None:
 
 
 def decode_state(partition: TopicPartition, data: bytes, *, version: int) -> LeaderAndIsr:
-    """`version` is the data version of the znode: the partition epoch."""
-    ours = decode_our_state(data, version)
-    if ours is not None:
-        return ours
+    """Decode a state. `version` is the data version of the znode, which is the partition epoch."""
+    state = decode_plain_state(data, version)
+    if state is not None:
+        return state
     path = state_path(partition)
-    content = decode(path, data)
+    content = decode_json(path, data)
     return LeaderAndIsr(
-        leader=BrokerId(integer(path, content, "leader")),
-        isr=tuple(brokers(path, items(path, content, "isr"))),
-        leader_epoch=LeaderEpoch(integer(path, content, "leader_epoch")),
-        controller_epoch=ControllerEpoch(integer(path, content, "controller_epoch")),
+        leader=BrokerId(get_integer(path, content, "leader")),
+        isr=tuple(parse_broker_ids(path, get_list(path, content, "isr"))),
+        leader_epoch=LeaderEpoch(get_integer(path, content, "leader_epoch")),
+        controller_epoch=ControllerEpoch(get_integer(path, content, "controller_epoch")),
         partition_epoch=ZnodeVersion(version),
         recovering=content.get("leader_recovery_state", 0) == 1,
     )
 
 
 def encode_uuid(value: UUID) -> str:
-    """Kafka's form of a topic id: 22 characters of base64url."""
+    """Encode a topic id as Kafka does: 22 characters of base64url."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
-def decode_uuid(path: str, written: str) -> UUID:
+def decode_uuid(path: str, encoded: str) -> UUID:
     try:
-        return UUID(bytes=base64.b64decode(written + "==", altchars=b"-_", validate=True))
+        return UUID(bytes=base64.b64decode(encoded + "==", altchars=b"-_", validate=True))
     except ValueError as error:
-        raise RegistryError(path, f"not a topic id: {written!r}") from error
+        raise RegistryError(path, f"invalid topic id: {encoded!r}") from error
 
 
 # ---- configs ----------------------------------------------------------------------------------------------
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    return encode({"version": 1, "config": dict(sorted(config.items()))})
+    return encode_json({"version": 1, "config": dict(sorted(config.items()))})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Empty for a node without content, as tools leave behind."""
-    config = decode(path, data).get("config", {}) if data else {}
+    """Decode the config of an entity. Empty for a znode without data, which tools leave behind."""
+    config = decode_json(path, data).get("config", {}) if data else {}
     if not isinstance(config, dict):
         raise RegistryError(path, '"config" is not an object')
     return {str(key): str(value) for key, value in config.items()}
@@ -367,69 +372,67 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 def encode_config_change(entity_path: str) -> bytes:
     """`entity_path` is like `topics/orders`."""
-    return encode({"version": 2, "entity_path": entity_path})
+    return encode_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """(entity type, entity): ("topics", "orders")."""
-    content = decode(path, data)
-    if integer(path, content, "version") == 1:
-        return text(path, content, "entity_type"), text(path, content, "entity_name")
-    entity_type, slash, entity = text(path, content, "entity_path").partition("/")
+    """Return (entity type, entity), such as ("topics", "orders")."""
+    content = decode_json(path, data)
+    if get_integer(path, content, "version") == 1:
+        return get_string(path, content, "entity_type"), get_string(path, content, "entity_name")
+    entity_type, slash, entity = get_string(path, content, "entity_path").partition("/")
     if not slash:
-        raise RegistryError(path, "the entity path names no entity")
+        raise RegistryError(path, "entity_path has no entity")
     return entity_type, entity
 
 
-# ---- requests and notices left for the controller ---------------------------------------------------------
+# ---- requests and notifications for the controller --------------------------------------------------------
 
 
 def encode_partitions(partitions: Sequence[TopicPartition]) -> bytes:
-    """The content of a preferred election and of a notice of ISR changes."""
-    listed = [{"topic": each.topic, "partition": each.partition} for each in partitions]
-    return encode({"version": 1, "partitions": listed})
+    """Encode a preferred election request, or a notification of ISR changes."""
+    entries = [{"topic": each.topic, "partition": each.partition} for each in partitions]
+    return encode_json({"version": 1, "partitions": entries})
 
 
 def decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     return tuple(
-        partition_in(path, listed) for listed in items(path, decode(path, data), "partitions")
+        parse_partition(path, entry)
+        for entry in get_list(path, decode_json(path, data), "partitions")
     )
 
 
 def encode_reassignment(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    listed = [
+    entries = [
         {"topic": each.topic, "partition": each.partition, "replicas": list(replicas)}
         for each, replicas in targets.items()
     ]
-    return encode({"version": 1, "partitions": listed})
+    return encode_json({"version": 1, "partitions": entries})
 
 
 def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     path = REASSIGN_PARTITIONS
     return {
-        partition_in(path, listed): tuple(brokers(path, items(path, listed, "replicas")))
-        for listed in items(path, decode(path, data), "partitions")
+        parse_partition(path, entry): tuple(
+            parse_broker_ids(path, get_list(path, entry, "replicas"))
+        )
+        for entry in get_list(path, decode_json(path, data), "partitions")
     }
 
 
 def encode_log_dir_event(broker: int) -> bytes:
-    return encode({"version": 1, "broker": broker, "event": LOG_DIR_FAILURE})
+    return encode_json({"version": 1, "broker": broker, "event": LOG_DIR_FAILURE})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> BrokerId:
-    return BrokerId(integer(path, decode(path, data), "broker"))
-
-
-def sequence_of(path_or_name: str) -> int:
-    """The number ZooKeeper put behind a sequential node."""
-    return int(path_or_name[-10:])
+    return BrokerId(get_integer(path, decode_json(path, data), "broker"))
 
 
 # ---- producer ids and features ----------------------------------------------------------------------------
 
 
 class ProducerIdBlock(Struct, frozen=True, kw_only=True):
-    """Producer ids from `start` to `end`, both included, belong to `broker` to hand out."""
+    """Producer ids from `start` to `end`, both inclusive, that `broker` may hand out."""
 
     broker: BrokerId
     start: int
@@ -437,7 +440,7 @@ class ProducerIdBlock(Struct, frozen=True, kw_only=True):
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    return encode(
+    return encode_json(
         {
             "version": 1,
             "broker": block.broker,
@@ -449,26 +452,26 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
     path = PRODUCER_ID_BLOCK
-    content = decode(path, data)
+    content = decode_json(path, data)
     return ProducerIdBlock(
-        broker=BrokerId(integer(path, content, "broker")),
-        start=integer(path, content, "block_start", at_most=INT64_MAX),
-        end=integer(path, content, "block_end", at_most=INT64_MAX),
+        broker=BrokerId(get_integer(path, content, "broker")),
+        start=get_integer(path, content, "block_start", at_most=INT64_MAX),
+        end=get_integer(path, content, "block_end", at_most=INT64_MAX),
     )
 
 
 def encode_features(features: Mapping[str, int]) -> bytes:
-    """Finalized features with their version levels; the status says that versioning is on."""
+    """Encode finalized features with their version levels. Status 1 means that feature versioning is enabled."""
     levels = {name: {"max_version_level": level} for name, level in sorted(features.items())}
-    return encode({"version": 2, "status": 1, "features": levels})
+    return encode_json({"version": 2, "status": 1, "features": levels})
 
 
 def decode_features(data: bytes) -> dict[str, int]:
-    features = decode(FEATURE, data).get("features", {})
+    features = decode_json(FEATURE, data).get("features", {})
     if not isinstance(features, dict):
         raise RegistryError(FEATURE, '"features" is not an object')
     return {
-        str(name): integer(FEATURE, levels, "max_version_level")
+        str(name): get_integer(FEATURE, levels, "max_version_level")
         for name, levels in features.items()
     }
 
@@ -478,15 +481,15 @@ def decode_features(data: bytes) -> dict[str, int]:
 Content = dict[str, Any]
 
 
-def encode(content: Mapping[str, object]) -> bytes:
+def encode_json(content: Mapping[str, object]) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def decode(path: str, data: bytes) -> Content:
+def decode_json(path: str, data: bytes) -> Content:
     try:
         content = json.loads(data)
         if b"\\u" in data:
-            json.dumps(content, ensure_ascii=False).encode()  # half a character has no bytes
+            json.dumps(content, ensure_ascii=False).encode()  # rejects lone surrogates
     except (ValueError, RecursionError) as error:
         raise RegistryError(path, f"not JSON: {data[:80]!r}") from error
     if not isinstance(content, dict):
@@ -494,7 +497,7 @@ def decode(path: str, data: bytes) -> Content:
     return content
 
 
-def integer(path: str, content: Any, key: str, *, at_most: int = INT32_MAX) -> int:
+def get_integer(path: str, content: Any, key: str, *, at_most: int = INT32_MAX) -> int:
     try:
         number = int(content[key])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -504,41 +507,43 @@ def integer(path: str, content: Any, key: str, *, at_most: int = INT32_MAX) -> i
     return number
 
 
-def text(path: str, content: Content, key: str) -> str:
+def get_string(path: str, content: Content, key: str) -> str:
     value = content.get(key)
     if not isinstance(value, str):
         raise RegistryError(path, f'"{key}" is not a string in {content}')
     return value
 
 
-def items(path: str, content: Content, key: str) -> list[Any]:
+def get_list(path: str, content: Content, key: str) -> list[Any]:
     value = content.get(key)
     if not isinstance(value, list):
         raise RegistryError(path, f'"{key}" is not a list in {content}')
     return value
 
 
-def brokers(path: str, values: Sequence[object]) -> list[BrokerId]:
+def parse_broker_ids(path: str, values: Sequence[object]) -> list[BrokerId]:
     if not all(isinstance(value, int) and 0 <= value <= INT32_MAX for value in values):
-        raise RegistryError(path, f"not broker ids: {values}")
+        raise RegistryError(path, f"invalid broker ids: {values}")
     return [BrokerId(value) for value in values if isinstance(value, int)]
 
 
-def numbered(path: str, content: Content, key: str) -> dict[int, tuple[BrokerId, ...]]:
-    """`{"0":[1,2]}` as partition → brokers; empty where an older version lacks the key."""
+def get_replica_lists(path: str, content: Content, key: str) -> dict[int, tuple[BrokerId, ...]]:
+    """Return `{"0":[1,2]}` as partition → brokers. Empty if an older version lacks the key."""
     try:
         found = {
-            int(number): tuple(brokers(path, replicas))
+            int(number): tuple(parse_broker_ids(path, replicas))
             for number, replicas in content.get(key, {}).items()
         }
     except (AttributeError, TypeError, ValueError) as error:
-        raise RegistryError(path, f'"{key}" is not a map of replicas in {content}') from error
+        raise RegistryError(path, f'"{key}" is not a map of replica lists in {content}') from error
     if not all(0 <= number <= INT32_MAX for number in found):
-        raise RegistryError(path, f"partitions cannot have the numbers {sorted(found)}")
+        raise RegistryError(path, f"invalid partition numbers: {sorted(found)}")
     return found
 
 
-def partition_in(path: str, content: object) -> TopicPartition:
+def parse_partition(path: str, content: object) -> TopicPartition:
     if not isinstance(content, dict):
-        raise RegistryError(path, f"not a partition: {content!r}")
-    return TopicPartition(text(path, content, "topic"), integer(path, content, "partition"))
+        raise RegistryError(path, f"invalid partition: {content!r}")
+    return TopicPartition(
+        get_string(path, content, "topic"), get_integer(path, content, "partition")
+    )

@@ -266,7 +266,7 @@ class Fetcher:
             return
         logger.info("cannot fetch source=%d reason=%s", self.source, reason(error))
         if self.backoff.failures == 0 and isinstance(error, ConnectionError):
-            self.replicas.metadata.doubt(self.source)
+            self.replicas.metadata.mark_suspect(self.source)
 
     async def fetch_once(self) -> None:
         self.delay_throttled()

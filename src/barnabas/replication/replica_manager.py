@@ -18,7 +18,7 @@ from uuid import UUID
 from barnabas.config import BrokerConfig, TopicConfig
 from barnabas.errors import ApiError, CorruptBatch, ErrorCode, OutOfSpace, StorageError
 from barnabas.metadata.cache import MetadataCache
-from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import (
     NO_EPOCH,
     NO_LEADER,
@@ -169,7 +169,7 @@ class ReplicaManager:
         """Return the error for a partition that is not on this broker."""
         if (topic, index) in self.offline or (topic, index) in self.lost.topics:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory is offline")
-        if self.metadata.knows(topic, index):
+        if self.metadata.has_partition(topic, index):
             return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -250,7 +250,7 @@ class ReplicaManager:
     def validate_change(self, change: PartitionChange) -> tuple[ErrorCode, bool]:
         """Return the error code of the partition, and whether the change must be applied."""
         tp, topic_id, state = change
-        if what_is_wrong_with(tp.topic) or tp.partition < 0:
+        if topic_name_error(tp.topic) or tp.partition < 0:
             # The name would be used as a directory name.
             logger.error("invalid partition name=%r", str(tp))
             return ErrorCode.INVALID_TOPIC_EXCEPTION, False

@@ -23,7 +23,7 @@ async def registries() -> AsyncIterator[list[RegistryClient]]:
     clients = [RegistryClient(embedded, 6000) for _ in range(3)]
     for client in clients:
         await client.open()
-        await registration.prepare(client)
+        await registration.create_persistent_paths(client)
     yield clients
     for client in clients:
         await client.close()

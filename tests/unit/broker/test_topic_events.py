@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.broker.topic_admin.create_topics import TopicOutcome
 from barnabas.broker.topic_events import creation_facts
-from barnabas.controller.topic_checks import TopicWish
+from barnabas.controller.topic_checks import TopicSpec
 from barnabas.history.requester import Requester
 from barnabas.model import BrokerId
 
@@ -17,7 +17,7 @@ def test_creation_facts_name_the_settings_behind_default_counts() -> None:
     client, other = Requester("app", "::1"), Requester("app", "::1", 2)
 
     def defaults(requester: Requester, **wish: Any) -> object:
-        facts = creation_facts(TopicWish(configs={}, **{"name": "t", **wish}), OUTCOME, requester)
+        facts = creation_facts(TopicSpec(configs={}, **{"name": "t", **wish}), OUTCOME, requester)
         assert (facts["partitions"], facts["replication_factor"]) == (3, 2)
         return facts.get("defaults")
 

@@ -17,13 +17,13 @@ from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import (
     CreateState,
     PartitionFailure,
-    PartitionMove,
+    PartitionTransition,
     ReplicaFailure,
-    ReplicaMove,
+    ReplicaTransition,
     SendUpdateMetadata,
-    StateRead,
+    StateReadResult,
     Write,
-    WriteRefused,
+    WriteRejection,
     WriteResult,
 )
 from barnabas.controller.elections import Strategy
@@ -36,8 +36,8 @@ from barnabas.controller.steps import (
     MovePartitions,
     MoveReplicas,
     Plan,
+    ReleaseHeldBack,
     Step,
-    TellHeldBack,
     next_step,
 )
 from barnabas.errors import ErrorCode
@@ -123,12 +123,12 @@ class Znodes:
         before = self.states.get(write.partition)
         if isinstance(write, CreateState):
             if before is not None:
-                return WriteRefused.NODE_EXISTS
+                return WriteRejection.NODE_EXISTS
             version = ZnodeVersion(0)
         elif before is None:
-            return WriteRefused.NO_NODE
+            return WriteRejection.NO_NODE
         elif before.partition_epoch != write.expected_version:
-            return WriteRefused.BAD_VERSION
+            return WriteRejection.BAD_VERSION
         else:
             version = ZnodeVersion(before.partition_epoch + 1)
         self.states[write.partition] = replace(write.state, partition_epoch=version)
@@ -159,7 +159,7 @@ class Cluster:
         """What brokers were told to delete and have not answered yet."""
         self.deletion_enabled = True
         self.before_step: Callable[[Step], None] = lambda step: None
-        self.moves: list[PartitionMove | ReplicaMove] = []
+        self.moves: list[PartitionTransition | ReplicaTransition] = []
         self.failures: list[PartitionFailure | ReplicaFailure] = []
         self.fail_over(BrokerId(controller or brokers[0]))
 
@@ -175,7 +175,7 @@ class Cluster:
         self.context = ControllerContext()
         self.context.epoch = ControllerEpoch(self.epoch)
         self.batch = RequestBatch(controller, self.context)
-        plans.load(
+        plans.load_context(
             self.context,
             brokers=self.registered,
             topics={
@@ -185,7 +185,7 @@ class Cluster:
             states=self.znodes.states,
         )
         plans.queue_deletions_in_progress(self.context, self.marked_for_deletion)
-        self.follow(plans.failover(self.context))
+        self.follow(plans.plan_failover(self.context))
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:
@@ -202,7 +202,7 @@ class Cluster:
         before = self.context.broker_epochs
         there = {each for each, now in self.registered.items() if now.epoch == before.get(each)}
         self.to_delete = {each: None for each in self.to_delete if each.broker in there}
-        self.follow(plans.brokers_changed(self.context, self.registered))
+        self.follow(plans.plan_broker_changes(self.context, self.registered))
 
     def create(self, topic: str, *replicas: Sequence[int]) -> tuple[TopicPartition, ...]:
         self.topics[topic] = {index: held(*each) for index, each in enumerate(replicas)}
@@ -210,7 +210,7 @@ class Cluster:
         partitions = tuple(TopicPartition(topic, index) for index in self.topics[topic])
         for partition in partitions:
             self.context.set_assignment(partition, self.topics[topic][partition.partition])
-        self.follow(plans.new_partitions(self.context, partitions))
+        self.follow(plans.plan_new_partitions(self.context, partitions))
         return partitions
 
     def delete(self, *topics: str) -> None:
@@ -221,7 +221,7 @@ class Cluster:
         self.notice_markers()
 
     def notice_markers(self) -> None:
-        plan, needless = deletion.topics_marked(
+        plan, needless = deletion.plan_marked_topics(
             self.context, self.marked_for_deletion, deletion_enabled=self.deletion_enabled
         )
         for topic in needless:
@@ -235,7 +235,7 @@ class Cluster:
             for each in asked:
                 del self.to_delete[each]
             errors = {each.partition: error for each in asked}
-            self.follow(deletion.stop_replica_answered(self.context, to, errors))
+            self.follow(deletion.plan_stop_replica_results(self.context, to, errors))
 
     def remove_znodes(self, topic: str) -> None:
         self.topics.pop(topic, None)
@@ -326,7 +326,7 @@ class Cluster:
             self.announce()
         elif isinstance(step, HoldBack):
             self.batch.hold_back(step.partitions)
-        elif isinstance(step, TellHeldBack):
+        elif isinstance(step, ReleaseHeldBack):
             self.batch.release()
             self.announce()
         elif isinstance(step, DeleteTopicZnodes):
@@ -343,10 +343,10 @@ class Cluster:
         self.batch.new_batch()
         elected = 0
         while partitions:
-            asked = partition_machine.states_to_read(self.context, partitions, target)
+            asked = partition_machine.states_for_elections(self.context, partitions, target)
             states = self.read(asked)
-            topics = partition_machine.configs_to_read(self.context, states)
-            decision = partition_machine.move(
+            topics = partition_machine.topics_for_unclean_check(self.context, states)
+            decision = partition_machine.decide_partition_transitions(
                 self.context,
                 partitions,
                 target,
@@ -355,32 +355,32 @@ class Cluster:
                 states=states,
                 unclean={topic: self.unclean.get(topic, False) for topic in topics},
             )
-            outcome = decision.committed(self.znodes.commit(decision.writes))
-            partition_machine.apply(self.context, outcome.won)
-            self.batch.add(outcome.won.requests)
-            self.moves += outcome.won.moves
+            outcome = decision.outcome_of(self.znodes.commit(decision.writes))
+            partition_machine.apply_partition_transitions(self.context, outcome.committed)
+            self.batch.add(outcome.committed.requests)
+            self.moves += outcome.committed.transitions
             self.failures += outcome.failures
             elected += sum(
                 move.write is not None and move.before is not PartitionState.NEW
-                for move in outcome.won.moves
+                for move in outcome.committed.transitions
             )
-            partitions = outcome.again
+            partitions = outcome.to_retry
         self.announce()
         return elected
 
     def move_replicas(self, replicas: tuple[Replica, ...], target: ReplicaState) -> None:
         self.batch.new_batch()
         while replicas:
-            asked = replica_machine.states_to_read(self.context, replicas, target)
-            decision = replica_machine.move(
+            asked = replica_machine.states_for_isr_removal(self.context, replicas, target)
+            decision = replica_machine.decide_replica_transitions(
                 self.context, replicas, target, cause=CAUSE, states=self.read(asked)
             )
-            outcome = decision.committed(self.znodes.commit(decision.writes))
-            replica_machine.apply(self.context, outcome.won)
-            self.batch.add(outcome.won.requests)
-            self.moves += outcome.won.moves
+            outcome = decision.outcome_of(self.znodes.commit(decision.writes))
+            replica_machine.apply_replica_transitions(self.context, outcome.committed)
+            self.batch.add(outcome.committed.requests)
+            self.moves += outcome.committed.transitions
             self.failures += outcome.failures
-            replicas = outcome.again
+            replicas = outcome.to_retry
         self.announce()
 
     def announce(self) -> None:
@@ -394,7 +394,7 @@ class Cluster:
                     if each.delete_partition
                 )
 
-    def read(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, StateRead]:
+    def read(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, StateReadResult]:
         return {
             partition: self.znodes.states[partition]
             for partition in partitions

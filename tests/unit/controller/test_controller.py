@@ -67,7 +67,7 @@ async def running() -> AsyncIterator[tuple[Controller, RegistryClient, EmbeddedR
     registry = RegistryClient(embedded, 18_000)
     network = SocketNetwork()
     await registry.open()
-    await registration.prepare(registry)
+    await registration.create_persistent_paths(registry)
 
     async def register() -> None:
         await registration.register(registry, entry(ME), 1000)
@@ -227,14 +227,14 @@ async def test_a_step_about_many_partitions_leaves_turns_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And brokers hear of all of it: who leads in several requests, the metadata in one."""
-    monkeypatch.setattr(execution_module, "MOVED_AT_ONCE", 10)
+    monkeypatch.setattr(execution_module, "TRANSITIONS_PER_CHUNK", 10)
     async with running() as (controller, registry, _):
         controller.start()
         await eventually(lambda: controller.has_taken_over)
         partitions = {index: held(1) for index in range(35)}
         topic = znodes.TopicAssignment(topic_id=topic_id("t"), partitions=partitions)
         await registry.create(znodes.topic_path("t"), znodes.encode_topic(topic))
-        online = controller.context.in_state[PartitionState.ONLINE]
+        online = controller.context.partitions_by_state[PartitionState.ONLINE]
         seen: set[int] = set()
         async with asyncio.timeout(DEADLINE_S):
             while len(online) < len(partitions):

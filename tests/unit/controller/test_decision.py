@@ -7,17 +7,17 @@ import pytest
 from barnabas.controller.decision import (
     CreateState,
     Decision,
-    Failure,
     FailureReason,
-    Move,
     PartitionDecision,
-    PartitionMove,
+    PartitionTransition,
     ReplicaDecision,
     SendLeaderAndIsr,
     SendStopReplica,
+    StateTransition,
+    TransitionFailure,
     UpdateState,
     Write,
-    WriteRefused,
+    WriteRejection,
 )
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.model import BrokerId, LeaderEpoch, TopicPartition, ZnodeVersion
@@ -26,9 +26,9 @@ from tests.unit.controller.cluster import CAUSE, ids, replica, state
 A, B, C = (TopicPartition("t", index) for index in range(3))
 
 
-def electing(partition: TopicPartition) -> PartitionMove:
+def electing(partition: TopicPartition) -> PartitionTransition:
     after = state(2, [2], epoch=4, version=7)
-    return Move(
+    return StateTransition(
         item=partition,
         before=PartitionState.OFFLINE,
         after=PartitionState.ONLINE,
@@ -39,10 +39,10 @@ def electing(partition: TopicPartition) -> PartitionMove:
     )
 
 
-def creating(partition: TopicPartition) -> PartitionMove:
+def creating(partition: TopicPartition) -> PartitionTransition:
     first = state(2, [2])
     write: Write = CreateState(partition=partition, state=first)
-    return Move(
+    return StateTransition(
         item=partition,
         before=PartitionState.NEW,
         after=PartitionState.ONLINE,
@@ -53,44 +53,44 @@ def creating(partition: TopicPartition) -> PartitionMove:
 
 
 def test_what_won_carries_the_version_it_was_written_with() -> None:
-    outcome = Decision(moves=(electing(A),)).committed({A: ZnodeVersion(8)})
-    (won,) = outcome.won.moves
+    outcome = Decision(transitions=(electing(A),)).outcome_of({A: ZnodeVersion(8)})
+    (won,) = outcome.committed.transitions
     assert won.leadership == state(2, [2], epoch=4, version=8)
-    assert (outcome.again, outcome.failures, outcome.moved) == ((), (), False)
+    assert (outcome.to_retry, outcome.failures, outcome.has_newer_controller) == ((), (), False)
 
 
 def test_a_lost_race_is_neither_announced_nor_over() -> None:
-    decision: PartitionDecision = Decision(moves=(electing(A), electing(B)))
-    outcome = decision.committed({A: WriteRefused.BAD_VERSION, B: ZnodeVersion(8)})
-    assert [move.item for move in outcome.won.moves] == [B]
-    assert outcome.won.requests == electing(B).requests
-    assert outcome.again == (A,)
+    decision: PartitionDecision = Decision(transitions=(electing(A), electing(B)))
+    outcome = decision.outcome_of({A: WriteRejection.BAD_VERSION, B: ZnodeVersion(8)})
+    assert [move.item for move in outcome.committed.transitions] == [B]
+    assert outcome.committed.requests == electing(B).requests
+    assert outcome.to_retry == (A,)
     assert outcome.failures == ()
 
 
 @pytest.mark.parametrize(
     ("move", "refused", "reason"),
     [
-        (creating(A), WriteRefused.NODE_EXISTS, FailureReason.STATE_EXISTS),
-        (electing(A), WriteRefused.NO_NODE, FailureReason.STATE_MISSING),
-        (electing(A), WriteRefused.FAILED, FailureReason.WRITE_FAILED),
-        (creating(A), WriteRefused.FAILED, FailureReason.WRITE_FAILED),
-        (creating(A), WriteRefused.BAD_VERSION, FailureReason.WRITE_FAILED),
+        (creating(A), WriteRejection.NODE_EXISTS, FailureReason.STATE_EXISTS),
+        (electing(A), WriteRejection.NO_NODE, FailureReason.STATE_MISSING),
+        (electing(A), WriteRejection.FAILED, FailureReason.WRITE_FAILED),
+        (creating(A), WriteRejection.FAILED, FailureReason.WRITE_FAILED),
+        (creating(A), WriteRejection.BAD_VERSION, FailureReason.WRITE_FAILED),
     ],
 )
 def test_other_refusals_are_over(
-    move: PartitionMove, refused: WriteRefused, reason: FailureReason
+    move: PartitionTransition, refused: WriteRejection, reason: FailureReason
 ) -> None:
-    outcome = Decision(moves=(move, electing(B))).committed({A: refused, B: ZnodeVersion(8)})
-    assert [each.item for each in outcome.won.moves] == [B]
-    assert outcome.again == ()
+    outcome = Decision(transitions=(move, electing(B))).outcome_of({A: refused, B: ZnodeVersion(8)})
+    assert [each.item for each in outcome.committed.transitions] == [B]
+    assert outcome.to_retry == ()
     (failure,) = outcome.failures
     assert (failure.item, failure.reason, failure.cause) == (A, reason, CAUSE)
     assert "t-0: " in str(failure)
 
 
 def test_what_writes_nothing_wins_by_itself_and_what_failed_before_stays_failed() -> None:
-    known = Failure(
+    known = TransitionFailure(
         item=C,
         before=PartitionState.NEW,
         after=PartitionState.ONLINE,
@@ -98,14 +98,14 @@ def test_what_writes_nothing_wins_by_itself_and_what_failed_before_stays_failed(
         why="",
         cause=CAUSE,
     )
-    silent: PartitionMove = Move(
+    silent: PartitionTransition = StateTransition(
         item=A, before=PartitionState.ONLINE, after=PartitionState.OFFLINE, cause=CAUSE
     )
-    outcome = Decision(moves=(silent,), failures=(known,), deferred=(B,)).committed({})
-    assert outcome.won.moves == (silent,)
+    outcome = Decision(transitions=(silent,), failures=(known,), deferred=(B,)).outcome_of({})
+    assert outcome.committed.transitions == (silent,)
     assert outcome.failures == (known,)
-    assert outcome.again == (B,)
-    assert outcome.moved
+    assert outcome.to_retry == (B,)
+    assert outcome.has_newer_controller
 
 
 def test_a_replica_hears_that_it_is_to_stop_even_if_the_isr_could_not_be_changed() -> None:
@@ -114,8 +114,8 @@ def test_a_replica_hears_that_it_is_to_stop_even_if_the_isr_could_not_be_changed
     )
     after = state(1, [1], epoch=4)
     decision: ReplicaDecision = Decision(
-        moves=(
-            Move(
+        transitions=(
+            StateTransition(
                 item=replica(A, 2),
                 before=ReplicaState.ONLINE,
                 after=ReplicaState.OFFLINE,
@@ -127,11 +127,11 @@ def test_a_replica_hears_that_it_is_to_stop_even_if_the_isr_could_not_be_changed
             ),
         )
     )
-    assert decision.committed({A: WriteRefused.FAILED}).won.requests == (stop,)
-    assert decision.committed({A: WriteRefused.BAD_VERSION}).won.requests == ()
-    assert len(decision.committed({A: ZnodeVersion(1)}).won.requests) == 2
+    assert decision.outcome_of({A: WriteRejection.FAILED}).committed.requests == (stop,)
+    assert decision.outcome_of({A: WriteRejection.BAD_VERSION}).committed.requests == ()
+    assert len(decision.outcome_of({A: ZnodeVersion(1)}).committed.requests) == 2
 
 
 def test_a_write_without_an_answer_is_a_bug() -> None:
     with pytest.raises(KeyError):
-        Decision(moves=(electing(A),)).committed({})
+        Decision(transitions=(electing(A),)).outcome_of({})

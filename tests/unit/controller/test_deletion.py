@@ -14,7 +14,6 @@ from barnabas.controller.steps import (
     MovePartitions,
     MoveReplicas,
     Step,
-    UnwatchTopics,
 )
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerId, TopicPartition
@@ -46,8 +45,9 @@ def is_gone(cluster: Cluster, topic: str = "t") -> bool:
         or topic in context.topics_with_deletion_started
         or topic in context.topics_ineligible_for_deletion
         or topic in {each.topic for each in cluster.znodes.states}
-        or topic in {each.topic for held in context.held_by.values() for each in held}
-        or topic in {each.partition.topic for each in context.unassigned_states}
+        or topic
+        in {each.topic for held in context.replica_states_by_broker.values() for each in held}
+        or topic in {each.partition.topic for each in context.unassigned_replica_states}
     )
     return not known
 
@@ -98,7 +98,6 @@ def test_the_znodes_go_when_the_last_replica_is_gone() -> None:
     replicas = (replica(T0, 1), replica(T0, 2), replica(T1, 2), replica(T1, 3))
     assert cluster.steps == [
         MoveReplicas(replicas=(replicas[1:3]), target=ReplicaState.DELETION_SUCCESSFUL),
-        UnwatchTopics(topics=("t",)),
         MoveReplicas(replicas=replicas, target=ReplicaState.NON_EXISTENT),
         DeleteTopicZnodes(topics=("t",)),
     ]
@@ -121,7 +120,7 @@ def test_a_topic_of_the_same_name_starts_from_nothing() -> None:
 def test_a_topic_without_partitions_goes_at_once() -> None:
     cluster = cluster_with()
     cluster.delete("t")
-    assert cluster.steps == [UnwatchTopics(topics=("t",)), DeleteTopicZnodes(topics=("t",))]
+    assert cluster.steps == [DeleteTopicZnodes(topics=("t",))]
     assert is_gone(cluster)
 
 
@@ -196,7 +195,7 @@ def test_a_marker_that_outlived_its_topic_is_the_next_controllers_to_finish() ->
     del cluster.topics["t"]
     cluster.marked_for_deletion = ["t"]
     cluster.fail_over(BrokerId(1))
-    assert cluster.steps[-2:] == [UnwatchTopics(topics=("t",)), DeleteTopicZnodes(topics=("t",))]
+    assert cluster.steps[-1:] == [DeleteTopicZnodes(topics=("t",))]
     assert is_gone(cluster)
 
 
@@ -300,7 +299,7 @@ def test_an_answer_from_before_the_broker_died_changes_nothing() -> None:
     cluster.delete("t")
     cluster.kill(2)
     before = states_of(cluster)
-    late = deletion.stop_replica_answered(cluster.context, BrokerId(2), {T0: ErrorCode.NONE})
+    late = deletion.plan_stop_replica_results(cluster.context, BrokerId(2), {T0: ErrorCode.NONE})
     cluster.follow(late)
     assert states_of(cluster) == before
     assert not cluster.failures
@@ -309,7 +308,7 @@ def test_an_answer_from_before_the_broker_died_changes_nothing() -> None:
 def test_an_answer_about_a_topic_that_is_not_being_deleted_changes_nothing() -> None:
     cluster = cluster_with((1, 2))
     for error in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
-        plan = deletion.stop_replica_answered(cluster.context, BrokerId(1), {T0: error})
+        plan = deletion.plan_stop_replica_results(cluster.context, BrokerId(1), {T0: error})
         assert list(plan) == []
 
 

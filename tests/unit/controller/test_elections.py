@@ -29,7 +29,7 @@ def test_offline_tells_online_replicas_out_of_sync_too() -> None:
 def test_offline_elects_nobody_out_of_sync_unless_it_may() -> None:
     assert elect_offline(ids(1, 2, 3), ids(1), ids(3, 2), unclean_allowed=False) is None
     chosen = elect_offline(ids(1, 2, 3), ids(1), ids(3, 2), unclean_allowed=True)
-    assert chosen == Election(leader=BrokerId(2), isr=ids(2), recipients=ids(2, 3), unclean=True)
+    assert chosen == Election(leader=BrokerId(2), isr=ids(2), recipients=ids(2, 3), is_unclean=True)
 
 
 def test_offline_stays_clean_where_it_can() -> None:
@@ -92,8 +92,8 @@ def test_who_is_elected_is_assigned_and_online_and_in_its_isr(
             assert chosen.leader in online
             assert chosen.leader in chosen.isr
             assert chosen.leader in chosen.recipients
-            assert chosen.unclean == (chosen.leader not in isr)
-            assert chosen.unclean or set(chosen.isr) <= set(isr)
+            assert chosen.is_unclean == (chosen.leader not in isr)
+            assert chosen.is_unclean or set(chosen.isr) <= set(isr)
     assert elect_offline(assigned, isr, online, unclean_allowed=True) is not None or not (
         set(assigned) & set(online)
     )

@@ -93,8 +93,7 @@ async def test_unfinished_reassignment_is_logged_once_and_kept(
         assert await settled(controller, registry) == grown
         lines = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
         assert [line for line in lines if "reassignment" in line] == [
-            "unfinished reassignment, which this version does not continue topic=t partitions=0;"
-            " all replicas stay assigned"
+            "unfinished reassignment is not continued topic=t partitions=0; all replicas stay assigned"
         ]
 
 

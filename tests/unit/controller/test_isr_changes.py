@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.context import ControllerContext
-from barnabas.controller.isr_changes import check_request, propose
+from barnabas.controller.isr_changes import check_request, evaluate_proposal
 from barnabas.errors import ErrorCode
 from barnabas.model import BrokerEpoch, ControllerEpoch, LeaderAndIsr, TopicPartition
 from barnabas.wire.messages.alter_partition import (
@@ -49,7 +49,7 @@ def proposal(
 
 def test_a_good_proposal_changes_the_isr_and_nothing_else() -> None:
     before = context()
-    after = propose(before, P, proposal(1, 2, 3), 3)
+    after = evaluate_proposal(before, P, proposal(1, 2, 3), 3)
     assert isinstance(after, LeaderAndIsr)
     assert after.isr == ids(1, 2, 3)
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 5, 7)
@@ -57,8 +57,8 @@ def test_a_good_proposal_changes_the_isr_and_nothing_else() -> None:
 
 def test_the_same_again_is_answered_with_what_is() -> None:
     made = context()
-    assert propose(made, P, proposal(1, 2, version=6), 3) is made.leadership[P]
-    assert propose(made, P, proposal(1, 2), 3) is made.leadership[P]
+    assert evaluate_proposal(made, P, proposal(1, 2, version=6), 3) is made.leadership[P]
+    assert evaluate_proposal(made, P, proposal(1, 2), 3) is made.leadership[P]
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,15 @@ def test_the_same_again_is_answered_with_what_is() -> None:
     ],
 )
 def test_each_refusal_has_its_code(asked: AlterPartitionPartition, code: ErrorCode) -> None:
-    assert propose(context(), P, asked, 3) is code
+    assert evaluate_proposal(context(), P, asked, 3) is code
 
 
 def test_a_leader_in_recovery_stays_alone_until_it_has_recovered() -> None:
     made = context(recovering=True)
-    assert propose(made, P, proposal(1, 2, recovering=True), 3) is ErrorCode.INVALID_REQUEST
-    recovered = propose(made, P, proposal(1), 3)
+    assert (
+        evaluate_proposal(made, P, proposal(1, 2, recovering=True), 3) is ErrorCode.INVALID_REQUEST
+    )
+    recovered = evaluate_proposal(made, P, proposal(1), 3)
     assert isinstance(recovered, LeaderAndIsr)
     assert not recovered.recovering
 
@@ -89,17 +91,20 @@ def test_a_leader_in_recovery_stays_alone_until_it_has_recovered() -> None:
 def test_a_broker_that_shuts_down_does_not_join() -> None:
     made = context()
     made.shutting_down_broker_ids.add(ids(3)[0])
-    assert propose(made, P, proposal(1, 2, 3), 3) is ErrorCode.INELIGIBLE_REPLICA
+    assert evaluate_proposal(made, P, proposal(1, 2, 3), 3) is ErrorCode.INELIGIBLE_REPLICA
     old = AlterPartitionPartition(
         partition_index=0, leader_epoch=5, new_isr=(1, 2, 3), partition_epoch=7
     )
-    assert propose(made, P, old, 2) is ErrorCode.INELIGIBLE_REPLICA
-    assert propose(made, P, old, 1) is ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert evaluate_proposal(made, P, old, 2) is ErrorCode.INELIGIBLE_REPLICA
+    assert evaluate_proposal(made, P, old, 1) is ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
 def test_a_partition_nobody_knows() -> None:
     unknown = TopicPartition("t", 9)
-    assert propose(context(), unknown, proposal(1), 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (
+        evaluate_proposal(context(), unknown, proposal(1), 3)
+        is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 @pytest.mark.parametrize(("who", "epoch"), [(1, 100), (1, 102), (9, 101)])

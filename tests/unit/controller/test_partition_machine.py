@@ -9,7 +9,7 @@ from barnabas.controller.decision import (
     CreateState,
     FailureReason,
     SendLeaderAndIsr,
-    Unreadable,
+    UnreadableState,
     UpdateState,
 )
 from barnabas.controller.elections import Strategy
@@ -148,7 +148,7 @@ def test_of_two_elections_the_unclean_one_is_marked() -> None:
     clean, unclean = state(-1, [2], epoch=4, version=9), state(-1, [1], epoch=4, version=9)
     for before, is_unclean in ((clean, False), (unclean, True)):
         cluster = offline(1, replicas=(1, 2, 3), up=(2, 3))
-        decided = partition_machine.move(
+        decided = partition_machine.decide_partition_transitions(
             cluster.context,
             (TP,),
             PartitionState.ONLINE,
@@ -157,7 +157,7 @@ def test_of_two_elections_the_unclean_one_is_marked() -> None:
             states={TP: before},
             unclean={"t": True},
         )
-        assert [each.is_unclean for each in decided.moves] == [is_unclean]
+        assert [each.is_unclean for each in decided.transitions] == [is_unclean]
 
 
 def test_a_clean_election_leaves_the_recovery_to_go_on() -> None:
@@ -181,16 +181,16 @@ def test_a_replica_that_is_no_longer_assigned_keeps_the_isr_but_cannot_win_it() 
     ("read", "reason"),
     [
         (None, FailureReason.STATE_MISSING),
-        (Unreadable(why="not JSON"), FailureReason.STATE_UNREADABLE),
+        (UnreadableState(why="not JSON"), FailureReason.STATE_UNREADABLE),
         (state(2, [2], controller_epoch=2), FailureReason.CONTROLLER_MOVED),
         (state(-1, [1]), FailureReason.CONFIG_UNKNOWN),
     ],
 )
 def test_what_cannot_be_elected_on_fails(
-    read: LeaderAndIsr | Unreadable | None, reason: FailureReason
+    read: LeaderAndIsr | UnreadableState | None, reason: FailureReason
 ) -> None:
     cluster = offline(2, 3, replicas=(1, 2, 3), up=(2, 3))
-    decision = partition_machine.move(
+    decision = partition_machine.decide_partition_transitions(
         cluster.context,
         [TP],
         PartitionState.ONLINE,
@@ -198,35 +198,42 @@ def test_what_cannot_be_elected_on_fails(
         strategy=Strategy.OFFLINE,
         states={} if read is None else {TP: read},
     )
-    assert decision.moves == ()
+    assert decision.transitions == ()
     assert [each.reason for each in decision.failures] == [reason]
-    assert decision.committed({}).moved == (reason is FailureReason.CONTROLLER_MOVED)
+    assert decision.outcome_of({}).has_newer_controller == (
+        reason is FailureReason.CONTROLLER_MOVED
+    )
 
 
 def test_an_election_without_a_strategy_is_a_bug() -> None:
     cluster = offline(2, 3)
     with pytest.raises(AssertionError):
-        partition_machine.move(cluster.context, [TP], PartitionState.ONLINE, cause=CAUSE)
+        partition_machine.decide_partition_transitions(
+            cluster.context, [TP], PartitionState.ONLINE, cause=CAUSE
+        )
 
 
 def test_only_those_that_elect_are_read_and_only_topics_without_anybody_in_sync_are_asked() -> None:
     cluster = Cluster(1, 2)
     one, two = cluster.create("t", (1, 2), (2,))
     online = PartitionState.ONLINE
-    assert partition_machine.states_to_read(cluster.context, (one, two), online) == (one, two)
-    assert partition_machine.states_to_read(cluster.context, (one,), PartitionState.OFFLINE) == ()
+    assert partition_machine.states_for_elections(cluster.context, (one, two), online) == (one, two)
+    assert (
+        partition_machine.states_for_elections(cluster.context, (one,), PartitionState.OFFLINE)
+        == ()
+    )
     cluster.context.set_partition_state(one, PartitionState.NEW)
-    assert partition_machine.states_to_read(cluster.context, (one, two), online) == (two,)
-    asked = partition_machine.configs_to_read
+    assert partition_machine.states_for_elections(cluster.context, (one, two), online) == (two,)
+    asked = partition_machine.topics_for_unclean_check
     assert asked(cluster.context, cluster.read((one, two))) == ()
     cluster.context.remove_brokers(ids(2))
     assert asked(cluster.context, cluster.read((one, two))) == ("t",)
-    assert asked(cluster.context, {one: Unreadable(why="")}) == ()
+    assert asked(cluster.context, {one: UnreadableState(why="")}) == ()
 
 
 def test_a_move_touches_nothing_and_names_its_cause() -> None:
     cluster = offline(2, 3)
-    decision = partition_machine.move(
+    decision = partition_machine.decide_partition_transitions(
         cluster.context,
         [TP, TP],
         PartitionState.ONLINE,
@@ -234,7 +241,7 @@ def test_a_move_touches_nothing_and_names_its_cause() -> None:
         strategy=Strategy.OFFLINE,
         states=cluster.read((TP,)),
     )
-    (move,) = decision.moves
+    (move,) = decision.transitions
     assert move.cause == "BrokersChanged#7"
     assert move.requests == (SendLeaderAndIsr(brokers=ids(2, 3), partition=TP, is_new=False),)
     assert cluster.context.partition_state(TP) is PartitionState.OFFLINE
@@ -243,9 +250,11 @@ def test_a_move_touches_nothing_and_names_its_cause() -> None:
 
 def test_what_has_moved_meanwhile_is_not_applied() -> None:
     cluster = offline(2, 3)
-    decision = partition_machine.move(
+    decision = partition_machine.decide_partition_transitions(
         cluster.context, [TP], PartitionState.NON_EXISTENT, cause=CAUSE
     )
     cluster.context.set_partition_state(TP, PartitionState.ONLINE)
     with pytest.raises(AssertionError, match="moved meanwhile"):
-        partition_machine.apply(cluster.context, decision.committed({}).won)
+        partition_machine.apply_partition_transitions(
+            cluster.context, decision.outcome_of({}).committed
+        )

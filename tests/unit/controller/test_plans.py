@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.controller import plans
-from barnabas.controller.balance import unbalanced
+from barnabas.controller.balance import find_unbalanced_partitions
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendUpdateMetadata
 from barnabas.controller.elections import Strategy
@@ -15,11 +15,10 @@ from barnabas.controller.steps import (
     HoldBack,
     MovePartitions,
     MoveReplicas,
+    ReleaseHeldBack,
     ResumeReassignments,
     StartSenders,
     StopSenders,
-    TellHeldBack,
-    UnwatchBrokers,
     WatchBrokers,
     next_step,
 )
@@ -63,7 +62,7 @@ def test_new_partitions_are_known_then_led_and_their_replicas_follow() -> None:
 
 def test_a_topic_without_partitions_needs_nothing() -> None:
     cluster = quiet(Cluster(1))
-    cluster.follow(plans.new_partitions(cluster.context, ()))
+    cluster.follow(plans.plan_new_partitions(cluster.context, ()))
     assert cluster.steps == []
 
 
@@ -76,7 +75,6 @@ def test_the_death_of_a_broker_elects_before_it_shrinks() -> None:
         MovePartitions(partitions=(p1,), target=PartitionState.OFFLINE),
         MovePartitions(partitions=(p1,), target=PartitionState.ONLINE, strategy=OFFLINE_ELECTION),
         MoveReplicas(replicas=(replica(p0, 2), replica(p1, 2)), target=ReplicaState.OFFLINE),
-        UnwatchBrokers(brokers=ids(2)),
     ]
     assert brief(cluster.sent) == [
         "LAI 3 t-1 leader=3 epoch=1 isr=3",
@@ -112,7 +110,9 @@ def test_a_broker_that_comes_back_hears_of_all_partitions_and_follows() -> None:
 
 def test_the_first_broker_of_all_has_nobody_to_be_told_of_it() -> None:
     context = ControllerContext()
-    plan = plans.brokers_changed(context, {BrokerId(1): Registration(broker(1), BrokerEpoch(5))})
+    plan = plans.plan_broker_changes(
+        context, {BrokerId(1): Registration(broker(1), BrokerEpoch(5))}
+    )
     assert list(plan) == [
         StartSenders(brokers=ids(1)),
         SendUpdateMetadata(brokers=ids(1)),
@@ -137,12 +137,10 @@ def test_new_ones_start_then_the_bounced_fail_and_start_then_the_dead_fail() -> 
         SendUpdateMetadata(brokers=ids(4)),
         WatchBrokers(brokers=ids(4)),
         SendUpdateMetadata(),
-        UnwatchBrokers(brokers=ids(2)),
         SendUpdateMetadata(brokers=ids(1, 3, 4)),
         SendUpdateMetadata(brokers=ids(2)),
         WatchBrokers(brokers=ids(2)),
         SendUpdateMetadata(),
-        UnwatchBrokers(brokers=ids(3)),
     ]
     assert cluster.context.broker_epochs.keys() == {1, 2, 4}
 
@@ -194,7 +192,7 @@ def test_the_start_of_a_broker_resumes_what_waited_for_it() -> None:
 def test_a_death_that_changes_nothing_else_is_told_to_everybody() -> None:
     cluster = quiet(Cluster(1, 2, 3))
     cluster.kill(3)
-    assert cluster.steps[1:] == [SendUpdateMetadata(), UnwatchBrokers(brokers=ids(3))]
+    assert cluster.steps[1:] == [SendUpdateMetadata()]
     assert brief(cluster.sent) == ["UM 1", "UM 2"]
 
 
@@ -206,7 +204,6 @@ def test_a_death_that_only_hits_deleting_topics_fails_their_deletion() -> None:
     assert cluster.steps[1:] == [
         MoveReplicas(replicas=(replica(TP, 3),), target=ReplicaState.DELETION_INELIGIBLE),
         SendUpdateMetadata(),
-        UnwatchBrokers(brokers=ids(3)),
     ]
 
 
@@ -216,7 +213,7 @@ def test_elections_won_make_the_broker_list_unnecessary() -> None:
     context.set_leadership(TP, state(1, [1]))
     context.set_partition_state(TP, PartitionState.OFFLINE)
     for elected, expected in ((1, []), (0, [SendUpdateMetadata()])):
-        plan = plans.replicas_become_offline(context, ())
+        plan = plans.plan_offline_replicas(context, ())
         online = next_step(plan, None)
         assert isinstance(online, MovePartitions)
         rest = []
@@ -248,7 +245,7 @@ def test_a_new_controller_tells_what_is_known_then_starts_replicas_then_partitio
             target=PartitionState.ONLINE,
             strategy=OFFLINE_ELECTION,
         ),
-        TellHeldBack(),
+        ReleaseHeldBack(),
     ]
     assert brief(cluster.sent)[:2] == [f"UM {each} t-0 leader=2 t-1 leader=1" for each in (2, 3)]
     state_of = cluster.context.partition_state
@@ -286,7 +283,7 @@ def test_who_registered_after_its_isr_was_written_has_returned_unnoticed() -> No
             for name, epoch in epochs.items()
         }
         states = {TP: state(isr[0], list(isr))}
-        return set(plans.returned_unnoticed(registered, states, {TP: written}))
+        return set(plans.find_unnoticed_restarts(registered, states, {TP: written}))
 
     assert returned((2, 3), 70, b2=90, b3=40) == {2}
     assert returned((3, 2, 1), 70, b1=80, b2=90, b3=40) == {1, 2}
@@ -303,13 +300,13 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
     del cluster.registered[BrokerId(2)]
     context = ControllerContext()
     context.epoch = type(context.epoch)(2)
-    plans.load(
+    plans.load_context(
         context,
         brokers=cluster.registered,
         topics={"t": TopicAssignment(topic_id=UUID(int=2), partitions=cluster.topics["t"])},
         states=cluster.znodes.states,
     )
-    plan = plans.failover(context)
+    plan = plans.plan_failover(context)
     assert next_step(plan, None) == SendUpdateMetadata(partitions=(tp,))
     assert next_step(plan, 0) == HoldBack(partitions=(tp,))
     next_step(plan, 0)
@@ -334,7 +331,7 @@ def test_an_interrupted_creation_is_finished_by_the_next_controller() -> None:
 def test_unfinished_reassignment_is_kept_and_not_continued() -> None:
     context = ControllerContext()
     moving = held(3, 1, 2, adding=(3,), removing=(1,))
-    plans.load(
+    plans.load_context(
         context,
         brokers={},
         topics={"t": TopicAssignment(topic_id=None, partitions={0: moving, 1: held(1)})},
@@ -367,7 +364,7 @@ def test_unfinished_reassignment_does_not_hinder_elections() -> None:
     cluster.kill(1)
     assert cluster.znodes.states[TP].leader == 2
     cluster.catch_up(TP, 2, 3)
-    assert unbalanced(cluster.context, percentage=10) == (TP,)
+    assert find_unbalanced_partitions(cluster.context, percentage=10) == (TP,)
     cluster.prefer(TP)
     assert cluster.znodes.states[TP].leader == 3
 
@@ -403,7 +400,7 @@ def test_deletion_of_topic_with_unfinished_reassignment_waits_for_every_replica(
 def test_a_topic_with_the_id_of_another_is_left_out_and_reported() -> None:
     context = ControllerContext()
     same = TopicAssignment(topic_id=UUID(int=1), partitions={0: held(1)})
-    wrong = plans.load(context, brokers={}, topics={"a": same, "b": same}, states={})
+    wrong = plans.load_context(context, brokers={}, topics={"a": same, "b": same}, states={})
     assert [error.path for error in wrong] == ["/brokers/topics/b"]
     assert context.all_topics == {"a": None}
     assert context.all_partitions == (TopicPartition("a", 0),)
@@ -440,7 +437,7 @@ def test_one_topic_alone_can_be_brought_online() -> None:
     cluster = Cluster(1)
     cluster.create("t", (2,))
     cluster.create("u", (2,))
-    steps = list(plans.bring_online(cluster.context, topic="u"))
+    steps = list(plans.plan_elections(cluster.context, topic="u"))
     assert [step.partitions for step in steps if isinstance(step, MovePartitions)] == [
         (TopicPartition("u", 0),)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller import replica_machine
-from barnabas.controller.decision import FailureReason, Unreadable
+from barnabas.controller.decision import FailureReason, UnreadableState
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.model import BrokerId, LeaderAndIsr, TopicPartition
 from tests.unit.controller.cluster import CAUSE, Cluster, brief, ids, replica, state
@@ -144,10 +144,10 @@ def test_two_replicas_of_one_partition_leave_one_after_the_other() -> None:
 def test_the_second_replica_of_a_partition_waits_for_the_first() -> None:
     cluster = led(1, 2, 3)
     both = (replica(TP, 3), replica(TP, 2))
-    decision = replica_machine.move(
+    decision = replica_machine.decide_replica_transitions(
         cluster.context, both, ReplicaState.OFFLINE, cause=CAUSE, states=cluster.read((TP,))
     )
-    assert [move.item for move in decision.moves] == [replica(TP, 2)]
+    assert [move.item for move in decision.transitions] == [replica(TP, 2)]
     assert decision.deferred == (replica(TP, 3),)
 
 
@@ -172,28 +172,28 @@ def test_without_a_leader_there_is_only_metadata_to_send() -> None:
     [
         (None, False, FailureReason.STATE_MISSING),
         (None, True, None),
-        (Unreadable(why="not JSON"), False, FailureReason.STATE_UNREADABLE),
+        (UnreadableState(why="not JSON"), False, FailureReason.STATE_UNREADABLE),
         (state(1, [1, 2], controller_epoch=2), False, FailureReason.CONTROLLER_MOVED),
     ],
 )
 def test_who_cannot_leave_the_isr_is_told_to_stop_and_stays_what_it_was(
-    read: LeaderAndIsr | Unreadable | None, deleting: bool, reason: FailureReason | None
+    read: LeaderAndIsr | UnreadableState | None, deleting: bool, reason: FailureReason | None
 ) -> None:
     cluster = led(1, 2)
     if deleting:
         cluster.context.queue_topic_deletion(["t"])
-    decision = replica_machine.move(
+    decision = replica_machine.decide_replica_transitions(
         cluster.context,
         [replica(TP, 2)],
         ReplicaState.OFFLINE,
         cause=CAUSE,
         states={} if read is None else {TP: read},
     )
-    assert decision.moves == ()
+    assert decision.transitions == ()
     assert [each.reason for each in decision.failures] == ([] if reason is None else [reason])
-    outcome = decision.committed({})
-    assert [each.broker for each in outcome.won.stops] == [2]
-    assert outcome.moved == (reason is FailureReason.CONTROLLER_MOVED)
+    outcome = decision.outcome_of({})
+    assert [each.broker for each in outcome.committed.stops] == [2]
+    assert outcome.has_newer_controller == (reason is FailureReason.CONTROLLER_MOVED)
 
 
 def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
@@ -210,7 +210,7 @@ def test_a_replica_is_deleted_step_by_step_and_leaves_the_assignment() -> None:
     assert cluster.context.partitions_on_broker(BrokerId(2)) == ()
     assert cluster.context.replica_state(replica(TP, 1)) is ReplicaState.ONLINE
     assert cluster.context.replica_state(replica(TP, 2)) is ReplicaState.NON_EXISTENT
-    assert not cluster.context.unassigned_states
+    assert not cluster.context.unassigned_replica_states
 
 
 def test_a_failed_deletion_is_noted_and_can_come_back() -> None:
@@ -229,7 +229,7 @@ def test_a_failed_deletion_is_noted_and_can_come_back() -> None:
 def test_only_replicas_that_leave_an_isr_need_a_read() -> None:
     cluster = led(1, 2)
     both = (replica(TP, 1), replica(TP, 2))
-    asked = replica_machine.states_to_read
+    asked = replica_machine.states_for_isr_removal
     assert asked(cluster.context, both, ReplicaState.OFFLINE) == (TP,)
     assert asked(cluster.context, both, ReplicaState.ONLINE) == ()
     cluster.context.remove_leadership(TP)

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from barnabas.controller.context import ControllerContext
 from barnabas.controller.decision import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
-from barnabas.controller.request_batch import Request, RequestBatch, RequestsLeftOver, live_broker
+from barnabas.controller.request_batch import (
+    Request,
+    RequestBatch,
+    UnsentRequestsError,
+    to_update_metadata_broker,
+)
 from barnabas.model import (
     ZERO_ID,
     BrokerEpoch,
@@ -129,7 +134,7 @@ def test_metadata_goes_with_it_to_all_registered_brokers() -> None:
                 ),
             ),
         ),
-        live_brokers=tuple(live_broker(broker(each)) for each in (1, 2, 3)),
+        live_brokers=tuple(to_update_metadata_broker(broker(each)) for each in (1, 2, 3)),
     )
 
 
@@ -282,7 +287,7 @@ def test_a_batch_that_was_never_sent_is_noticed(
     made = batch()
     made.new_batch()
     made.add([intent])
-    with pytest.raises(RequestsLeftOver, match=kind):
+    with pytest.raises(UnsentRequestsError, match=kind):
         made.new_batch()
     made.clear()
     made.new_batch()
@@ -320,11 +325,11 @@ def test_what_was_held_back_and_has_not_changed_is_told_when_it_is_released() ->
     made.add_leader_and_isr(ids(2), A, is_new=True)
     assert made.flush() == ()
     made.add_leader_and_isr(ids(3), OTHER, is_new=False)
-    with pytest.raises(RequestsLeftOver, match="LeaderAndIsr to 3"):
+    with pytest.raises(UnsentRequestsError, match="LeaderAndIsr to 3"):
         made.new_batch()
     made.flush()
     made.release()
-    with pytest.raises(RequestsLeftOver, match="LeaderAndIsr to 2"):
+    with pytest.raises(UnsentRequestsError, match="LeaderAndIsr to 2"):
         made.new_batch()
     assert brief(made.flush()) == [
         "LAI 2 t-0 leader=2 epoch=4 isr=2,1 new",

@@ -88,18 +88,18 @@ def test_a_partition_makes_the_legal_moves_and_no_others(
     known = context()
     known.set_partition_state(TP, before)
     known_state = state(1, [1, 2], controller_epoch=0)
-    decision = partition_machine.move(
+    decision = partition_machine.decide_partition_transitions(
         known, [TP], target, cause=CAUSE, strategy=Strategy.OFFLINE, states={TP: known_state}
     )
     if (before, target) in LEGAL_FOR_PARTITIONS:
-        assert [(move.before, move.after) for move in decision.moves] == [(before, target)]
+        assert [(move.before, move.after) for move in decision.transitions] == [(before, target)]
         assert decision.failures == ()
         assert bool(decision.writes) == (target is PartitionState.ONLINE)
         assert bool(decision.requests) == (target is PartitionState.ONLINE)
     else:
-        assert decision.moves == ()
+        assert decision.transitions == ()
         (failure,) = decision.failures
-        assert failure.reason is FailureReason.ILLEGAL_MOVE
+        assert failure.reason is FailureReason.ILLEGAL_TRANSITION
         assert before.value in failure.why
     assert known.partition_state(TP) is before
 
@@ -115,14 +115,16 @@ def test_a_replica_makes_the_legal_moves_and_no_others(
     two = replica(TP, 2)
     known.set_replica_state(two, before)
     states = dict(known.leadership)
-    decision = replica_machine.move(known, [two], target, cause=CAUSE, states=states)
+    decision = replica_machine.decide_replica_transitions(
+        known, [two], target, cause=CAUSE, states=states
+    )
     if (before, target) in LEGAL_FOR_REPLICAS:
-        assert [(move.before, move.after) for move in decision.moves] == [(before, target)]
+        assert [(move.before, move.after) for move in decision.transitions] == [(before, target)]
         assert decision.failures == ()
     else:
-        assert (decision.moves, decision.requests) == ((), ())
+        assert (decision.transitions, decision.requests) == ((), ())
         (failure,) = decision.failures
-        assert failure.reason is FailureReason.ILLEGAL_MOVE
+        assert failure.reason is FailureReason.ILLEGAL_TRANSITION
         assert before.value in failure.why
     assert known.replica_state(two) is before
 

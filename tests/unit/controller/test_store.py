@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from barnabas.controller import store as store_module
-from barnabas.controller.decision import CreateState, Unreadable, UpdateState, WriteRefused
+from barnabas.controller.decision import CreateState, UnreadableState, UpdateState, WriteRejection
 from barnabas.controller.store import ControllerStore
 from barnabas.errors import ControllerMoved, NoNode
 from barnabas.metadata import registration, znodes
@@ -31,7 +31,7 @@ async def registry() -> AsyncIterator[RegistryClient]:
     embedded = EmbeddedRegistry(None, SystemClock())
     client = RegistryClient(embedded, 18_000)
     await client.open()
-    await registration.prepare(client)
+    await registration.create_persistent_paths(client)
     yield client
     await client.close()
     await embedded.close()
@@ -92,9 +92,9 @@ async def test_one_that_lost_a_race_does_not_fail_its_neighbours(
     await store.commit([create(P0), create(P1)])
     await registry.set(znodes.state_path(P0), znodes.encode_state(state(1, [1])))
     assert await store.commit([update(P0, 0), update(P1, 0), update(P2, 0)]) == {
-        P0: WriteRefused.BAD_VERSION,
+        P0: WriteRejection.BAD_VERSION,
         P1: 1,
-        P2: WriteRefused.NO_NODE,
+        P2: WriteRejection.NO_NODE,
     }
 
 
@@ -108,19 +108,19 @@ async def test_what_a_crash_left_is_taken_up(
     again = ControllerStore(registry, BrokerId(1), Random(7))
     again.version = store.version
     await registry.set(znodes.state_path(P1), znodes.encode_state(state(2, [2], epoch=4)))
-    assert await again.commit([create(P1), create(P2)]) == {P1: WriteRefused.NODE_EXISTS, P2: 0}
+    assert await again.commit([create(P1), create(P2)]) == {P1: WriteRejection.NODE_EXISTS, P2: 0}
 
 
 async def test_a_write_whose_answer_was_lost_is_known_again(store: ControllerStore) -> None:
     """Sent once more after a lost connection, it meets itself."""
     await store.commit([create(P0)])
-    assert await store.commit_alone(create(P0)) == 0
-    assert await store.commit_alone(update(P0, 0)) == 1
-    assert await store.commit_alone(update(P0, 0)) == 1
+    assert await store.commit_one(create(P0)) == 0
+    assert await store.commit_one(update(P0, 0)) == 1
+    assert await store.commit_one(update(P0, 0)) == 1
     other = UpdateState(
         partition=P0, state=state(1, [1], epoch=1), expected_version=ZnodeVersion(0)
     )
-    assert await store.commit_alone(other) is WriteRefused.BAD_VERSION
+    assert await store.commit_one(other) is WriteRejection.BAD_VERSION
 
 
 async def test_a_deposed_controller_writes_nothing(
@@ -143,10 +143,12 @@ async def test_transactions_stay_small(
     monkeypatch.setattr(store_module, "BATCH_BYTES_MAX", 2000)
     many = [TopicPartition("t", index) for index in range(200)]
     assert await store.commit([create(each) for each in many]) == dict.fromkeys(many, 0)
-    batches = list(store_module.batched([create(each) for each in many], store.ops_of))
+    batches = list(
+        store_module.split_into_batches([create(each) for each in many], store.build_ops)
+    )
     assert len(batches) > 10
     assert all(
-        sum(store_module.bytes_of(op) for _, ops in batch for op in ops) <= 2000
+        sum(store_module.estimate_size(op) for _, ops in batch for op in ops) <= 2000
         for batch in batches
     )
 
@@ -175,7 +177,7 @@ async def test_nonsense_is_reported_and_left_out(
     await registry.set(znodes.state_path(P0), b"[1]")
     assert await store.read_topics(["bad", "gone"], ignore) == {}
     assert list(await store.read_brokers(ignore)) == [2]
-    assert isinstance((await store.read_states([P0]))[P0], Unreadable)
+    assert isinstance((await store.read_states([P0]))[P0], UnreadableState)
     for path in (
         "/brokers/topics/bad",
         "/brokers/ids/zwei",

@@ -10,7 +10,7 @@ import pytest
 from barnabas.controller.topic_checks import (
     PARTITIONS_MAX,
     TopicDefaults,
-    TopicWish,
+    TopicSpec,
     check_added_partitions,
     check_new_topic,
 )
@@ -36,7 +36,7 @@ def check(
     marked: Sequence[str] = (),
 ) -> tuple[tuple[BrokerId, ...], ...]:
     return check_new_topic(
-        TopicWish(
+        TopicSpec(
             name=name,
             partitions=partitions,
             replication_factor=replication_factor,

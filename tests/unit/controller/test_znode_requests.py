@@ -239,7 +239,7 @@ async def test_reassignment_request_is_kept_and_logged_once(
         await handled(controller, registry)
         assert (await registry.get(REASSIGNMENT))[0] == data
         (line,) = logged(caplog, logging.WARNING)
-        assert line.startswith("ignoring a request for a reassignment, which this version does not")
+        assert line.startswith("ignoring a reassignment request, reassignments are not supported")
         assert f"path={REASSIGNMENT} partitions=t-0,gone-0;" in line
         assert controller.context.replicas(P0) == (2, 1)
 

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from barnabas.controller.decision import (
-    Failure,
     FailureReason,
-    Move,
-    PartitionMove,
+    PartitionTransition,
+    StateTransition,
+    TransitionFailure,
 )
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ErrorCode
@@ -79,8 +79,8 @@ def read(lines: list[EventLine]) -> list[dict[str, Any]]:
     return events
 
 
-def online(partition: TopicPartition = ORDERS) -> PartitionMove:
-    return Move(
+def online(partition: TopicPartition = ORDERS) -> PartitionTransition:
+    return StateTransition(
         item=partition,
         before=PartitionState.NEW,
         after=PartitionState.ONLINE,
@@ -139,7 +139,7 @@ def test_unclean_election_is_marked() -> None:
 
 
 def test_replica_is_named_with_its_broker() -> None:
-    move = Move(
+    move = StateTransition(
         item=Replica(ORDERS, BrokerId(3)),
         before=ReplicaState.NEW,
         after=ReplicaState.ONLINE,
@@ -153,7 +153,7 @@ def test_replica_is_named_with_its_broker() -> None:
 
 
 def test_failed_transition_has_a_reason() -> None:
-    failure = Failure(
+    failure = TransitionFailure(
         item=ORDERS,
         before=PartitionState.OFFLINE,
         after=PartitionState.ONLINE,

@@ -77,8 +77,8 @@ def test_a_leader_of_minus_two_takes_a_partition_out_and_the_last_one_its_topic(
     gone = known.update(update(state(1, leader=LEADER_DURING_DELETE)))
     assert gone == (TopicPartition("orders", 1),)
     assert known.names == {TOPIC_ID: "orders"}
-    assert known.knows("orders", 0)
-    assert not known.knows("orders", 1)
+    assert known.has_partition("orders", 0)
+    assert not known.has_partition("orders", 1)
     known.update(update(state(0, leader=LEADER_DURING_DELETE)))
     assert known.topics == {}
     assert known.names == {}
@@ -184,7 +184,7 @@ async def test_what_was_encoded_is_kept_until_the_topic_or_a_broker_changes() ->
 
 async def test_who_waits_is_woken_by_the_update_that_matters() -> None:
     known = MetadataCache("cluster")
-    waiting = asyncio.create_task(known.wait_until(lambda: known.knows("orders", 1), 30))
+    waiting = asyncio.create_task(known.wait_until(lambda: known.has_partition("orders", 1), 30))
     await asyncio.sleep(0)
     known.update(update(state(0)))
     await asyncio.sleep(0)
@@ -223,7 +223,7 @@ async def test_a_condition_that_fails_fails_who_waits_and_nobody_else() -> None:
 
 
 async def test_who_is_gone_is_remembered_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr(cache_module, "DEPARTED_SECONDS", 0.01)
     told = cache()
     told.update(update(brokers=(live(1),)))
     assert list(told.brokers) == [1]
@@ -242,24 +242,24 @@ async def test_who_is_back_is_there_once() -> None:
 
 async def test_who_asks_for_what_a_doubtful_leader_leads_waits_for_the_news() -> None:
     told = cache(state(0, leader=2))
-    told.doubt(BrokerId(2))
-    waiting = asyncio.create_task(told.wait_for_news(["orders"]))
+    told.mark_suspect(BrokerId(2))
+    waiting = asyncio.create_task(told.wait_for_suspect_leaders(["orders"]))
     await asyncio.sleep(0)
     assert not waiting.done()
-    await told.wait_for_news(["payments"])  # nobody doubts those
+    await told.wait_for_suspect_leaders(["payments"])  # nobody doubts those
     told.update(update(state(0, leader=1), brokers=(live(1),)))
     async with asyncio.timeout(30):
         await waiting
 
 
 async def test_a_doubt_does_not_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "DOUBT_SECONDS", 0.01)
+    monkeypatch.setattr(cache_module, "SUSPECT_SECONDS", 0.01)
     told = cache(state(0, leader=2))
-    told.doubt(BrokerId(7))
-    assert not told.in_doubt, "nobody knows it"
-    told.doubt(BrokerId(2))
-    told.doubt(BrokerId(2))
+    told.mark_suspect(BrokerId(7))
+    assert not told.suspects, "nobody knows it"
+    told.mark_suspect(BrokerId(2))
+    told.mark_suspect(BrokerId(2))
     async with asyncio.timeout(30):
-        await told.wait_for_news(["orders"])
-        while told.in_doubt:
+        await told.wait_for_suspect_leaders(["orders"])
+        while told.suspects:
             await asyncio.sleep(0.001)

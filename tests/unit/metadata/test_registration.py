@@ -20,7 +20,7 @@ PATH = "/brokers/ids/7"
 @pytest.fixture
 async def client(registry: Setup) -> AsyncIterator[RegistryClient]:
     client = await opened(registry)
-    await registration.prepare(client)
+    await registration.create_persistent_paths(client)
     yield client
     await client.close()
 
@@ -111,7 +111,10 @@ async def test_all_who_ask_get_the_same_cluster_id(registry: Setup, client: Regi
     other = await opened(registry)
     clients = [client, other] * 3
     ids = await asyncio.gather(
-        *(registration.cluster_id(each, Random(seed)) for seed, each in enumerate(clients))
+        *(
+            registration.read_or_create_cluster_id(each, Random(seed))
+            for seed, each in enumerate(clients)
+        )
     )
     assert len(set(ids)) == 1
     assert len(ids[0]) == 22
@@ -122,7 +125,9 @@ async def test_the_persistent_paths_may_be_made_by_all_at_once(
     registry: Setup, client: RegistryClient
 ) -> None:
     other = await opened(registry)
-    await asyncio.gather(*(registration.prepare(each) for each in [client, other] * 2))
+    await asyncio.gather(
+        *(registration.create_persistent_paths(each) for each in [client, other] * 2)
+    )
 
     async def stand() -> bool:
         found = [await other.exists(path) for path in znodes.PERSISTENT_PATHS]

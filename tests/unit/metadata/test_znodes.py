@@ -221,7 +221,6 @@ def test_config_changes_of_both_versions_are_read() -> None:
     assert znodes.decode_config_change(path, data) == ("topics", "orders")
     old = b'{"version":1,"entity_type":"topics","entity_name":"orders"}'
     assert znodes.decode_config_change(path, old) == ("topics", "orders")
-    assert znodes.sequence_of(path) == 7
 
 
 def test_requests_left_for_the_controller() -> None:

@@ -12,7 +12,7 @@ from barnabas.broker.topic_admin.topics import to_api_error
 from barnabas.broker.topic_events import record_creations, requester_of
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
-from barnabas.controller.topic_checks import TopicWish
+from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.tasks import Turns, aside
 from barnabas.wire.headers import RequestHeader
@@ -91,16 +91,16 @@ def refuse_before_checking(
 
 def wishes_of(
     topics: tuple[CreatableTopic, ...], refused: Mapping[str, ApiError]
-) -> list[TopicWish]:
+) -> list[TopicSpec]:
     return [wish_of(topic) for topic in topics if topic.name not in refused]
 
 
-def wish_of(topic: CreatableTopic) -> TopicWish:
+def wish_of(topic: CreatableTopic) -> TopicSpec:
     assignments = None
     if topic.assignments:
         # If a partition is assigned more than once, the last assignment counts, as in Kafka.
         assignments = {entry.partition_index: entry.broker_ids for entry in topic.assignments}
-    return TopicWish(
+    return TopicSpec(
         name=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

@@ -15,7 +15,7 @@ from barnabas.broker.topic_events import requester_of
 from barnabas.errors import ErrorCode
 from barnabas.history.requester import Requester
 from barnabas.metadata.cache import INTERNAL_TOPICS
-from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import ZERO_ID
 from barnabas.tasks import SMALL
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
@@ -72,7 +72,7 @@ def handle(
     if may_create and any(is_unknown(context, topic) for topic in topics):
         requester = requester_of(header, connection)._replace(via=context.config.broker_id)
         return create_missing(context, topics, asked, requester)
-    if cache.in_doubt:
+    if cache.suspects:
         return encode_later(context, topics, asked)
     if len(topics) > TOPICS_PER_TURN or any(is_large(context, topic) for topic in topics):
         return encode_slowly(context, topics, {}, asked)
@@ -151,7 +151,9 @@ async def encode_later(
     context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], asked: Asked
 ) -> bytes:
     """When it is clear whether a leader is gone."""
-    await context.metadata.wait_for_news(name_of(context, topic) or "" for topic in topics)
+    await context.metadata.wait_for_suspect_leaders(
+        name_of(context, topic) or "" for topic in topics
+    )
     return await encode_slowly(context, topics, {}, asked)
 
 
@@ -166,7 +168,7 @@ async def encode_slowly(
     for topic in topics:
         name = name_of(context, topic)
         if name is not None and is_large(context, topic) and not asked.topic_operations:
-            await context.metadata.prepare(
+            await context.metadata.encode_ahead(
                 name, asked.version, encode_metadata_topic, asked.listener
             )
     for start in range(0, len(topics), TOPICS_PER_TURN):
@@ -232,7 +234,7 @@ def missing(
         )
     code = errors.get(topic.name)
     if code is None:
-        is_legal = what_is_wrong_with(topic.name) is None
+        is_legal = topic_name_error(topic.name) is None
         code = (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         )

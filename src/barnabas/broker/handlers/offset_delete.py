@@ -58,7 +58,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
         for (index,) in partitions:
             partition = TopicPartition(name, index)
             codes[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if context.metadata.knows(name, index):
+            if context.metadata.has_partition(name, index):
                 codes[partition] = ErrorCode.NONE
                 known[partition] = None
             yield None

@@ -20,7 +20,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
 from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
 from barnabas.errors import ApiError, ErrorCode, StorageError
-from barnabas.metadata.cache import NOT_PRODUCED_TO
+from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_TIMESTAMP
 from barnabas.replication.partition import Partition
 from barnabas.storage.acceptance import LargeBatch, Validation
@@ -178,7 +178,7 @@ def append(
 def may_be_repeated(request: ProduceRequest) -> bool:
     """Neither it nor one like it is refused for what it asks, whatever it carries."""
     return request.acks in ACKS and all(
-        topic.name not in NOT_PRODUCED_TO for topic in request.topic_data
+        topic.name not in INTERNAL_TOPICS for topic in request.topic_data
     )
 
 

@@ -43,7 +43,7 @@ async def commit(context: BrokerContext, request: OffsetCommitRequest) -> Offset
             await turns.leave()
             code = ErrorCode.NONE
             note = each.committed_metadata or ""
-            if not context.metadata.knows(name, each.partition_index):
+            if not context.metadata.has_partition(name, each.partition_index):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(note) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -69,7 +69,7 @@ async def fetch(context: BrokerContext, request: OffsetFetchRequest) -> OffsetFe
             answer = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-            if context.metadata.knows(name, index):
+            if context.metadata.has_partition(name, index):
                 try:
                     path = path_of(request.group_id, name, index)
                     offset = read((await context.registry.get(path))[0])

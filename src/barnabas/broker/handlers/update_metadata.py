@@ -41,7 +41,7 @@ async def handle(
         # Every other writer of the topics holds the lock as well.
         size = len(request.live_brokers) + len(request.ungrouped_partition_states)
         size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
-        removed = metadata.take_over(request, await aside(size, metadata.merged, request))
+        removed = metadata.apply(request, await aside(size, metadata.merge, request))
         if removed:
             context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             context.lazy_groups.partitions_deleted(removed)

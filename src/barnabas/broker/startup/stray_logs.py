@@ -22,7 +22,7 @@ from barnabas.errors import NoNode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.metadata.topic_names import CONSUMER_OFFSETS, what_is_wrong_with
+from barnabas.metadata.topic_names import CONSUMER_OFFSETS, topic_name_error
 from barnabas.model import (
     BrokerId,
     ControllerEpoch,
@@ -58,7 +58,7 @@ async def adopt_logs(
     for name, partitions in found.items():
         ids = {log.topic_id for log in partitions.values()}
         is_whole = sorted(partitions) == list(range(len(partitions))) and len(ids) == 1
-        if what_is_wrong_with(name) or not is_whole:
+        if topic_name_error(name) or not is_whole:
             listed = [*partitions]
             logger.error("cannot adopt topic=%s, it is not whole partitions=%s", name, listed)
             continue

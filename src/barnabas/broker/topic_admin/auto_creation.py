@@ -20,7 +20,7 @@ from barnabas.broker.topic_admin.create_topics import create_topics
 from barnabas.broker.topic_events import record_creations
 from barnabas.client.connection import BrokerConnection
 from barnabas.config import BrokerConfig
-from barnabas.controller.topic_checks import TopicWish
+from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import (
     ApiError,
     ErrorCode,
@@ -34,7 +34,7 @@ from barnabas.metadata.topic_names import (
     CONSUMER_OFFSETS,
     STATE_CHANGES,
     TRANSACTION_STATE,
-    what_is_wrong_with,
+    topic_name_error,
 )
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -64,7 +64,7 @@ async def create_automatically(
     wanted = []
     being_created = context.topics.created_automatically
     for name in names:
-        if what_is_wrong_with(name) is not None:
+        if topic_name_error(name) is not None:
             codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif name == STATE_CHANGES or name in being_created:
             codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -86,13 +86,13 @@ async def create_automatically(
     return codes
 
 
-def wish_for(name: str, config: BrokerConfig) -> TopicWish:
+def wish_for(name: str, config: BrokerConfig) -> TopicSpec:
     """Return the topic to create, with explicit counts, so that it does not depend on the controller's defaults.
 
     Kafka's two internal topics have settings of their own.
     """
     if name == CONSUMER_OFFSETS:
-        return TopicWish(
+        return TopicSpec(
             name=name,
             partitions=config.offsets_topic_num_partitions,
             replication_factor=config.offsets_topic_replication_factor,
@@ -103,7 +103,7 @@ def wish_for(name: str, config: BrokerConfig) -> TopicWish:
             },
         )
     if name == TRANSACTION_STATE:
-        return TopicWish(
+        return TopicSpec(
             name=name,
             partitions=config.transaction_state_log_num_partitions,
             replication_factor=config.transaction_state_log_replication_factor,
@@ -115,7 +115,7 @@ def wish_for(name: str, config: BrokerConfig) -> TopicWish:
                 "unclean.leader.election.enable": "false",
             },
         )
-    return TopicWish(
+    return TopicSpec(
         name=name,
         partitions=config.num_partitions,
         replication_factor=config.default_replication_factor,
@@ -124,7 +124,7 @@ def wish_for(name: str, config: BrokerConfig) -> TopicWish:
 
 
 async def create(
-    context: BrokerContext, wishes: Sequence[TopicWish], requester: Requester
+    context: BrokerContext, wishes: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
     try:
         outcomes = await create_topics(context.topics, wishes, timeout_ms=DO_NOT_WAIT)
@@ -138,7 +138,7 @@ async def create(
 
 
 async def forward(
-    context: BrokerContext, wishes: Sequence[TopicWish], requester: Requester
+    context: BrokerContext, wishes: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
     """Send the request to the controller once. If that fails, the client retries."""
     nobody = dict.fromkeys((wish.name for wish in wishes), ErrorCode.NOT_CONTROLLER)
@@ -174,7 +174,7 @@ async def forward(
     return {topic.name: ErrorCode(topic.error_code) for topic in answer.topics}
 
 
-def creatable(wish: TopicWish) -> CreatableTopic:
+def creatable(wish: TopicSpec) -> CreatableTopic:
     return CreatableTopic(
         wish.name,
         wish.partitions,
@@ -183,5 +183,5 @@ def creatable(wish: TopicWish) -> CreatableTopic:
     )
 
 
-def listed(wishes: Sequence[TopicWish]) -> str:
+def listed(wishes: Sequence[TopicSpec]) -> str:
     return ",".join(wish.name for wish in wishes)

@@ -37,7 +37,7 @@ from barnabas.errors import (
     StorageError,
 )
 from barnabas.metadata import znodes
-from barnabas.metadata.topic_names import what_is_wrong_with
+from barnabas.metadata.topic_names import topic_name_error
 from barnabas.retry import CONFLICT_S, Backoff
 from barnabas.tasks import aside
 from barnabas.world.ports import Check, SetData
@@ -108,7 +108,7 @@ async def write(
 ) -> None:
     name, path = wish.name, znodes.topic_path(wish.name)
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-    if what_is_wrong_with(name):
+    if topic_name_error(name):
         raise missing  # its path may be that of another znode
     check = Check(path=znodes.CONTROLLER, version=controller_version)
     grown: znodes.TopicAssignment | None = None

@@ -26,9 +26,9 @@ from barnabas.broker.topic_admin.topics import (
     not_controller,
     to_api_error,
 )
-from barnabas.controller.assignment import Replicas
+from barnabas.controller.assignment import BrokerIds
 from barnabas.controller.topic_checks import (
-    TopicWish,
+    TopicSpec,
     already_exists,
     check_new_topic,
     check_topic_configs,
@@ -60,7 +60,7 @@ class TopicOutcome(Struct, frozen=True, kw_only=True):
     name: str
     error: ApiError | None = None
     topic_id: UUID = ZERO_ID
-    replicas: tuple[Replicas, ...] = ()
+    replicas: tuple[BrokerIds, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,7 +73,7 @@ class RegistryState(NamedTuple):
 
 
 async def create_topics(
-    topics: Topics, wishes: Sequence[TopicWish], *, timeout_ms: int, validate_only: bool = False
+    topics: Topics, wishes: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
 ) -> list[TopicOutcome]:
     """Return the outcomes in the order of the wishes. Raises RegistryError if the registry cannot be read."""
     registry = await read_registry(topics)
@@ -106,7 +106,7 @@ async def read_registry(topics: Topics) -> RegistryState:
     return RegistryState(TakenNames(names), frozenset(marked), controller_version)
 
 
-def check(topics: Topics, wish: TopicWish, registry: RegistryState) -> TopicOutcome:
+def check(topics: Topics, wish: TopicSpec, registry: RegistryState) -> TopicOutcome:
     try:
         replicas = check_new_topic(
             wish,
@@ -177,7 +177,7 @@ async def is_written(topics: Topics, name: str, topic_id: UUID) -> bool:
         return False
 
 
-def encode_znode(topic_id: UUID, replicas: Sequence[Replicas]) -> bytes:
+def encode_znode(topic_id: UUID, replicas: Sequence[BrokerIds]) -> bytes:
     """Return the content of the znode of a new topic."""
     partitions = {
         index: znodes.ReplicaAssignment(replicas=each) for index, each in enumerate(replicas)

@@ -54,11 +54,11 @@ from barnabas.cli.kafka.znodes import (
 )
 from barnabas.cli.terminal.output import print_lines, print_note
 from barnabas.config import TopicConfig
-from barnabas.controller.assignment import MissingRacks, Replicas
+from barnabas.controller.assignment import BrokerIds, MissingRacks
 from barnabas.controller.topic_checks import (
     USE_DEFAULT,
     TopicDefaults,
-    TopicWish,
+    TopicSpec,
     already_exists,
     check_added_partitions,
     check_new_topic,
@@ -140,7 +140,7 @@ class ZookeeperTopics:
             raise kafka_2_error(error, requested, brokers, names) from None
         print_lines(f"Created topic {requested.name}.")
 
-    async def write(self, requested: RequestedTopic, replicas: Sequence[Replicas]) -> None:
+    async def write(self, requested: RequestedTopic, replicas: Sequence[BrokerIds]) -> None:
         try:
             await create_topic_znodes(self.session, requested.name, replicas, requested.configs)
         except NodeExists:
@@ -181,7 +181,7 @@ class ZookeeperTopics:
             )
         brokers = await self.brokers()
 
-        def placed(topic: TopicAssignment) -> Sequence[Replicas]:
+        def placed(topic: TopicAssignment) -> Sequence[BrokerIds]:
             size = len(topic.partitions)
             if count <= size:
                 raise ApiError(
@@ -257,7 +257,7 @@ class ZookeeperTopics:
         marked = await is_marked_for_deletion(self.session, name)
         settings, _ = await read_settings(self.session, name)
 
-        async def partition(number: int, replicas: Replicas) -> PartitionDescription:
+        async def partition(number: int, replicas: BrokerIds) -> PartitionDescription:
             state = await read_state(self.session, TopicPartition(name, number))
             has_leader = state is not None and state.leader != NO_LEADER
             return PartitionDescription(
@@ -285,10 +285,10 @@ class ZookeeperTopics:
 
 def check_and_assign(
     requested: RequestedTopic, brokers: Sequence[Broker], names: TakenNames, marked: Sequence[str]
-) -> tuple[Replicas, ...]:
+) -> tuple[BrokerIds, ...]:
     """Validate the topic like a broker, and return the brokers of each partition."""
     replicas = check_new_topic(
-        TopicWish(
+        TopicSpec(
             name=requested.name,
             partitions=requested.partitions or USE_DEFAULT,
             replication_factor=requested.replication_factor or USE_DEFAULT,

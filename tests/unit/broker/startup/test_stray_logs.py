@@ -35,7 +35,7 @@ async def registry() -> AsyncIterator[RegistryClient]:
     embedded = EmbeddedRegistry(None, SystemClock())
     client = RegistryClient(embedded, 6000)
     await client.open()
-    await registration.prepare(client)
+    await registration.create_persistent_paths(client)
     yield client
     await client.close()
     await embedded.close()

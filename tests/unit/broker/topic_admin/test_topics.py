@@ -19,7 +19,7 @@ from barnabas.broker.topic_admin.create_topics import (
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import Topics, to_api_error
 from barnabas.config import TopicConfig
-from barnabas.controller.topic_checks import TopicDefaults, TopicWish
+from barnabas.controller.topic_checks import TopicDefaults, TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistrySessionExpired, RegistryUnreachable
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
@@ -43,7 +43,7 @@ async def registry() -> AsyncIterator[RegistryClient]:
     embedded = EmbeddedRegistry(None, SystemClock())
     client = RegistryClient(embedded, 6000)
     await client.open()
-    await registration.prepare(client)
+    await registration.create_persistent_paths(client)
     await client.create(znodes.CONTROLLER, b"{}", ephemeral=True)
     yield client
     await client.close()
@@ -91,8 +91,8 @@ def led(name: str, *leaders: int) -> UpdateMetadataTopicState:
     )
 
 
-def wish(name: str, **more: object) -> TopicWish:
-    return TopicWish(name=name, **{"configs": {}, **more})  # type: ignore[arg-type]
+def wish(name: str, **more: object) -> TopicSpec:
+    return TopicSpec(name=name, **{"configs": {}, **more})  # type: ignore[arg-type]
 
 
 def code_of(outcome: TopicOutcome) -> ErrorCode:

@@ -10,7 +10,7 @@ from barnabas.cli.history.narrator import Narrator, group_replica_events, state_
 from barnabas.cli.history.timeline import Event, TopicEvents
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumedRecord
-from barnabas.controller.decision import Move, PartitionMove, ReplicaMove
+from barnabas.controller.decision import PartitionTransition, ReplicaTransition, StateTransition
 from barnabas.controller.states import PartitionState, ReplicaState
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.recorder import EventLine
@@ -39,15 +39,15 @@ def partition(
     epoch: int = 0,
     cause: str = "TopicsChanged#4",
     topic: str = "orders",
-) -> PartitionMove:
+) -> PartitionTransition:
     known = None if leader is None else state(leader, isr, epoch=epoch)
-    return Move(
+    return StateTransition(
         item=TopicPartition(topic, 0), before=before, after=after, cause=cause, leadership=known
     )
 
 
-def replica(broker: int, index: int = 0) -> ReplicaMove:
-    return Move(
+def replica(broker: int, index: int = 0) -> ReplicaTransition:
+    return StateTransition(
         item=Replica(TopicPartition("orders", index), BrokerId(broker)),
         before=ReplicaState.NEW,
         after=ReplicaState.ONLINE,
@@ -162,7 +162,7 @@ def test_a_leader_that_moves_and_an_isr_that_shrinks_say_what_was_before() -> No
 
 def test_a_replica_that_leaves_the_isr_leaves_a_trace() -> None:
     by = new_recorder()
-    gone = Move(
+    gone = StateTransition(
         item=Replica(ORDERS, BrokerId(2)),
         before=ReplicaState.ONLINE,
         after=ReplicaState.OFFLINE,
