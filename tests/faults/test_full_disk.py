@@ -129,7 +129,7 @@ def test_with_the_registry_on_the_full_disk_topics_are_refused_and_data_is_serve
         assert len(client.read_all(TOPIC, 0)) == 1
         filler.unlink()
         assert client.produce(TOPIC, 0, RECORD).base_offset == 1
-        assert "the registry is lost" in broker.log()
+        assert "the registry has failed permanently" in broker.log()
         assert broker.stop() == 0
         assert "Traceback" not in broker.log()
         broker.start()

@@ -222,7 +222,7 @@ def test_a_broker_whose_id_is_taken_says_so_and_leaves_its_data_alone(
         finally:
             first.kill()
     assert second.returncode == 1
-    assert "waiting up to 4 s for it to go" in second.stderr
+    assert "waiting up to 4 s for that session to end" in second.stderr
     assert "another broker is registered as 1" in second.stderr
     assert not (tmp_path / "other").exists()
 

@@ -54,7 +54,7 @@ logger = logging.getLogger("barnabas.controller")
 FIRST_BALANCE_SECONDS = 5.0
 TAKE_OVER_PAUSE_SECONDS = 0.5
 TAKE_OVER_PAUSE_SECONDS_MAX = 5.0
-PARTITIONS_PER_TURN = 2000
+PARTITIONS_PER_TURN = 2000  # of the event loop
 
 
 class ControllerSettings(Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class Controller:
         await self.resign("stop")
 
     async def on_expired(self) -> None:
-        """Wait until the controller has resigned. The registry client opens a new session only after this."""
+        """Stop being the controller. The registry client opens a new session only after this."""
         await self.queue.clear_and_put(events.SessionExpired())
 
     def on_watch(self, event: WatchEvent) -> None:
@@ -160,8 +160,8 @@ class Controller:
         path = event.path
         parent, _, name = path.rpartition("/")
         if path == znodes.CONTROLLER:
-            gone = event.kind is WatchKind.DELETED
-            self.queue.put(events.ControllerGone() if gone else events.ControllerChanged())
+            is_deleted = event.kind is WatchKind.DELETED
+            self.queue.put(events.ControllerGone() if is_deleted else events.ControllerChanged())
         elif path == znodes.CONTROLLER_EPOCH:
             self.queue.put(events.ControllerGone())  # it was invalid, which prevented elections
         elif path == znodes.BROKER_IDS:
@@ -198,9 +198,7 @@ class Controller:
             code = ErrorCode(response.error_code).name
             logger.warning(
                 "broker rejected a request broker=%d cause=%s error=%s",
-                sent.broker,
-                sent.cause,
-                code,
+                *(sent.broker, sent.cause, code),
             )
         if self.needs_handling(sent, response):
             self.queue.put(events.RequestAnswered(sent.broker, sent.request, response))
@@ -220,6 +218,7 @@ class Controller:
     # ---- events
 
     async def handle(self, event: Event, cause: str) -> None:
+        """Handle one event of the queue. Resign if another broker is the controller."""
         try:
             await self.dispatch(event, cause)
         except ControllerMoved as moved:
@@ -233,7 +232,7 @@ class Controller:
             preempt(event)  # SessionExpired follows
         except UnsentRequestsError as error:
             # Some broker may have missed a request. A new controller sends the full state to all brokers.
-            logger.error("resigning cause=%s error=%s", cause, error)
+            logger.error("requests were not sent, resigning cause=%s error=%s", cause, error)
             preempt(event)
             await self.store.resign()
             await self.resign(cause)
@@ -271,13 +270,13 @@ class Controller:
                 plan = plans.plan_broker_changes(self.context, execution.registrations)
                 await execution.run_plan(plan, cause)
             case events.BrokerModified(broker):
-                await self.broker_modified(execution, broker, cause)
+                await self.handle_broker_modified(execution, broker, cause)
             case events.TopicsChanged():
-                await self.topics_changed(execution, cause)
+                await self.handle_topics_changed(execution, cause)
             case events.PartitionsModified(topic):
-                await self.partitions_modified(execution, topic, cause)
+                await self.handle_partitions_modified(execution, topic, cause)
             case events.TopicsMarked():
-                await self.topics_marked(execution, cause)
+                await self.handle_topics_marked(execution, cause)
             case (
                 events.LogDirFailed()
                 | events.IsrsChanged()
@@ -437,7 +436,9 @@ class Controller:
 
     # ---- brokers
 
-    async def broker_modified(self, execution: Execution, broker: BrokerId, cause: str) -> None:
+    async def handle_broker_modified(
+        self, execution: Execution, broker: BrokerId, cause: str
+    ) -> None:
         """Send requests to the new endpoints of a broker, and the new list of brokers to all."""
         before = self.context.brokers.get(broker)
         found = await self.store.read_broker(broker, self.on_watch)
@@ -462,7 +463,7 @@ class Controller:
     def plan_for_stop_replica_response(
         self, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
     ) -> Plan:
-        asked = {
+        deleting = {
             TopicPartition(topic.topic_name, each.partition_index)
             for topic in request.topic_states
             for each in topic.partition_states
@@ -471,7 +472,7 @@ class Controller:
         errors = {
             partition: ErrorCode(response.error_code or each.error_code)
             for each in response.partition_errors
-            if (partition := TopicPartition(each.topic_name, each.partition_index)) in asked
+            if (partition := TopicPartition(each.topic_name, each.partition_index)) in deleting
         }
         yield from deletion.plan_stop_replica_results(self.context, broker, errors)
 
@@ -486,9 +487,9 @@ class Controller:
                 continue
             for each in topic.partition_errors:
                 replica = Replica(TopicPartition(name, each.partition_index), broker)
-                broken = self.context.replicas_on_offline_dirs.get(broker, {})
+                offline = self.context.replicas_on_offline_dirs.get(broker, {})
                 if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                    if replica.partition not in broken:
+                    if replica.partition not in offline:
                         newly_offline.append(replica)
                     self.context.set_replica_dir_offline(replica, offline=True)
                 elif not each.error_code:
@@ -498,14 +499,14 @@ class Controller:
 
     # ---- topics
 
-    async def topics_changed(self, execution: Execution, cause: str) -> None:
+    async def handle_topics_changed(self, execution: Execution, cause: str) -> None:
         """Bring new topics online and forget deleted ones."""
         context = self.context
         names = await self.registry.children(znodes.TOPICS, self.on_watch)
-        there = set(names)
-        for gone in [topic for topic in context.all_topics if topic not in there]:
-            context.remove_topic(gone)
-        self.unreadable_topics &= there
+        existing = set(names)
+        for deleted in [topic for topic in context.all_topics if topic not in existing]:
+            context.remove_topic(deleted)
+        self.unreadable_topics &= existing
         new = [n for n in names if n not in context.all_topics and n not in self.unreadable_topics]
         found = await self.store.read_topics(new, self.on_watch)
         self.unreadable_topics.update(name for name in new if name not in found)
@@ -535,13 +536,15 @@ class Controller:
                     added.append(partition)
         return added
 
-    async def partitions_modified(self, execution: Execution, topic: str, cause: str) -> None:
+    async def handle_partitions_modified(
+        self, execution: Execution, topic: str, cause: str
+    ) -> None:
         """Bring added partitions online. Undo the addition if the topic is queued for deletion."""
         context = self.context
         if topic not in context.all_topics:
             # New, or ignored before because its znode was invalid.
             self.unreadable_topics.discard(topic)
-            await self.topics_changed(execution, cause)
+            await self.handle_topics_changed(execution, cause)
             return
         topic_id = context.topic_ids.get(topic)
         found = await self.store.read_topic(topic, self.on_watch, known_id=topic_id)
@@ -560,13 +563,13 @@ class Controller:
             path = znodes.topic_path(topic)
             await self.store.write_fenced([SetData(path=path, data=znodes.encode_topic(before))])
 
-    async def topics_marked(self, execution: Execution, cause: str) -> None:
+    async def handle_topics_marked(self, execution: Execution, cause: str) -> None:
         """Start the deletion of marked topics. Remove the markers of topics that cannot be deleted."""
         marked = await self.registry.children(znodes.DELETE_TOPICS, self.on_watch)
-        plan, useless = deletion.plan_marked_topics(
+        plan, rejected = deletion.plan_marked_topics(
             self.context, marked, deletion_enabled=self.settings.delete_topic_enable
         )
-        await self.remove_markers(useless)
+        await self.remove_markers(rejected)
         await execution.run_plan(plan, cause)
 
     async def remove_markers(self, topics: list[str] | tuple[str, ...]) -> None:

@@ -166,7 +166,7 @@ def check_manual_assignment(
     elif len({len(replicas) for replicas in lists}) > 1:
         why = "every partition needs the same number of replicas"
     elif any(has_duplicates(replicas) for replicas in lists):
-        why = "a partition has two replicas on the same broker"
+        why = "a broker occurs twice in the replicas of one partition"
     elif sorted(assignments) != list(range(len(assignments))):
         why = "partitions must be numbered 0, 1, 2 and so on without a gap"
     elif unknown := find_unknown_brokers(lists, brokers):
@@ -232,7 +232,7 @@ def check_added_assignment(
     elif not all(assignments):
         why = "a partition needs at least one replica"
     elif any(has_duplicates(replicas) for replicas in assignments):
-        why = "a partition has two replicas on the same broker"
+        why = "a broker occurs twice in the replicas of one partition"
     elif any(len(replicas) != replication_factor for replicas in assignments):
         why = f"every partition needs {replication_factor} replicas, like partition 0"
     if why is not None:

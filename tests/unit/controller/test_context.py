@@ -174,7 +174,7 @@ def test_a_topic_has_one_id_and_an_id_one_topic() -> None:
     made.add_topic("t", UUID(int=1))
     with pytest.raises(RegistryError, match="/brokers/topics/t"):
         made.add_topic("t", UUID(int=2))
-    with pytest.raises(RegistryError, match="the id of t"):
+    with pytest.raises(RegistryError, match="belongs to topic t"):
         made.add_topic("u", UUID(int=1))
     assert made.all_topics == {"t": None}
 

@@ -166,7 +166,7 @@ MOVING = {0: held(3, 2, 1, adding=(3,), removing=(1,))}
 @pytest.mark.parametrize(
     ("current", "count", "assignments", "code", "part_of_message"),
     [
-        ({}, 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"),
+        ({}, 3, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "does not exist"),
         (MOVING, 2, [[3, 1, 2]], BAD_ASSIGNMENT, "2 replicas"),
         (CURRENT, 1, None, ErrorCode.INVALID_PARTITIONS, "higher"),
         (CURRENT, -1, None, ErrorCode.INVALID_PARTITIONS, "higher"),

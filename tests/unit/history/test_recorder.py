@@ -163,7 +163,7 @@ def test_failed_transition_has_a_reason() -> None:
     )
     (event,) = read(new_recorder().record_transitions([], [failure]))
     assert event["result"] == "failed"
-    assert event["why"] == 'no replica may lead: ISR [2], and "2" is down'
+    assert event["why"] == 'no eligible leader: ISR [2], and "2" is down'
     assert (event["before"], event["after"]) == ("OfflinePartition", "OnlinePartition")
 
 
