@@ -126,7 +126,7 @@ class MetadataCache:
     ) -> TopicMetadata:
         name = update.topic_name
         partitions = dict(before.partitions) if before is not None else {}
-        share_ids = self.share_ids
+        share = self.share
         # Thousands of partitions have the same few states, and share them.
         shared: dict[PartitionMetadata, PartitionMetadata] = {}
         for state in update.partition_states:
@@ -140,9 +140,9 @@ class MetadataCache:
             found = PartitionMetadata(
                 BrokerId(leader),
                 LeaderEpoch(leader_epoch),
-                share_ids(isr),
-                share_ids(replicas),
-                share_ids(offline),
+                share(isr),
+                share(replicas),
+                share(offline),
                 ZnodeVersion(partition_epoch),
             )
             partitions[index] = shared.setdefault(found, found)
@@ -174,7 +174,7 @@ class MetadataCache:
             timer = loop.call_later(DEPARTED_SECONDS, self.departed.pop, broker, None)
             self.departed[broker] = self.brokers[broker], timer
 
-    def share_ids(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    def share(self, brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
         """Return the one shared tuple that equals `brokers`."""
         found = self.shared_ids.get(brokers)
         if found is None:

@@ -136,7 +136,7 @@ async def test_a_broker_that_came_back_elsewhere_is_not_taken_for_one_that_moved
         assert execution is not None
         await registry.delete(znodes.broker_path(2))
         await registration.register(other, entry(2, port=3), 2000)
-        await controller.broker_modified(execution, BrokerId(2), "test")
+        await controller.handle_broker_modified(execution, BrokerId(2), "test")
         await eventually(lambda: controller.context.broker_epochs.get(BrokerId(2), 0) > before)
         sender, _ = controller.channels.senders[BrokerId(2)]
         assert sender.broker.endpoints[0].port == 3
