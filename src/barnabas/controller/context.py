@@ -2,7 +2,7 @@
 
 Do not confuse two sets of brokers:
 
-    live_broker_ids                    registered and not shutting down: may lead, join an ISR, get a replica
+    is_live(broker)                    registered and not shutting down: may lead or join an ISR
     live_or_shutting_down_broker_ids   registered: receive requests, and are listed in the metadata of clients
 
 Lookups must not scan all partitions, of which there may be tens of thousands. So partitions are also indexed by broker,
@@ -85,10 +85,6 @@ class ControllerContext:
         for broker in brokers:
             self.brokers.pop(broker, None)
             self.broker_epochs.pop(broker, None)
-
-    @property
-    def live_broker_ids(self) -> frozenset[BrokerId]:
-        return frozenset(self.brokers.keys() - self.shutting_down_broker_ids)
 
     @property
     def live_or_shutting_down_broker_ids(self) -> tuple[BrokerId, ...]:
@@ -292,17 +288,9 @@ class ControllerContext:
         if state is not PartitionState.NON_EXISTENT:
             self.partitions_by_state[state][partition] = None
 
-    def partitions_in_states(self, *states: PartitionState, topic: str | None = None) -> Partitions:
-        """Partitions of all topics, or of one. NonExistent is not a valid argument, because it is not indexed."""
-        if topic is None:
-            return tuple(
-                partition for state in states for partition in self.partitions_by_state[state]
-            )
-        return tuple(
-            partition
-            for partition in self.partitions_of(topic)
-            if self.partition_state(partition) in states
-        )
+    def partitions_in_states(self, *states: PartitionState) -> Partitions:
+        """Partitions of all topics in these states. NonExistent is not a valid argument: it is not indexed."""
+        return tuple(partition for state in states for partition in self.partitions_by_state[state])
 
     def replica_state(self, replica: Replica) -> ReplicaState:
         partition, broker = replica

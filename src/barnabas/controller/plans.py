@@ -125,7 +125,7 @@ def has_offline_replica(context: ControllerContext, topic: str) -> bool:
 
 def plan_failover(context: ControllerContext) -> Plan:
     """Set the initial states of both state machines, and continue the unfinished work of the previous controller."""
-    # With all partitions: a new broker serves clients once it knows the brokers. Topics would be unknown to it.
+    # With all partitions: a broker that has just started would otherwise report all topics as unknown.
     yield SendUpdateMetadata(partitions=context.partitions_with_leaders)
     online, offline = context.online_and_offline_replicas()
     # Set directly: these are initial states, not transitions.
@@ -260,11 +260,9 @@ def plan_new_partitions(context: ControllerContext, partitions: tuple[TopicParti
     yield from move_replicas_to(context.replicas_of(partitions), ReplicaState.ONLINE)
 
 
-def plan_elections(
-    context: ControllerContext, topic: str | None = None
-) -> Generator[Step, int | None, int]:
-    """Elect leaders for all partitions without one, of all topics or of one. Returns the number of elections."""
-    waiting = context.partitions_in_states(PartitionState.NEW, PartitionState.OFFLINE, topic=topic)
+def plan_elections(context: ControllerContext) -> Generator[Step, int | None, int]:
+    """Elect leaders for all partitions without one. Returns the number of successful elections."""
+    waiting = context.partitions_in_states(PartitionState.NEW, PartitionState.OFFLINE)
     waiting = tuple(p for p in waiting if not context.is_topic_queued_for_deletion(p.topic))
     if not waiting:
         return 0

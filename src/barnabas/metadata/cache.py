@@ -262,8 +262,8 @@ class MetadataCache:
     def brokers_and_departed(self) -> list[Broker]:
         """Return the brokers, and those that left a moment ago.
 
-        If a Metadata response names a new leader without listing the old one, librdkafka drops the new leader too and
-        asks again only after a second.
+        librdkafka ignores a new leader if the same Metadata response does not list the old one. It then waits a second
+        before it asks again.
         """
         return [*self.brokers.values(), *(broker for broker, _ in self.departed.values())]
 

@@ -431,13 +431,3 @@ def test_a_topic_being_deleted_is_not_elected_by_a_new_controller() -> None:
         "UM 2 t-0 leader=-2",
     ]
     assert cluster.context.topics_ineligible_for_deletion == {"t": None}
-
-
-def test_one_topic_alone_can_be_brought_online() -> None:
-    cluster = Cluster(1)
-    cluster.create("t", (2,))
-    cluster.create("u", (2,))
-    steps = list(plans.plan_elections(cluster.context, topic="u"))
-    assert [step.partitions for step in steps if isinstance(step, MovePartitions)] == [
-        (TopicPartition("u", 0),)
-    ]
