@@ -33,19 +33,20 @@ from barnabas.controller.requests import (
     handle_controlled_shutdown,
     handle_elect_leaders,
 )
+from barnabas.controller.responses import needs_handling, plan_for_response
 from barnabas.controller.states import PartitionState
-from barnabas.controller.steps import MovePartitions, Plan, StartSenders
+from barnabas.controller.steps import MovePartitions, StartSenders
 from barnabas.controller.store import ControllerElection, ControllerStore
 from barnabas.errors import ControllerMoved, ErrorCode, RegistryError, RegistrySessionExpired
-from barnabas.history.recorder import EventSink, Recorder, Response, SentRequest
+from barnabas.history.recorder import EventSink, Recorder, SentRequest
 from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, Replica, TopicPartition
+from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from barnabas.retry import Backoff
 from barnabas.tasks import Tasks, in_turns
 from barnabas.wire.codec import Message
-from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from barnabas.wire.messages.stop_replica import StopReplicaResponse
 from barnabas.wire.messages.update_metadata import UpdateMetadataResponse
 from barnabas.world.ports import Clock, Network, SetData, WatchEvent, WatchKind
 
@@ -200,20 +201,8 @@ class Controller:
                 "broker rejected a request broker=%d cause=%s error=%s",
                 *(sent.broker, sent.cause, code),
             )
-        if self.needs_handling(sent, response):
+        if needs_handling(self.context, sent, response):
             self.queue.put(events.RequestAnswered(sent.broker, sent.request, response))
-
-    def needs_handling(self, sent: SentRequest, response: Response) -> bool:
-        """Return whether something follows from a response: results of deletions, and failed log directories."""
-        if isinstance(response, StopReplicaResponse):
-            return bool(self.context.topics_to_be_deleted) and bool(response.partition_errors)
-        if isinstance(response, LeaderAndIsrResponse):
-            return sent.broker in self.context.replicas_on_offline_dirs or any(
-                each.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-                for topic in response.topics
-                for each in topic.partition_errors
-            )
-        return False
 
     # ---- events
 
@@ -285,7 +274,7 @@ class Controller:
             ):
                 await znode_requests.handle_znode_request(execution, event, cause)
             case events.RequestAnswered():
-                await execution.run_plan(self.plan_for_response(event), cause)
+                await execution.run_plan(plan_for_response(self.context, event), cause)
             case events.AlterPartitionReceived():
                 await handle_alter_partition(execution, event, cause)
             case events.ControlledShutdownReceived():
@@ -450,52 +439,6 @@ class Controller:
         execution.registrations = {**execution.registrations, broker: found}
         await self.channels.reconnect(found.broker)
         await execution.run_step(SendUpdateMetadata(), cause)
-
-    def plan_for_response(self, event: events.RequestAnswered) -> Plan:
-        request, response = event.request, event.response
-        if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-            yield from self.plan_for_stop_replica_response(event.broker, request, response)
-        elif isinstance(request, LeaderAndIsrRequest) and isinstance(
-            response, LeaderAndIsrResponse
-        ):
-            yield from self.plan_for_leader_and_isr_response(event.broker, response)
-
-    def plan_for_stop_replica_response(
-        self, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
-    ) -> Plan:
-        deleting = {
-            TopicPartition(topic.topic_name, each.partition_index)
-            for topic in request.topic_states
-            for each in topic.partition_states
-            if each.delete_partition
-        }
-        errors = {
-            partition: ErrorCode(response.error_code or each.error_code)
-            for each in response.partition_errors
-            if (partition := TopicPartition(each.topic_name, each.partition_index)) in deleting
-        }
-        yield from deletion.plan_stop_replica_results(self.context, broker, errors)
-
-    def plan_for_leader_and_isr_response(
-        self, broker: BrokerId, response: LeaderAndIsrResponse
-    ) -> Plan:
-        """Track replicas on failed log directories: KAFKA_STORAGE_ERROR reports one, no error a recovered one."""
-        newly_offline: list[Replica] = []
-        for topic in response.topics:
-            name = self.context.topic_names.get(topic.topic_id)
-            if name is None:
-                continue
-            for each in topic.partition_errors:
-                replica = Replica(TopicPartition(name, each.partition_index), broker)
-                offline = self.context.replicas_on_offline_dirs.get(broker, {})
-                if each.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                    if replica.partition not in offline:
-                        newly_offline.append(replica)
-                    self.context.set_replica_dir_offline(replica, offline=True)
-                elif not each.error_code:
-                    self.context.set_replica_dir_offline(replica, offline=False)
-        if newly_offline:
-            yield from plans.plan_offline_replicas(self.context, tuple(newly_offline))
 
     # ---- topics
 
