@@ -47,7 +47,7 @@ from barnabas.controller.steps import (
     StopSenders,
     WatchBrokers,
     YieldToEventLoop,
-    next_step,
+    next_plan_step,
 )
 from barnabas.controller.store import ControllerStore
 from barnabas.errors import ControllerMoved
@@ -95,7 +95,7 @@ class Execution:
     async def run_plan(self, plan: Plan, cause: str) -> None:
         """Run all steps of a plan. `cause` names the event in the history."""
         elected: int | None = None
-        while (step := next_step(plan, elected)) is not None:
+        while (step := next_plan_step(plan, elected)) is not None:
             elected = await self.run_step(step, cause)
 
     async def run_step(self, step: Step, cause: str) -> int:

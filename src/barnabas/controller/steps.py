@@ -4,7 +4,7 @@ A plan is a generator of steps. Each step is completed (committed, applied and s
 So the plan sees the context as the previous step left it:
 
     elected = None
-    while (step := next_step(plan, elected)) is not None:
+    while (step := next_plan_step(plan, elected)) is not None:
         elected = run_step(step)            number of successful elections, for MovePartitions to Online
 """
 
@@ -103,7 +103,7 @@ Step = (
 Plan = Generator[Step, int | None, None]
 
 
-def next_step(plan: Plan, elected: int | None) -> Step | None:
+def next_plan_step(plan: Plan, elected: int | None) -> Step | None:
     """Return the next step, or None at the end. `elected` is the result of the previous step; None for the first."""
     try:
         return plan.send(elected)

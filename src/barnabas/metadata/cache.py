@@ -113,7 +113,9 @@ class MetadataCache:
         brokers = {BrokerId(each.id): to_broker(each) for each in request.live_brokers}
         topics: dict[str, TopicMetadata] = {}
         removed: dict[TopicPartition, None] = {}
-        for topic in request.topic_states or group_by_topic(request.ungrouped_partition_states):
+        for topic in request.topic_states or group_update_by_topic(
+            request.ungrouped_partition_states
+        ):
             before = topics.get(topic.topic_name) or self.topics.get(topic.topic_name)
             topics[topic.topic_name] = self.merge_topic(before, topic, removed)
         return MetadataUpdate(brokers, topics, tuple(removed))
@@ -363,7 +365,7 @@ class MetadataCache:
         )
 
 
-def group_by_topic(
+def group_update_by_topic(
     states: Iterable[UpdateMetadataPartitionState],
 ) -> Iterable[UpdateMetadataTopicState]:
     """Group the flat list of the oldest request versions by topic."""

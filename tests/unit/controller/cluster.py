@@ -38,7 +38,7 @@ from barnabas.controller.steps import (
     Plan,
     ReleaseHeldBack,
     Step,
-    next_step,
+    next_plan_step,
 )
 from barnabas.errors import ErrorCode
 from barnabas.metadata.znodes import ReplicaAssignment, TopicAssignment
@@ -310,7 +310,7 @@ class Cluster:
 
     def follow(self, plan: Plan) -> None:
         elected: int | None = None
-        while (step := next_step(plan, elected)) is not None:
+        while (step := next_plan_step(plan, elected)) is not None:
             self.before_step(step)
             self.steps.append(step)
             elected = self.do(step)

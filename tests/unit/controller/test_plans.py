@@ -20,7 +20,7 @@ from barnabas.controller.steps import (
     StartSenders,
     StopSenders,
     WatchBrokers,
-    next_step,
+    next_plan_step,
 )
 from barnabas.metadata.znodes import TopicAssignment
 from barnabas.model import BrokerEpoch, BrokerId, TopicPartition
@@ -214,13 +214,13 @@ def test_elections_won_make_the_broker_list_unnecessary() -> None:
     context.set_partition_state(TP, PartitionState.OFFLINE)
     for elected, expected in ((1, []), (0, [SendUpdateMetadata()])):
         plan = plans.plan_offline_replicas(context, ())
-        online = next_step(plan, None)
+        online = next_plan_step(plan, None)
         assert isinstance(online, MovePartitions)
         rest = []
-        step = next_step(plan, elected)
+        step = next_plan_step(plan, elected)
         while step is not None:
             rest.append(step)
-            step = next_step(plan, None)
+            step = next_plan_step(plan, None)
         assert rest == expected
 
 
@@ -307,14 +307,14 @@ def test_a_new_controller_takes_the_states_up_from_who_is_there() -> None:
         states=cluster.znodes.states,
     )
     plan = plans.plan_failover(context)
-    assert next_step(plan, None) == SendUpdateMetadata(partitions=(tp,))
-    assert next_step(plan, 0) == HoldBack(partitions=(tp,))
-    next_step(plan, 0)
+    assert next_plan_step(plan, None) == SendUpdateMetadata(partitions=(tp,))
+    assert next_plan_step(plan, 0) == HoldBack(partitions=(tp,))
+    next_plan_step(plan, 0)
     assert context.replica_state(replica(tp, 1)) is ReplicaState.ONLINE
     assert context.replica_state(replica(tp, 2)) is ReplicaState.DELETION_INELIGIBLE
     assert context.partition_state(tp) is PartitionState.NON_EXISTENT
-    next_step(plan, 0)
-    next_step(plan, 0)
+    next_plan_step(plan, 0)
+    next_plan_step(plan, 0)
     assert context.partition_state(tp) is PartitionState.OFFLINE
 
 
