@@ -1,7 +1,7 @@
 """Log formatter that keeps every message on one printable line.
 
 `barnabas up` and `barnabas broker` install it on their only handler, so that it covers every logger of the process,
-those of libraries too. Logger calls need no escaping of their own.
+including those of libraries. Logger calls need no escaping of their own.
 
 A program that embeds Barnabas configures its own logging, and Barnabas leaves that alone. A filter on the "barnabas"
 logger would not see the records of its children. A record factory or a logger class would change the records of the
@@ -25,29 +25,32 @@ class PrintableFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        record.message = message_of(record)
+        record.message = format_message(record)
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         lines = [printable(self.formatMessage(record))]
         # Not `record.exc_text`: another handler's formatter may have left a text there that is not escaped.
         if record.exc_info:
-            lines += indented(self.formatException(record.exc_info))
+            lines += indent_lines(self.formatException(record.exc_info))
         if record.stack_info:
-            lines += indented(self.formatStack(record.stack_info))
+            lines += indent_lines(self.formatStack(record.stack_info))
         return "\n".join(lines)
 
 
-def message_of(record: logging.LogRecord) -> str:
-    """The message, escaped. Of one that is too long, each argument is cut first: what follows a long name is kept."""
+def format_message(record: logging.LogRecord) -> str:
+    """Return the message, escaped and limited to LINE_MAX characters.
+
+    If it is too long, each argument is cut first, so that the text after a long name is kept.
+    """
     message = record.getMessage()
     if len(message) > LINE_MAX and isinstance(record.args, tuple):
-        message = str(record.msg) % tuple(map(shortened, record.args))
+        message = str(record.msg) % tuple(map(shorten_argument, record.args))
     return printable(message, LINE_MAX)
 
 
-def shortened(argument: object) -> object:
+def shorten_argument(argument: object) -> object:
     return argument if isinstance(argument, int | float) else printable(str(argument), NAME_MAX)
 
 
-def indented(text: str) -> list[str]:
+def indent_lines(text: str) -> list[str]:
     return [TRACEBACK_INDENT + printable(line, LINE_MAX) for line in text.split("\n")]

@@ -1,4 +1,4 @@
-"""The nouns: what every part of Barnabas means by a partition, an offset, an epoch. Frozen, no I/O."""
+"""Basic types of a cluster: ids, epochs, partitions, replicas, brokers. All are immutable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from uuid import UUID
 from msgspec import Struct
 
 BrokerId = NewType("BrokerId", int)
-Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
@@ -21,7 +20,10 @@ ZERO_ID = UUID(int=0)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; also the name of its directory. A tuple, because every produce looks one up."""
+    """A partition of a topic. Its text form is also the name of its directory.
+
+    A tuple, because every Produce request looks one up.
+    """
 
     topic: str
     partition: int
@@ -31,7 +33,7 @@ class TopicPartition(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """The copy of one partition on one broker."""
+    """The replica of a partition on a broker."""
 
     partition: TopicPartition
     broker: BrokerId
@@ -41,7 +43,7 @@ class Replica(NamedTuple):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where a listener can be reached from outside."""
+    """The advertised address of a listener."""
 
     listener: str
     host: str
@@ -49,7 +51,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class Broker(Struct, frozen=True, kw_only=True):
-    """A registered broker as clients and other brokers see it."""
+    """A registered broker, as clients and other brokers see it."""
 
     id: BrokerId
     endpoints: tuple[Endpoint, ...]
@@ -57,11 +59,12 @@ class Broker(Struct, frozen=True, kw_only=True):
 
 
 class LeaderAndIsr(Struct, frozen=True, kw_only=True):
-    """Who leads a partition and who is in sync with it, as the registry has it."""
+    """The leader and the in-sync replicas of a partition, as stored in its state znode."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
     leader_epoch: LeaderEpoch
     controller_epoch: ControllerEpoch
     partition_epoch: ZnodeVersion = ZnodeVersion(0)
-    recovering: bool = False  # after an unclean election, until its leader has said it is done
+    recovering: bool = False
+    """Set by an unclean election, until the new leader reports that it has recovered."""

@@ -1,4 +1,4 @@
-r"""Names and texts from outside, as one printable line. Pure.
+r"""Escaping of untrusted names and texts, so that they print as one line.
 
 Topic names, group ids, member ids, client ids, host names, header names and error messages come over the wire or from
 the registry. They may hold newlines, terminal escape sequences or bidirectional controls. Logs, terminals and the HTML
@@ -29,9 +29,9 @@ SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str | bytes, limit: int | None = None, *, keep: str = "") -> str:
-    r"""A single printable line: `result.isprintable()` holds, except for characters in `keep`.
+    r"""Return the text as one printable line: `isprintable()` holds, except for characters in `keep`.
 
-    Of a text that is longer than `limit` characters, the rest is replaced with its length.
+    If the text has more than `limit` characters, the number of the other characters replaces them.
 
     >>> print(printable("a\x1b[31m\nb"), printable("größe 数量"), printable("x" * 32_000, limit=3))
     a\x1b[31m\nb größe 数量 xxx…(+31997)
@@ -43,12 +43,14 @@ def printable(text: str | bytes, limit: int | None = None, *, keep: str = "") ->
     if text.isprintable():
         return text
     return CANDIDATE.sub(
-        lambda found: found[0] if found[0].isprintable() or found[0] in keep else escaped(found[0]),
+        lambda found: (
+            found[0] if found[0].isprintable() or found[0] in keep else escape_character(found[0])
+        ),
         text,
     )
 
 
-def escaped(character: str) -> str:
+def escape_character(character: str) -> str:
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
         # Python's stand-in for a byte that is not UTF-8, in decoded bytes and in command line arguments.
@@ -59,9 +61,9 @@ def escaped(character: str) -> str:
 
 
 def json_escapes(text: str) -> str:
-    """JSON text with every character inside strings either printable or a JSON escape; the data stays the same.
+    """Return the JSON text with every unprintable character inside strings escaped. The data stays the same.
 
-    `json.dumps` with `ensure_ascii=False` escapes C0 controls and nothing else. Newlines between tokens stay.
+    `json.dumps` with `ensure_ascii=False` escapes only C0 controls. Newlines between tokens stay.
     """
     if text.isprintable():
         return text

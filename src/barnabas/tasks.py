@@ -1,11 +1,10 @@
-"""Start tasks together, stop them together, always in the order they were started; and leave the loop to others.
+"""Background tasks in a fixed order, and helpers that keep the event loop responsive.
 
-`asyncio.TaskGroup` and `asyncio.wait` walk a set of tasks in memory-address order, so two identical runs may differ.
-A simulation must not: this keeps them in order.
+`asyncio.TaskGroup` and `asyncio.wait` visit a set of tasks in memory-address order, so two identical runs may differ.
+`Tasks` keeps the order in which tasks were started, so that a simulation is repeatable.
 
-One loop serves everybody, so nobody may hold it for long. Work on many things leaves it in between: `Turns`, or
-`in_turns` and `overlapping` for many of a kind. Work on one large value, which cannot be cut, is done in a thread:
-`aside`.
+One event loop serves all clients, so no task may hold it for long. A loop over many items yields to other tasks with
+`Turns`, `in_chunks` or `run_overlapping`. A computation that cannot be split runs in a thread: `in_thread_if_large`.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ R = TypeVar("R")
 
 logger = logging.getLogger("barnabas.tasks")
 
-OVERLAPPING = 3
-THINGS_PER_TURN = 64
+CHUNKS_IN_FLIGHT = 3
+ITEMS_PER_TURN = 64
 TURN_SECONDS_MAX = 0.005
-SMALL = 1000
-"""So many partitions are written, read or merged within a few milliseconds."""
+SMALL_MAX = 1000
+"""Items of a small computation. To encode, decode or merge this many partitions takes a few milliseconds."""
 
 
 class Tasks:
-    """Background work of one owner. A task that fails is logged; the others go on."""
+    """Background tasks of one component. If a task fails, the error is logged and the others continue."""
 
     def __init__(self) -> None:
         self.running: dict[asyncio.Task[Any], None] = {}
@@ -46,7 +45,7 @@ class Tasks:
             logger.error("task failed name=%s", task.get_name(), exc_info=error)
 
     async def stop(self) -> None:
-        """Cancel all, newest last, and wait for each. Who is cancelled while waiting here is so when all have ended."""
+        """Cancel all tasks, oldest first, and wait for each. Cancellation propagates after all have finished."""
         interruption: asyncio.CancelledError | None = None
         for task in list(self.running):
             task.cancel()
@@ -60,48 +59,51 @@ class Tasks:
 
 
 class Turns:
-    """Leaves turns of the loop to others: a topic of thousands of partitions must not keep everybody waiting, and how
-    long the file system takes for one is not ours to say."""
+    """Cooperative scheduling of a loop over many items.
 
-    def __init__(self, things: int = THINGS_PER_TURN) -> None:
-        self.things = things
+    Each iteration calls `leave`. It yields to other tasks after `items` items or TURN_SECONDS_MAX seconds.
+    """
+
+    def __init__(self, items: int = ITEMS_PER_TURN) -> None:
+        self.items = items
         self.loop = asyncio.get_running_loop()
         self.began = self.loop.time()
         self.done = 0
 
     async def leave(self) -> None:
+        """Count one item, and end the turn if it is due."""
         self.done += 1
-        is_long = self.done > self.things or self.loop.time() - self.began > TURN_SECONDS_MAX
+        is_long = self.done > self.items or self.loop.time() - self.began > TURN_SECONDS_MAX
         if is_long:
             await asyncio.sleep(0)
             self.began = self.loop.time()
             self.done = 0
 
 
-async def in_turns(things: tuple[T, ...], at_once: int) -> AsyncIterator[tuple[T, ...]]:
-    """All of them, so many at a time, with a turn for everybody else in between."""
-    for start in range(0, len(things), at_once):
+async def in_chunks(items: tuple[T, ...], size: int) -> AsyncIterator[tuple[T, ...]]:
+    """Iterate over chunks of `size` items. Yields to other tasks between two chunks."""
+    for start in range(0, len(items), size):
         if start:
             await asyncio.sleep(0)
-        yield things[start : start + at_once]
+        yield items[start : start + size]
 
 
-async def overlapping(
-    things: tuple[T, ...], at_once: int, work: Callable[[tuple[T, ...]], Coroutine[Any, Any, R]]
+async def run_overlapping(
+    items: tuple[T, ...], size: int, work: Callable[[tuple[T, ...]], Coroutine[Any, Any, R]]
 ) -> list[R]:
-    """Work on all of them, so many at a time: while some of them wait, the next begin. Others have turns in between.
+    """Call `work` for each chunk of `size` items, with up to CHUNKS_IN_FLIGHT chunks in flight.
 
-    If one part fails the rest is given up, and has ended when the error is raised.
+    Results are in order. If a chunk fails, the others are cancelled and have finished when the error is raised.
     """
     results: list[R] = []
     running: deque[asyncio.Task[R]] = deque()
     try:
-        for start in range(0, len(things), at_once):
-            if len(running) == OVERLAPPING:
+        for start in range(0, len(items), size):
+            if len(running) == CHUNKS_IN_FLIGHT:
                 results.append(await running[0])
                 running.popleft()
-            part = things[start : start + at_once]
-            running.append(asyncio.get_running_loop().create_task(work(part)))
+            chunk = items[start : start + size]
+            running.append(asyncio.get_running_loop().create_task(work(chunk)))
             await asyncio.sleep(0)
         while running:
             results.append(await running[0])
@@ -115,8 +117,10 @@ async def overlapping(
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """For what may wait for the disk. Who is cancelled meanwhile is so when it has ended: it cannot be stopped, and
-    what it works on must not be touched before."""
+    """Call `work` in a thread. A cancellation propagates after the call has returned.
+
+    A thread cannot be stopped, and no other code may touch its data before it ends.
+    """
     running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     try:
         return await asyncio.shield(running)
@@ -127,12 +131,12 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
         raise
 
 
-async def aside(size: int, work: Callable[..., T], *arguments: Any) -> T:
-    """What `work` returns: found in a thread if it is about more than a few things, so that the loop goes on.
+async def in_thread_if_large(size: int, work: Callable[..., T], *arguments: Any) -> T:
+    """Call `work`, in a thread if it handles more than SMALL_MAX items, so that the event loop keeps running.
 
-    Only for work on values that nobody changes meanwhile. It becomes no faster, since threads share Python's lock, but
-    that changes hands every few milliseconds.
+    No other code may change its arguments meanwhile. A thread makes the call no faster: threads share Python's lock,
+    which changes hands every few milliseconds.
     """
-    if size <= SMALL:
+    if size <= SMALL_MAX:
         return work(*arguments)
     return await asyncio.to_thread(work, *arguments)

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.config.load import load_broker_config
 from barnabas.metadata import znodes
 from barnabas.model import TopicPartition
@@ -45,7 +45,7 @@ class Machine:
         self.registry = EmbeddedRegistry(None, self.clock)
         self.disk = ForgetfulDisk(now_ms=self.clock.now_ms)
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
-        self.broker: Broker
+        self.broker: BrokerServer
 
     async def start(self) -> None:
         config, _ = load_broker_config(
@@ -63,7 +63,7 @@ class Machine:
             registry=self.registry,
             random=Random(),
         )
-        self.broker = Broker(config, world)
+        self.broker = BrokerServer(config, world)
         await self.broker.start()
 
     async def lose_power(self, random: Random | None) -> None:

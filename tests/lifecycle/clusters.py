@@ -17,7 +17,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.in_process import BrokerInstance, ClusterBroker, InProcessCluster
 from barnabas.config import BrokerConfig
 from barnabas.model import BrokerId
@@ -253,7 +253,7 @@ class TrappedLife(BrokerInstance):
             registry=TrappedRegistry(self.registry, trap),
             network=TrappedNetwork(self.network, trap, self.trace),
         )
-        self.broker = Broker(config, trapped)
+        self.broker = BrokerServer(config, trapped)
 
     def end(self) -> None:
         super().end()

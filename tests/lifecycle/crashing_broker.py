@@ -24,7 +24,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.real_world import real_world
 from barnabas.config import BrokerConfig
 from barnabas.config.load import load_broker_config
@@ -63,7 +63,7 @@ async def live(config: BrokerConfig, trace: Path, line: Connection) -> None:
         registry=TrappedRegistry(world.registry, trap),
         network=TrappedNetwork(world.network, trap, Trace(trace)),
     )
-    broker = Broker(config, world)
+    broker = BrokerServer(config, world)
     commands: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     read_commands(line, commands)
     while True:

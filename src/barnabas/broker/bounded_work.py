@@ -1,4 +1,4 @@
-"""Run handlers in bounded turns of the event loop.
+"""Request handlers that run in bounded turns of the event loop.
 
 A handler whose work grows with its request is a generator:
 
@@ -17,22 +17,22 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from barnabas.tasks import SMALL, in_thread
+from barnabas.tasks import SMALL_MAX, in_thread
 
 T = TypeVar("T")
 
 TURN_SECONDS = 0.005
 BUSY_FIRST_TURN_SECONDS = 0.0005
-"""Of a new request while others run in the background."""
+"""First turn of a new request while others run in the background."""
 LARGE_AT_ONCE = 2
-"""Large requests that are decoded or encoded at the same time: decoding may take 50 times their bytes."""
+"""Large requests that are decoded or encoded at the same time. Decoding may take memory of 50 times their size."""
 
 Call = Callable[[], Any]
 Work = Generator[Call | None, Any, T]
 Resume = Callable[[], Call | None]
 
 
-class Turn(NamedTuple):
+class TurnResult(NamedTuple):
     """The state of a generator after a turn."""
 
     is_done: bool
@@ -40,22 +40,25 @@ class Turn(NamedTuple):
     """The result if it is done; otherwise the call to make in the worker thread, or None."""
 
 
-NOT_STARTED = Turn(False, None)
+NOT_STARTED = TurnResult(False, None)
 
 
-def run_turn(work: Work[Any], resume: Resume, seconds: float, now: Callable[[], float]) -> Turn:
+def run_turn(
+    work: Work[Any], resume: Resume, seconds: float, now: Callable[[], float]
+) -> TurnResult:
+    """Run the generator until it ends, requests a call, or has used up its time."""
     deadline = now() + seconds
     try:
         call = resume()
         while call is None and now() < deadline:
             call = next(work)
     except StopIteration as end:
-        return Turn(True, end.value)
-    return Turn(False, call)
+        return TurnResult(True, end.value)
+    return TurnResult(False, call)
 
 
 def run_to_end(work: Work[T]) -> T:
-    """The result of work that is known to be small and makes no calls."""
+    """Return the result of small work that makes no calls."""
     try:
         while True:
             next(work)
@@ -64,16 +67,16 @@ def run_to_end(work: Work[T]) -> T:
         return result
 
 
-def aside(size: int, call: Callable[[], T]) -> Work[T]:
-    """Call a pure function on `size` values: in the worker thread if there are many. No other code may change them."""
-    if size <= SMALL:
+def call_in_thread_if_large(size: int, call: Callable[[], T]) -> Work[T]:
+    """Call a pure function of `size` values, in the worker thread if there are many. No other code may change them."""
+    if size <= SMALL_MAX:
         return call()
     result: T = yield call
     return result
 
 
 async def run_in_turns(work: Work[T]) -> T:
-    """The result of work that makes no calls, for a caller that has a task of its own."""
+    """Return the result of work that makes no calls. For a caller that runs in its own task."""
     turn = NOT_STARTED
     while not turn.is_done:
         await asyncio.sleep(0)
@@ -82,8 +85,8 @@ async def run_in_turns(work: Work[T]) -> T:
     return result
 
 
-class Lane:
-    """Large requests that share one thread: more threads would compete with the loop for Python's lock."""
+class RequestLane:
+    """Limits on large requests, which share one thread: more threads would compete with the loop for Python's lock."""
 
     def __init__(self) -> None:
         self.large = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -91,22 +94,22 @@ class Lane:
 
 
 class Background:
-    """Turns of the loop and threads, shared by all unfinished requests of a broker."""
+    """Turns of the event loop and worker threads, shared by all unfinished requests of a broker."""
 
     def __init__(self) -> None:
         self.now = asyncio.get_running_loop().time
         self.unfinished = 0
         self.turn = asyncio.Lock()
-        self.clients = Lane()
-        self.brokers = Lane()
-        """Requests of the controller and fetches, which followers send. They do not wait for those of clients."""
+        self.clients = RequestLane()
+        self.brokers = RequestLane()
+        """For requests between brokers and for Fetch, which followers send. They do not wait for those of clients."""
 
-    def start(self, work: Work[Any]) -> Turn:
-        """Run the first turn of a handler at once."""
+    def start(self, work: Work[Any]) -> TurnResult:
+        """Run the first turn of a handler."""
         seconds = BUSY_FIRST_TURN_SECONDS if self.unfinished else TURN_SECONDS
         return run_turn(work, partial(next, work), seconds, self.now)
 
-    async def finish(self, work: Work[Any], turn: Turn) -> Any:
+    async def finish(self, work: Work[Any], turn: TurnResult) -> Any:
         """Run the remaining turns. Cancellation ends the work after the turn it is in."""
         self.unfinished += 1
         try:
@@ -123,7 +126,7 @@ class Background:
         return turn.value
 
     async def call(self, work: Work[Any], call: Call) -> Resume:
-        """Make a call in the worker thread; returns how the generator resumes."""
+        """Make a call in the worker thread. Return the function that resumes the generator with its outcome."""
         try:
             async with self.clients.thread:
                 result = await in_thread(call)

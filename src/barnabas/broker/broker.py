@@ -1,11 +1,10 @@
-"""One broker: its parts built, started in order, stopped in the opposite order.
+"""One broker: creates its components, starts them in order and stops them in reverse order.
 
     registry session ─► logs loaded ─► sockets open ─► registered ─► controller running ─► ready ─► clients served
 
-The controller tells a broker what it leads and follows, itself included, over a connection like any other. So sockets
-are open before the broker is registered; but clients are served only when it is ready: when it has heard from the
-controller, and has every partition the controller says it has. Stopping begins where clients are and ends where the
-data is.
+The controller sends requests to every broker, also to its own, over ordinary connections. So the sockets are open
+before the broker registers. Clients are served only when the broker is ready: it has got UpdateMetadata from the
+controller, and has a log for every partition assigned to it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from barnabas.history.publisher import Publisher
 from barnabas.metadata import registration, znodes
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.registry_client import RegistryClient
-from barnabas.model import Broker as BrokerEntry
-from barnabas.model import BrokerId, Endpoint
+from barnabas.model import Broker, BrokerId, Endpoint
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.retry import Backoff
 from barnabas.storage.log_manager import LogManager
@@ -43,19 +41,19 @@ from barnabas.world.ports import SessionState, World
 
 logger = logging.getLogger("barnabas.broker")
 
-EVERYWHERE = ("", "0.0.0.0", "::")
-READY_SECONDS = 30.0
+WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+READY_TIMEOUT_SECONDS = 30.0
 START_ATTEMPTS = 5
 RESTART_SECONDS = (0.1, 1.0)
-LOOK_SECONDS = 0.002
+READY_POLL_SECONDS = 0.002
 
 
-class Broker:
-    """A broker in this process. `start()` returns when clients can use it."""
+class BrokerServer:
+    """A broker in this process. `start()` returns when it serves clients."""
 
     def __init__(self, config: BrokerConfig, world: World) -> None:
         if not __debug__:
-            raise ConfigError("python -O", "a broker relies on its assertions; start it without -O")
+            raise ConfigError("python -O", "brokers need Python's assertions; start without -O")
         self.config = config
         self.world = world
         self.broker_id = BrokerId(config.broker_id)
@@ -72,23 +70,26 @@ class Broker:
         self.publisher: Publisher | None = None
 
     async def start(self) -> None:
+        """Start the broker. If the registry session expires meanwhile, start again, up to START_ATTEMPTS times."""
         backoff = Backoff(*RESTART_SECONDS, random=self.world.random)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
-                await self.bring_up()
+                await self.start_once()
                 return
             except RegistrySessionExpired as error:
-                # The process stood still, perhaps, for longer than the registry waits. It has to begin anew, no more.
+                # The process may have been suspended for longer than the session timeout.
                 await self.stop(clean=False)
                 if attempt == START_ATTEMPTS:
                     raise
-                logger.warning("starting again: the session ended meanwhile error=%s", error)
+                logger.warning(
+                    "registry session expired during the start, starting again error=%s", error
+                )
                 await backoff.wait()
             except BaseException:
                 await self.stop(clean=False)
                 raise
 
-    async def bring_up(self) -> None:
+    async def start_once(self) -> None:
         config, world = self.config, self.world
         now_ms = world.clock.now_ms()
         registry = self.registry = RegistryClient(
@@ -116,9 +117,9 @@ class Broker:
             random=world.random,
             producer_expiration_ms=config.producer_id_expiration_ms,
         )
-        # Locks first, since they tell at once: an entry in the registry may be what is left of a former self.
+        # Lock first: this shows at once whether another process runs this broker. A znode may be left from a crash.
         logs.lock_used()
-        await registration.wait_until_free(registry, self.broker_id, self.patience_s)
+        await registration.wait_until_free(registry, self.broker_id, self.registration_timeout_s)
         logs.load_all(self.broker_id, cluster_id, topics.config_of, now_ms)
         publisher = self.publisher = Publisher(
             world,
@@ -132,7 +133,9 @@ class Broker:
         if config.barnabas_adopt_logs:
             await adopt_logs(registry, logs, topics, config)
         await set_stray_logs_aside(registry, logs)
-        lost = await find_lost_logs(registry, logs, self.broker_id, wait_s=self.patience_s)
+        lost = await find_lost_logs(
+            registry, logs, self.broker_id, wait_s=self.registration_timeout_s
+        )
         control = self.control = ControlPlane(self.broker_id, registry)
         replicas = self.replicas = ReplicaManager(
             self.broker_id,
@@ -174,27 +177,27 @@ class Broker:
         )
         self.router = Router(context)
         listeners = self.listeners = Listeners(
-            world.network, connection_limits(config), self.router.serve
+            world.network, build_connection_limits(config), self.router.serve
         )
         await self.open_listeners(listeners)
         session_id = registry.id
         await self.register()
-        registry.on_state(self.hear_of_session)
-        registry.on_lost = self.hear_of_lost_registry
+        registry.on_state(self.session_changed)
+        registry.on_lost = self.registry_lost
         replicas.lost.register(lost)
-        replicas.on_log_dir_failure = self.on_broken_disk
+        replicas.on_log_dir_failure = self.log_dir_failed
         replicas.start()
         controller.start()
-        # From here on the controller sees to it that we are registered in every session; it did not hear of this one.
+        # From here on the controller registers the broker again in each new session. It was not notified of this one.
         if registry.id != session_id or registry.state is SessionState.EXPIRED:
-            raise RegistrySessionExpired("", f"session {session_id:#x} is over")
+            raise RegistrySessionExpired("", f"session {session_id:#x} expired")
         await self.wait_until_ready(metadata, controller, replicas)
         listeners.open_to_clients()
         groups.open()
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
         maintenance.start(self.tasks, config, replicas, world.clock)
-        # Only now: loading logs may hold the loop for minutes, and a broker that ends itself then never gets through.
+        # Not earlier: loading logs may hold the loop for minutes, and the watchdog would end the process each time.
         world.watchdog.start()
         logger.info(
             "broker started id=%d cluster=%s listeners=%s partitions=%d",
@@ -204,20 +207,21 @@ class Broker:
             len(replicas.partitions),
         )
 
-    def hear_of_session(self, state: SessionState) -> None:
+    def session_changed(self, state: SessionState) -> None:
+        """Until a controller sends a request after a lost session, leaders here may have been replaced."""
         if state is SessionState.EXPIRED and self.replicas is not None:
             self.replicas.is_recognised = False
 
-    def hear_of_lost_registry(self) -> None:
-        """With it went every controller: who leads now leads on."""
+    def registry_lost(self) -> None:
+        """Keep leading: without the registry of this process no controller can elect other leaders."""
         if self.replicas is not None:
             self.replicas.is_recognised = True
 
-    def on_broken_disk(self) -> None:
-        self.tasks.start("log-dir-event", self.tell_of_broken_disk())
+    def log_dir_failed(self) -> None:
+        self.tasks.start("log-dir-event", self.report_failed_log_dir())
 
-    async def tell_of_broken_disk(self) -> None:
-        """The controller asks for every partition then, and lets others lead those that are lost here."""
+    async def report_failed_log_dir(self) -> None:
+        """Notify the controller. It checks every partition of this broker and elects other leaders for offline ones."""
         assert self.registry is not None
         try:
             await self.registry.create(
@@ -226,32 +230,33 @@ class Broker:
                 sequential=True,
             )
         except (RegistryError, StorageError) as error:
-            logger.error("cannot tell of the broken log directory error=%s", error)
+            logger.error("cannot report the failed log directory error=%s", error)
 
     async def register(self) -> None:
-        """At the start, and again whenever a session was lost: the broker's epoch is new each time."""
+        """Register at the start and in each new session. Each registration has a new broker epoch."""
         assert self.registry is not None
         assert self.control is not None
-        entry = BrokerEntry(
-            id=self.broker_id, endpoints=self.endpoints, rack=self.config.broker_rack
-        )
+        entry = Broker(id=self.broker_id, endpoints=self.endpoints, rack=self.config.broker_rack)
         self.control.broker_epoch = await registration.register(
             self.registry,
             entry,
             self.world.clock.now_ms(),
-            wait_s=self.patience_s,
+            wait_s=self.registration_timeout_s,
         )
 
     @property
-    def patience_s(self) -> float:
-        """How long the entry of a former self may stay: until its session has surely timed out."""
+    def registration_timeout_s(self) -> float:
+        """How long to wait for a broker znode left from a crash: until its session has certainly expired."""
         return 2 * self.config.zookeeper_session_timeout_ms / 1000
 
     async def wait_until_ready(
         self, metadata: MetadataCache, controller: Controller, replicas: ReplicaManager
     ) -> None:
-        """Until the controller has told us of ourselves and of all that is ours. It goes on without us otherwise: a
-        broker that is not told of a partition answers that it does not lead it, and clients ask again."""
+        """Wait until the controller has announced this broker and all its partitions, or until the timeout.
+
+        After the timeout the broker serves clients all the same. For a partition it does not know yet, a client gets
+        NOT_LEADER_OR_FOLLOWER and retries.
+        """
 
         def is_ready() -> bool:
             if self.broker_id not in metadata.brokers or metadata.controller_id < 0:
@@ -261,15 +266,18 @@ class Broker:
             return replicas.has_all_assigned_partitions()
 
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + READY_SECONDS
+        deadline = loop.time() + READY_TIMEOUT_SECONDS
         while not is_ready():
             if loop.time() > deadline:
-                logger.warning("no word from a controller after %g s; serving", READY_SECONDS)
+                logger.warning(
+                    "no request from a controller after %g s, serving clients",
+                    READY_TIMEOUT_SECONDS,
+                )
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(READY_POLL_SECONDS)
 
     async def open_listeners(self, listeners: Listeners) -> None:
-        """Listen, then advertise: where no address was configured, the one that was bound."""
+        """Open all listeners. One without an advertised address advertises the address it is bound to."""
         advertised = {entry.listener: entry for entry in self.config.advertised_listeners or ()}
         found = []
         for wanted in self.config.listeners:
@@ -277,7 +285,9 @@ class Broker:
             entry = advertised.get(wanted.listener)
             if entry is None:
                 host = (
-                    wanted.host if wanted.host not in EVERYWHERE else self.world.network.host_name()
+                    wanted.host
+                    if wanted.host not in WILDCARD_HOSTS
+                    else self.world.network.host_name()
                 )
                 entry = Endpoint(listener=wanted.listener, host=host, port=port)
             elif entry.port == 0:
@@ -286,8 +296,10 @@ class Broker:
         self.endpoints = tuple(found)
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Hand over what others can lead, let go of clients, then of the data. Not `clean`: as if the process had died,
-        for tests and failed starts."""
+        """Move leaders to other brokers, close client connections, then flush and close the logs.
+
+        If not `clean`, stop as in a crash: for tests and failed starts.
+        """
         self.world.watchdog.stop()  # flushing all logs may hold the loop for long
         if clean and self.router is not None and self.config.controlled_shutdown_enable:
             await shut_down_controlled(self.router.context, self.broker_id)
@@ -301,7 +313,7 @@ class Broker:
             await self.router.stop()
             self.router = None
         if self.replicas is not None:
-            # Whoever would be told sees the end of our session instead.
+            # The controller sees the end of the session instead.
             self.replicas.on_log_dir_failure = None
         await self.tasks.stop()
         if self.replicas is not None:
@@ -323,7 +335,7 @@ class Broker:
             try:
                 await self.registry.close()
             except (RegistryError, StorageError) as error:
-                logger.error("cannot say goodbye to the registry error=%s", error)
+                logger.error("cannot close the registry session error=%s", error)
             self.registry = None
         if clean:
             self.log_stop()
@@ -352,7 +364,7 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
     )
 
 
-def connection_limits(config: BrokerConfig) -> ConnectionLimits:
+def build_connection_limits(config: BrokerConfig) -> ConnectionLimits:
     return ConnectionLimits(
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,

@@ -1,18 +1,18 @@
-"""One client connection: bytes become frames, frames are served one at a time, answers leave in order.
+"""One client connection: splits the received bytes into frames, serves them and sends the responses in order.
 
     received ─► [ frame | frame | part of a fr… ]  ─► serve(frame) ─► parts ─► stream.send
                   ▲ start                  ▲ end
 
-A frame is a view of this connection's buffer, not a copy: a produced batch goes from here into its file. The buffer is
-therefore left alone while a request is being answered, which also keeps responses ordered and makes a client that does
-not read its answers stop being read itself.
+A frame is a view of this connection's buffer, not a copy: a produced batch is written from here to its file. So the
+buffer does not change while a request is in progress. This also keeps the responses in order, and a client that does
+not read its responses is not read either.
 
-A Promise is an answer whose request has been carried out: a batch that is in its log, and waits for its replicas. It
-needs its frame no longer, so the next ones are served meanwhile, and followers copy several batches at a time. Answers
-keep the order of their requests. How many may wait is limited, here and for all connections together.
+A PendingResponse belongs to a Produce request whose batches are in their logs and wait for replicas. It does not need
+its frame any more, so the next frames are served meanwhile, and followers fetch several batches at a time. The number
+of pending responses is limited, for each connection and for all together.
 
-The buffer starts small, grows to hold the frame at hand (only as its bytes arrive: a lying length costs nothing), and
-is given back when the connection falls idle. Whatever it has beyond its small size counts against `MemoryBudget`.
+The buffer starts small and grows only as bytes arrive, so a false length in a frame costs nothing. It shrinks when the
+connection is idle. Memory beyond the initial size counts against `MemoryBudget`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ from barnabas.world.ports import FileSlice, Part, Stream
 logger = logging.getLogger("barnabas.network")
 
 IDLE_BUFFER_BYTES = 16 * 1024
-BUSY_BUFFER_BYTES = 256 * 1024  # several pipelined requests in one read
+BUSY_BUFFER_BYTES = 256 * 1024  # holds several pipelined requests
 CONTROL_BYTES_MAX = 1024 * 1024
 FRAMES_PER_TURN = 32
-PROMISES_MAX = 64  # answers that wait; then the connection waits with them
-PROMISES_OF_ALL_MAX = 10_000  # of all connections; then each has one at a time, some kilobytes each
-HELD_BYTES_MAX = 256 * 1024  # of answers that stand behind a promise
-ARRIVAL_SECONDS_MAX = 30.0  # for a large frame, when others wait for its memory
-STALLED_SECONDS_MAX = 1.0  # without a byte of it
-RELIEF_SECONDS = 0.05  # between two searches for memory that others can have
-WORK_SECONDS_MAX = 0.005  # on the frames of one connection, before others are served
-UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read yet, on all connections
-LARGE_RESPONSE_BYTES = 64 * 1024  # such responses are sent one by one
+PENDING_MAX = 64  # responses of one connection
+PENDING_TOTAL_MAX = (
+    10_000  # responses of all connections, some kilobytes each; beyond it, one per connection
+)
+HELD_BYTES_MAX = 256 * 1024  # of responses that wait for an earlier pending one
+ARRIVAL_SECONDS_MAX = 30.0  # for a large frame while other connections wait for memory
+STALLED_SECONDS_MAX = 1.0  # without a byte of a large frame while other connections wait for memory
+RECLAIM_SECONDS = 0.05  # between two searches for memory to reclaim
+WORK_SECONDS_MAX = 0.005  # for the frames of one connection before others are served
+UNSENT_BYTES_MAX = 64 << 20  # of responses that clients have not read, on all connections
+LARGE_RESPONSE_BYTES = 64 * 1024  # larger responses are sent one by one
 CONTROLLER_REQUESTS = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
@@ -52,44 +54,45 @@ CONTROLLER_REQUESTS = frozenset(
 BETWEEN_BROKERS = CONTROLLER_REQUESTS | {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION}
 """Requests that only brokers send."""
 MAY_BE_LARGE = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
-"""Requests that may have more than CONTROL_BYTES_MAX."""
+"""Requests that may be larger than CONTROL_BYTES_MAX."""
 
 SIZE = Struct(">i")
 KEY = Struct(">h")
 
-Answer = list[Part] | None  # None: nothing is sent back (acks=0)
+EncodedResponse = list[Part] | None  # None: no response is sent (acks=0)
 
 
 class CloseConnection(Exception):
-    """The request cannot be answered; the connection ends with this one line."""
+    """The request gets no response: the connection is closed, and the message is logged as the reason."""
 
 
-class Promise:
-    """A response that comes later, to a request that has been carried out. Cancelled when the client disconnects."""
+class PendingResponse:
+    """The response to a request whose batches wait for replicas. Cancelled when the client disconnects."""
 
     __slots__ = ("encode", "future", "waiting")
 
-    def __init__(self, waiting: Awaitable[Any], encode: Callable[[Any], Answer]) -> None:
+    def __init__(self, waiting: Awaitable[Any], encode: Callable[[Any], EncodedResponse]) -> None:
         self.waiting = waiting
         self.encode = encode
-        """What came of it, as it is sent."""
+        """Encodes the result of `waiting`."""
         self.future: asyncio.Future[Any] | None = None
 
-    def forget(self) -> None:
-        """Nobody waits for it: the client disconnected before it was promised."""
+    def discard(self) -> None:
+        """Release it without a response: the client has disconnected."""
         if isinstance(self.waiting, CoroutineType):
             self.waiting.close()
 
 
-Serve = Callable[[memoryview, "Connection"], Answer | Awaitable[Answer | Promise] | Promise]
+ServeResult = EncodedResponse | PendingResponse | Awaitable[EncodedResponse | PendingResponse]
+Serve = Callable[[memoryview, "Connection"], ServeResult]
 
 
 class MemoryBudget:
     """Bounds on the memory of all connections together: large request buffers, and responses not yet read.
 
-    A frame that does not fit waits, unread, until others are done. A connection is given its whole frame or nothing,
-    so that two half-received frames never wait for each other. If too many bytes of responses are unsent, the
-    connection whose client has not read for the longest time is closed.
+    A frame that does not fit waits, unread, until other frames are done. A connection reserves the memory of its whole
+    frame or none, so that two half-received frames never wait for each other. If too many bytes of responses are
+    unsent, the connection whose client has not read for the longest time is closed.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -97,13 +100,13 @@ class MemoryBudget:
         self.used_bytes = 0
         self.holders: dict[Connection, None] = {}
         self.waiting: dict[Connection, int] = {}
-        """Bytes wanted by connection, the one that waits longest first."""
-        self.promises = 0
-        """Answers that wait, on all connections."""
-        self.relief: asyncio.TimerHandle | None = None
-        self.shrunk_at = -RELIEF_SECONDS
+        """Requested bytes by connection. The connection that has waited longest comes first."""
+        self.pending_responses = 0
+        """Number of pending responses on all connections."""
+        self.reclaim_timer: asyncio.TimerHandle | None = None
+        self.shrunk_at = -RECLAIM_SECONDS
         self.unsent: dict[Connection, int] = {}
-        """Bytes of responses by connection, the one that waits longest first."""
+        """Unsent bytes by connection. The connection that has waited longest comes first."""
         self.unsent_bytes = 0
 
     def add_unsent(self, connection: Connection, size_bytes: int) -> None:
@@ -118,7 +121,7 @@ class MemoryBudget:
         self.unsent_bytes -= self.unsent.pop(connection, 0)
 
     def take(self, size_bytes: int, connection: Connection, *, may_wait: bool = True) -> bool:
-        """Whether the connection has the memory now. If not, and it may wait, it is granted later, in turn."""
+        """Reserve memory. If there is none, return False, and grant it later, in turn, if the connection may wait."""
         if connection in self.waiting:
             return False
         if may_wait and not self.fits(size_bytes):
@@ -126,44 +129,46 @@ class MemoryBudget:
         if self.waiting or not self.fits(size_bytes):
             if may_wait:
                 self.waiting[connection] = size_bytes
-                self.relieve_later()
+                self.schedule_reclaim()
             return False
         self.used_bytes += size_bytes
         self.holders[connection] = None
         return True
 
-    def relieve_later(self) -> None:
-        if self.relief is None:
+    def schedule_reclaim(self) -> None:
+        if self.reclaim_timer is None:
             loop = asyncio.get_running_loop()
-            self.relief = loop.call_later(RELIEF_SECONDS, self.relieve)
+            self.reclaim_timer = loop.call_later(RECLAIM_SECONDS, self.close_slow_holders)
 
     def shrink_idle_holders(self) -> None:
-        """Once in a while only: thousands of connections may ask for memory in one pass of the loop."""
+        """Rate-limited, since thousands of connections may request memory in one pass of the event loop."""
         now = asyncio.get_running_loop().time()
-        if now >= self.shrunk_at + RELIEF_SECONDS:
+        if now >= self.shrunk_at + RECLAIM_SECONDS:
             self.shrunk_at = now
             for holder in list(self.holders):
                 holder.shrink_when_idle()
 
-    def relieve(self) -> None:
-        """While others wait, close connections that have been promised memory and do not fill it. A few at a time."""
-        self.relief = None
+    def close_slow_holders(self) -> None:
+        """While others wait for memory, close connections that do not fill theirs. Holds the loop only for a moment."""
+        self.reclaim_timer = None
         self.shrink_idle_holders()
         loop = asyncio.get_running_loop()
         now = loop.time()
         for holder in list(self.holders):
-            if self.waiting and holder.hoards_memory(now):
-                holder.refuse([], "a large request is too slow (queued.max.request.bytes)")
+            if self.waiting and holder.is_too_slow(now):
+                holder.close_after_sending(
+                    [], "a large request arrives too slowly (queued.max.request.bytes)"
+                )
             if loop.time() > now + WORK_SECONDS_MAX:
-                self.relief = loop.call_later(0, self.relieve)
+                self.reclaim_timer = loop.call_later(0, self.close_slow_holders)
                 return
         if self.waiting:
-            self.relieve_later()
+            self.schedule_reclaim()
 
     def fits(self, size_bytes: int) -> bool:
         return not self.used_bytes or self.used_bytes + size_bytes <= self.limit_bytes
 
-    def give_back(self, size_bytes: int, connection: Connection) -> None:
+    def release(self, size_bytes: int, connection: Connection) -> None:
         self.used_bytes -= size_bytes
         del self.holders[connection]
         while self.waiting:
@@ -177,28 +182,28 @@ class MemoryBudget:
 
 
 class Connection:
-    """The broker's end of a stream; implements `Receiver`."""
+    """The broker's side of a stream. Implements `Receiver`."""
 
     __slots__ = (
         "active_at",
-        "answering",
         "capacity",
         "client_software",
+        "closing_reason",
         "data",
         "end",
         "fetches",
         "frame_bytes_last",
         "frame_bytes_max",
         "held_bytes",
+        "in_progress",
         "is_closed",
         "is_draining",
         "listener_name",
         "loop",
         "memory",
         "on_closed",
+        "pending",
         "produces",
-        "promised",
-        "refusal",
         "reserved_at",
         "reserved_bytes",
         "room",
@@ -240,12 +245,12 @@ class Connection:
         self.client_software = ("", "")
         self.produces = RepeatedProduces()
         self.fetches = RepeatedFetches()
-        self.answering: asyncio.Future[Answer | Promise] | None = None
-        self.promised: deque[Promise | list[Part]] = deque()
-        """What was promised, and the answers to later requests, which wait behind it."""
+        self.in_progress: asyncio.Future[EncodedResponse | PendingResponse] | None = None
+        self.pending: deque[PendingResponse | list[Part]] = deque()
+        """Pending responses, and the responses to later requests, which wait for them."""
         self.held_bytes = 0
-        self.refusal: str | None = None
-        """Why the connection ends as soon as all promises are kept."""
+        self.closing_reason: str | None = None
+        """Why the connection is closed after its pending responses are sent."""
         self.is_draining = False
         self.waits_for_memory = False
         self.was_filled = False
@@ -254,8 +259,11 @@ class Connection:
     # ---- Receiver
 
     def buffer(self) -> memoryview:
-        """Room for as many whole frames as fit, taking them to be as large as the last one: a producer's often are, and
-        what was read of a frame that does not fit has to be moved."""
+        """Return the free part of the buffer, cut so that it ends with a whole frame if possible.
+
+        This assumes frames as large as the last one, which is common for producers. The start of a frame that does not
+        fit would have to be moved.
+        """
         last = self.frame_bytes_last
         stop = self.start + (self.capacity - self.start) // last * last
         if stop <= self.end:
@@ -267,8 +275,8 @@ class Connection:
         self.active_at = self.loop.time()
         self.end += size
         self.was_filled = size == self.room
-        if self.answering is None and not self.is_draining:
-            self.work()
+        if self.in_progress is None and not self.is_draining:
+            self.serve_frames()
         elif self.was_filled:
             self.stream.pause()
 
@@ -276,13 +284,13 @@ class Connection:
         self.is_draining = False
         self.memory.remove_unsent(self)
         self.active_at = self.loop.time()
-        self.work()
+        self.serve_frames()
 
     def closed(self, reason: str) -> None:
         self.is_closed = True
-        if self.answering is not None:
-            self.answering.cancel()
-        self.forget_promises()
+        if self.in_progress is not None:
+            self.in_progress.cancel()
+        self.cancel_pending()
         self.memory.remove_unsent(self)
         self.memory.waiting.pop(self, None)
         self.release_memory()
@@ -292,48 +300,57 @@ class Connection:
 
     # ---- frames
 
-    def work(self) -> None:
-        """Serve the frames that stand complete in the buffer, until one has to wait."""
-        if self.is_closed or self.answering is not None or self.is_draining or self.refusal:
+    def serve_frames(self) -> None:
+        """Serve the complete frames in the buffer until one has to wait."""
+        if (
+            self.is_closed
+            or self.in_progress is not None
+            or self.is_draining
+            or self.closing_reason
+        ):
             return
-        answers: list[Part] = []
+        responses: list[Part] = []
         served = 0
-        promised = self.promised
+        pending = self.pending
         deadline = self.loop.time() + WORK_SECONDS_MAX
         try:
-            while not (promised and self.must_wait()) and (frame := self.next_frame()) is not None:
-                answer = self.serve(frame, self)
-                if isinstance(answer, list):
-                    if promised:
-                        self.hold(answer)
+            while not (pending and self.is_full()) and (frame := self.next_frame()) is not None:
+                response = self.serve(frame, self)
+                if isinstance(response, list):
+                    if pending:
+                        self.hold(response)
                     else:
-                        answers += answer
-                elif isinstance(answer, Promise):
-                    self.promise(answer)
-                elif answer is not None:
-                    self.wait_for(answer)
+                        responses += response
+                elif isinstance(response, PendingResponse):
+                    self.add_pending(response)
+                elif response is not None:
+                    self.await_response(response)
                     break
                 served += 1
                 if self.start == self.end:
                     self.make_room(4)
                     break
-                if served == FRAMES_PER_TURN or self.loop.time() > deadline or is_large(answers):
-                    self.loop.call_soon(self.work)
+                if (
+                    served == FRAMES_PER_TURN
+                    or self.loop.time() > deadline
+                    or ends_with_large_response(responses)
+                ):
+                    self.loop.call_soon(self.serve_frames)
                     break
         except (CloseConnection, RemoteWireError) as error:
-            self.refuse(answers, str(error))
+            self.close_after_sending(responses, str(error))
             return
         except Exception:
             logger.exception("request failed peer=%s:%s", *self.stream.peer)
-            self.refuse(answers, "internal error")
+            self.close_after_sending(responses, "internal error")
             return
-        self.send(answers)
+        self.send(responses)
         self.pause_or_resume()
 
-    def send(self, answers: list[Part]) -> None:
-        if answers and not self.stream.send(answers):
+    def send(self, responses: list[Part]) -> None:
+        if responses and not self.stream.send(responses):
             self.is_draining = True
-            self.memory.add_unsent(self, size_in_memory(answers))
+            self.memory.add_unsent(self, size_in_memory(responses))
 
     def next_frame(self) -> memoryview | None:
         start = self.start
@@ -344,7 +361,7 @@ class Connection:
         size: int = SIZE.unpack_from(self.data, start)[0]
         if size < 0 or size > self.frame_bytes_max:
             raise RemoteWireError(
-                f"frame of {size} bytes; allowed are 0 to {self.frame_bytes_max} "
+                f"frame of {size} bytes, not within 0 and {self.frame_bytes_max} "
                 "(socket.request.max.bytes)"
             )
         if available - 4 < size:
@@ -358,25 +375,25 @@ class Connection:
         return self.view[start + 4 : start + 4 + size]
 
     def require_large(self, at: int, size: int) -> None:
-        """Only batches are large, and what a controller says of ten thousand partitions. Any other request of that size
-        is made of many small things, and decoding those would take a multiple of its bytes."""
+        """Reject a large request other than Produce and controller requests: its many small items would take a
+        multiple of its bytes to decode."""
         api_key: int = KEY.unpack_from(self.data, at)[0]
         if api_key not in MAY_BE_LARGE:
             raise RemoteWireError(
                 f"request of {size} bytes with api key {api_key}; only Produce may have more than "
-                f"{CONTROL_BYTES_MAX}"
+                f"{CONTROL_BYTES_MAX} bytes"
             )
 
     def make_room(self, wanted: int) -> None:
-        """So that the frame at `start`, of `wanted` bytes, can go on arriving."""
+        """Make room for the rest of the frame at `start`, which has `wanted` bytes in total."""
         have = self.end - self.start
         if have == 0:
             self.start = self.end = 0
         must_grow = wanted > IDLE_BUFFER_BYTES
         if must_grow and not self.reserve(max(wanted, BUSY_BUFFER_BYTES)):
             return
-        # A buffer that was filled to its end has a peer that sends faster than we read. It doubles, whatever length was
-        # announced: that may be a lie.
+        # If the buffer was filled to its end, the peer sends faster than we read. The buffer doubles at most: the
+        # announced length may be false.
         larger = min(2 * self.capacity, max(wanted, BUSY_BUFFER_BYTES))
         may_grow = (self.was_filled or self.end == self.capacity) and larger > self.capacity
         if may_grow and self.reserve(larger, may_wait=must_grow):
@@ -394,10 +411,10 @@ class Connection:
         self.start, self.end = 0, have
 
     def reserve(self, size: int, *, may_wait: bool = True) -> bool:
-        """Take memory for a buffer of this size. If there is none, wait for it, or do without."""
+        """Reserve memory for a buffer of this size. Returns False if there is none now."""
         if size <= self.reserved_bytes:
             return True
-        # What an earlier frame left goes first: two who hold a part and wait for the rest would wait for each other.
+        # Release the memory of an earlier frame first: two connections that hold some and wait for more would deadlock.
         if self.reserved_bytes and may_wait:
             self.replace_buffer(max(IDLE_BUFFER_BYTES, self.end - self.start))
             self.release_memory()
@@ -409,11 +426,11 @@ class Connection:
         self.reserved_at = self.loop.time()
         return True
 
-    def hoards_memory(self, now: float) -> bool:
-        """Others wait for what a frame here has been promised, and it does not come."""
+    def is_too_slow(self, now: float) -> bool:
+        """Whether others wait for memory that is reserved for a frame here, which arrives too slowly."""
         return (
             bool(self.reserved_bytes and self.memory.waiting)
-            and self.answering is None
+            and self.in_progress is None
             and (
                 now - self.active_at > STALLED_SECONDS_MAX
                 or now - self.reserved_at > ARRIVAL_SECONDS_MAX
@@ -424,131 +441,131 @@ class Connection:
         self.waits_for_memory = False
         self.reserved_bytes = size
         self.reserved_at = self.loop.time()
-        self.loop.call_soon(self.work)
+        self.loop.call_soon(self.serve_frames)
 
     def release_memory(self) -> None:
         reserved, self.reserved_bytes = self.reserved_bytes, 0
         if reserved:
-            self.memory.give_back(reserved, self)
+            self.memory.release(reserved, self)
 
     def shrink_when_idle(self) -> None:
-        """Give a large buffer back: when nothing came for a while, or others need it."""
-        if self.start == self.end and self.answering is None and not self.is_draining:
+        """Release a large buffer that is empty. Called if the connection is idle or others need the memory."""
+        if self.start == self.end and self.in_progress is None and not self.is_draining:
             if self.capacity > IDLE_BUFFER_BYTES:
                 self.replace_buffer(IDLE_BUFFER_BYTES)
             self.release_memory()
 
-    # ---- answers
+    # ---- responses
 
-    def wait_for(self, answer: Awaitable[Answer | Promise]) -> None:
-        self.answering = asyncio.ensure_future(answer)
-        self.answering.add_done_callback(self.answered)
+    def await_response(self, response: Awaitable[EncodedResponse | PendingResponse]) -> None:
+        self.in_progress = asyncio.ensure_future(response)
+        self.in_progress.add_done_callback(self.request_finished)
 
-    def answered(self, future: asyncio.Future[Answer | Promise]) -> None:
-        self.answering = None
+    def request_finished(self, future: asyncio.Future[EncodedResponse | PendingResponse]) -> None:
+        self.in_progress = None
         if self.is_closed:
             if not future.cancelled() and future.exception() is None:
                 result = future.result()
-                if isinstance(result, Promise):
-                    result.forget()
+                if isinstance(result, PendingResponse):
+                    result.discard()
             return
         try:
-            answer = future.result()
+            response = future.result()
         except asyncio.CancelledError:
             self.stream.close("request cancelled")
             return
         except (CloseConnection, RemoteWireError) as error:
-            # Future, error, traceback and this frame refer to each other, and the frames hold the whole request.
+            # Future, error, traceback and stack frame refer to each other, and would keep the whole request in memory.
             error.__traceback__ = None
-            self.refuse([], str(error))
+            self.close_after_sending([], str(error))
             return
         except Exception:
             logger.exception("request failed peer=%s:%s", *self.stream.peer)
-            self.refuse([], "internal error")
+            self.close_after_sending([], "internal error")
             return
         self.active_at = self.loop.time()
-        if isinstance(answer, Promise):
-            self.promise(answer)
-        elif answer and self.promised:
-            self.hold(answer)
-        elif answer:
-            self.send(answer)
+        if isinstance(response, PendingResponse):
+            self.add_pending(response)
+        elif response and self.pending:
+            self.hold(response)
+        elif response:
+            self.send(response)
         if self.is_draining:
             self.pause_or_resume()
         else:
-            self.work()
+            self.serve_frames()
 
-    def promise(self, promise: Promise) -> None:
-        promise.future = asyncio.ensure_future(promise.waiting)
-        promise.future.add_done_callback(self.promise_kept)
-        self.promised.append(promise)
-        self.memory.promises += 1
+    def add_pending(self, pending: PendingResponse) -> None:
+        pending.future = asyncio.ensure_future(pending.waiting)
+        pending.future.add_done_callback(self.send_finished)
+        self.pending.append(pending)
+        self.memory.pending_responses += 1
 
-    def hold(self, answer: list[Part]) -> None:
-        """Until what was promised before has been sent."""
-        self.promised.append(answer)
-        self.held_bytes += size_in_memory(answer)
+    def hold(self, response: list[Part]) -> None:
+        """Keep a response until the earlier pending ones are sent."""
+        self.pending.append(response)
+        self.held_bytes += size_in_memory(response)
 
-    def must_wait(self) -> bool:
-        """No more is to wait behind what was promised."""
+    def is_full(self) -> bool:
+        """Whether no further frame may be served before a pending response is sent."""
         return (
-            len(self.promised) >= PROMISES_MAX
+            len(self.pending) >= PENDING_MAX
             or self.held_bytes >= HELD_BYTES_MAX
-            or self.memory.promises >= PROMISES_OF_ALL_MAX
+            or self.memory.pending_responses >= PENDING_TOTAL_MAX
         )
 
-    def forget_promises(self) -> None:
-        promised, self.promised = self.promised, deque()
+    def cancel_pending(self) -> None:
+        pending, self.pending = self.pending, deque()
         self.held_bytes = 0
-        for answer in promised:
-            if isinstance(answer, Promise) and answer.future is not None:
-                answer.future.cancel()
+        for response in pending:
+            if isinstance(response, PendingResponse) and response.future is not None:
+                response.future.cancel()
 
-    def promise_kept(self, future: asyncio.Future[Any]) -> None:
-        """Send all that need not wait any longer, up to the next promise."""
-        self.memory.promises -= 1
+    def send_finished(self, future: asyncio.Future[Any]) -> None:
+        """Send all responses up to the next one that is still pending."""
+        self.memory.pending_responses -= 1
         if self.is_closed:
             if not future.cancelled():
                 future.exception()
             return
-        answers: list[Part] = []
-        promised = self.promised
+        responses: list[Part] = []
+        pending = self.pending
         try:
-            while promised:
-                first = promised[0]
-                if isinstance(first, Promise):
+            while pending:
+                first = pending[0]
+                if isinstance(first, PendingResponse):
                     assert first.future is not None
                     if not first.future.done():
                         break
-                    answers += first.encode(first.future.result()) or ()
+                    responses += first.encode(first.future.result()) or ()
                 else:
-                    answers += first
+                    responses += first
                     self.held_bytes -= size_in_memory(first)
-                promised.popleft()
+                pending.popleft()
         except (asyncio.CancelledError, CloseConnection, RemoteWireError) as error:
-            self.forget_promises()
-            self.refuse(answers, str(error) or "request cancelled")
+            self.cancel_pending()
+            self.close_after_sending(responses, str(error) or "request cancelled")
             return
         except Exception:
             logger.exception("request failed peer=%s:%s", *self.stream.peer)
-            self.forget_promises()
-            self.refuse(answers, "internal error")
+            self.cancel_pending()
+            self.close_after_sending(responses, "internal error")
             return
         self.active_at = self.loop.time()
-        self.send(answers)
-        if self.refusal is not None and not promised:
-            self.refuse([], self.refusal)
+        self.send(responses)
+        if self.closing_reason is not None and not pending:
+            self.close_after_sending([], self.closing_reason)
         elif not self.is_draining:
-            self.work()
+            self.serve_frames()
         else:
             self.pause_or_resume()
 
-    def refuse(self, answers: list[Part], why: str) -> None:
-        """Send what was answered before, say why in one line, and end the connection."""
-        if answers:
-            self.stream.send(answers)
-        if self.promised:
-            self.refusal = why
+    def close_after_sending(self, responses: list[Part], why: str) -> None:
+        """Send these responses, and the pending ones when they are done. Then log the reason and close."""
+        if responses:
+            self.stream.send(responses)
+        if self.pending:
+            self.closing_reason = why
             self.stream.pause()
             return
         self.close(why)
@@ -558,24 +575,24 @@ class Connection:
         self.stream.close(why)
 
     def pause_or_resume(self) -> None:
-        """Read on only when there is room to put it and nobody is waiting for us."""
+        """Read more only if the buffer has room and no earlier response or memory is waited for."""
         if self.is_closed:
             return
         if self.reserved_bytes and self.memory.waiting:
             self.shrink_when_idle()
         full = self.end == self.capacity
-        if self.is_draining or self.waits_for_memory or full or self.refusal is not None:
+        if self.is_draining or self.waits_for_memory or full or self.closing_reason is not None:
             self.stream.pause()
         else:
             self.stream.resume()
 
 
-def is_large(answers: list[Part]) -> bool:
-    """Whether the last response is to be sent before the next one is made."""
-    last = answers[-1] if answers else b""
+def ends_with_large_response(responses: list[Part]) -> bool:
+    """Whether the last response must be sent before the next request is served."""
+    last = responses[-1] if responses else b""
     return not isinstance(last, FileSlice) and len(last) > LARGE_RESPONSE_BYTES
 
 
-def size_in_memory(answer: list[Part]) -> int:
-    """What comes from files is read when it is sent."""
-    return sum(len(part) for part in answer if not isinstance(part, FileSlice))
+def size_in_memory(response: list[Part]) -> int:
+    """Return the bytes held in memory. File slices are read only when they are sent."""
+    return sum(len(part) for part in response if not isinstance(part, FileSlice))

@@ -1,4 +1,4 @@
-"""The components of one broker that its request handlers use."""
+"""The components of a broker that its request handlers use."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""Whom this broker obeys: the controller with the largest epoch it has heard of, speaking to the broker it is now.
+"""Fencing of controller requests: a broker accepts them only from the current controller, for its own registration.
 
-    request broker epoch < our own, or none it was meant for this broker before it restarted     STALE_BROKER_EPOCH
-    request controller epoch < the largest  a deposed controller, or one of its late requests    STALE_CONTROLLER_EPOCH
-    any other epoch the registry denies     nobody who was ever elected                          STALE_CONTROLLER_EPOCH
+    broker epoch missing, or < own          sent to an earlier registration of this broker      STALE_BROKER_EPOCH
+    controller epoch < the largest seen     from a deposed controller, or delayed               STALE_CONTROLLER_EPOCH
+    controller epoch not in the registry    from a sender that was never elected                STALE_CONTROLLER_EPOCH
 
-Kafka believes any epoch that is not smaller and any request that has none, so that one stray request, from whoever can
-connect, makes a broker deaf to its real controller. Here an epoch that is new to the broker is looked up in the
-registry once.
+Kafka trusts any epoch that is not smaller, and any request without a broker epoch. One stray request then makes a
+broker reject its real controller. Here an epoch that is new to the broker is looked up in the registry once.
 
-LeaderAndIsr, UpdateMetadata and StopReplica are carried out one at a time, whoever sends them: two controllers may
-speak at once for a moment, and the later epoch must find the work of the earlier one whole.
+LeaderAndIsr, UpdateMetadata and StopReplica are handled one at a time. Two controllers may send requests at the same
+time for a moment, and the one with the later epoch must find the work of the other completed.
 """
 
 from __future__ import annotations
@@ -36,33 +35,35 @@ HISTORY_CLIENT_ID = re.compile(r"broker-\d+-history")
 
 
 class ControlPlane:
-    """The epochs this broker has seen, and the one lock of what the controller asks for."""
+    """The epochs that this broker has seen, and the lock for controller requests."""
 
     def __init__(
         self, broker_id: BrokerId = NO_LEADER, registry: RegistryClient | None = None
     ) -> None:
-        """Without a registry whoever speaks is believed."""
+        """Without a registry every epoch that is not smaller is trusted."""
         self.broker_id = broker_id
         self.registry = registry
         self.broker_epoch = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
-        """Of our registration; set anew with every one."""
+        """Epoch of the current registration."""
         self.updated_in = BrokerEpoch(UNKNOWN_BROKER_EPOCH)
-        """The registration in which the last UpdateMetadata came."""
+        """Epoch of the registration in which the last UpdateMetadata arrived."""
         self.controller_epoch = ControllerEpoch(0)
-        """The largest seen,"""
+        """The largest controller epoch seen."""
         self.controller_id = NO_LEADER
-        """and whose it is."""
+        """The controller with that epoch."""
         self.lock = asyncio.Lock()
 
     async def broker_error(self, request: str, controller_id: int, broker_epoch: int) -> ErrorCode:
-        """STALE_BROKER_EPOCH for what was sent to a former life of this broker. A larger epoch is the next life, of
-        which the controller may hear before we do; the registry knows it by then."""
+        """Return STALE_BROKER_EPOCH for a request to an earlier registration of this broker, else NONE.
+
+        A larger epoch belongs to the next registration: the controller may learn of it first. The registry has it then.
+        """
         if broker_epoch == self.broker_epoch:
             return ErrorCode.NONE
         if broker_epoch > self.broker_epoch and await self.is_registered(broker_epoch):
             return ErrorCode.NONE
         logger.info(
-            "refused request=%s controller=%d broker_epoch=%d own_broker_epoch=%d",
+            "rejected request=%s controller=%d broker_epoch=%d own_broker_epoch=%d",
             request,
             controller_id,
             broker_epoch,
@@ -77,13 +78,15 @@ class ControlPlane:
             await catch_up(self.registry)
             found = await self.registry.exists(znodes.broker_path(self.broker_id))
         except RegistryError as error:
-            logger.warning("cannot look up our registration error=%s", error)
+            logger.warning("cannot look up own registration error=%s", error)
             return False
         return found is not None and found.czxid == broker_epoch
 
     async def recognises(self, request: str, controller_id: int, epoch: int) -> bool:
-        """Whether this broker was elected with this epoch, or is out of date, which `controller_error` tells. Ask
-        without the lock: it may take a question to the registry."""
+        """Whether the sender was elected with this epoch. True for a stale epoch, which `controller_error` rejects.
+
+        Call it without the lock: it may have to read the registry.
+        """
         if epoch < self.controller_epoch or self.registry is None:
             return True
         if epoch == self.controller_epoch and controller_id == self.controller_id:
@@ -93,17 +96,17 @@ class ControlPlane:
             data, _ = await self.registry.get(znodes.CONTROLLER_EPOCH)
             elected = znodes.decode_controller_epoch(data)
             data, _ = await self.registry.get(znodes.CONTROLLER)
-            in_charge = znodes.decode_controller(data)
+            current = znodes.decode_controller(data)
         except NoNode:
-            # It was elected and is gone again; what it said before still counts.
-            elected, in_charge = await self.last_epoch(self.registry), BrokerId(controller_id)
+            # The controller was elected and has gone since. Its earlier requests still count.
+            elected, current = await self.last_epoch(self.registry), BrokerId(controller_id)
         except RegistryError as error:
             logger.warning("cannot look up the controller error=%s", error)
             return False
-        if epoch == elected and controller_id == in_charge:
+        if epoch == elected and controller_id == current:
             return True
         logger.warning(
-            "not elected request=%s controller=%d controller_epoch=%d",
+            "rejected, sender was not elected request=%s controller=%d controller_epoch=%d",
             request,
             controller_id,
             epoch,
@@ -118,14 +121,16 @@ class ControlPlane:
             return ControllerEpoch(0)
 
     def controller_error(self, request: str, controller_id: int, epoch: int) -> ErrorCode:
-        """STALE_CONTROLLER_EPOCH for a deposed controller; otherwise its epoch is remembered. Ask with the lock held:
-        another controller may have spoken while the request waited for it."""
+        """Return STALE_CONTROLLER_EPOCH for a deposed controller. Otherwise record its epoch and return NONE.
+
+        Call it with the lock held: a request of another controller may have been handled while this one waited.
+        """
         if epoch >= self.controller_epoch:
             self.controller_epoch = ControllerEpoch(epoch)
             self.controller_id = BrokerId(controller_id)
             return ErrorCode.NONE
         logger.warning(
-            "refused request=%s controller=%d controller_epoch=%d seen_controller_epoch=%d",
+            "rejected request=%s controller=%d controller_epoch=%d seen_controller_epoch=%d",
             request,
             controller_id,
             epoch,
@@ -135,35 +140,35 @@ class ControlPlane:
 
 
 async def catch_up(registry: RegistryClient) -> None:
-    """See at least what everybody has seen until now.
+    """Wait until reads of this session see all writes that were committed before this call.
 
-    Reads are answered by whichever server of an ensemble a broker is connected to, and that one may be behind the one
-    the controller asks. A transaction is answered when it has come through, with all that stands before it. What is
-    refused without having looked so is never said again.
+    A ZooKeeper server answers reads by itself and may lag behind the server of the controller. A transaction returns
+    only after all earlier ones have reached this server. Without it a valid request might be rejected, and controllers
+    do not repeat rejected requests.
     """
     with suppress(MultiFailed):
         await registry.multi([Check(path=znodes.CONTROLLER_EPOCH, version=ANY_VERSION)])
 
 
 def may_act_for_the_cluster(_: Connection) -> bool:
-    """Whether the other end may do what only brokers do: order replicas about, fetch as a replica.
+    """Whether the peer may send requests of a broker: controller requests, and Fetch with a replica id.
 
-    Nobody is authenticated yet, so everybody may. Who adds authentication decides it here, for the control requests and
-    for fetches that name a replica id alike: in Kafka the latter was once forgotten (CVE-2018-1288).
+    There is no authentication yet, so every peer may. Authentication belongs here, for both kinds of requests: Kafka
+    once forgot Fetch (CVE-2018-1288).
     """
     return True
 
 
 def history_client_id(broker_id: int) -> str:
-    """Client id of the requests with which a broker publishes its state-change history."""
+    """Return the client id of a broker that publishes its state-change history."""
     return f"broker-{broker_id}-history"
 
 
 def may_produce_to(topic: str, client_id: str | None, connection: Connection) -> bool:
-    """Whether this Produce request may write to the topic. Internal topics are written by brokers only.
+    """Whether a Produce request may write to the topic. Only brokers write to internal topics.
 
     Brokers write to `__state_changes` with Produce requests and identify themselves by their client id, as Kafka's
-    `__admin_client` does. It is a name, not a proof: authentication belongs in `may_act_for_the_cluster`.
+    `__admin_client` does. The client id proves nothing: authentication belongs in `may_act_for_the_cluster`.
     """
     if topic not in INTERNAL_TOPICS:
         return True

@@ -1,8 +1,8 @@
-"""Controlled shutdown: before a broker stops, it asks the controller to move its leaders to other brokers.
+"""Controlled shutdown: before a broker stops, it requests that the controller move its leaders to other brokers.
 
 The broker repeats the request, with a pause in between, until it leads no partition that a running broker could lead,
-or until the last attempt. A broker that is alone sends no request. Without the registry the broker sends one request:
-the controller has most likely lost the registry as well and cannot elect leaders.
+or until the last attempt. The only broker of a cluster sends no request. Without the registry the broker sends one
+request: the controller has most likely lost the registry as well and cannot elect leaders.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_ATTEMPTS = 3
 
 
 async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> None:
-    """Hand over all leaders as far as possible. The broker keeps serving meanwhile."""
+    """Move as many leaders as possible to other brokers. The broker keeps serving meanwhile."""
     context.replicas.is_in_controlled_shutdown = True
     retries = context.config.controlled_shutdown_max_retries
     configured_s = context.config.controlled_shutdown_retry_backoff_ms / 1000
@@ -40,7 +40,7 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
     quick = Backoff(BETWEEN_SECONDS, BETWEEN_SECONDS, random=random)
     configured = Backoff(configured_s, configured_s, random=random)
     for attempt in range(FIRST_ATTEMPTS + retries):
-        # Checked in each attempt: if all brokers stop together, the last one is alone only now.
+        # Checked in each attempt: if all brokers stop together, the others may have stopped by now.
         if not any(other != broker_id for other in context.metadata.brokers):
             return
         has_registry = context.registry.state is SessionState.CONNECTED
@@ -51,7 +51,7 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
             remaining = await send_request(context, broker_id, timeout_s)
             if not remaining:
                 return
-            logger.info("still leading partitions=%d", remaining)
+            logger.info("controlled shutdown incomplete, still leading partitions=%d", remaining)
         except TimeoutError:
             logger.info("controlled shutdown timed out after %g s", timeout_s)
         except (OSError, WireError) as error:
@@ -60,7 +60,7 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
             break
         backoff = quick if attempt < FIRST_ATTEMPTS else configured
         await wait_for_another_broker(context, backoff.next_s())
-    logger.warning("leaving without having handed over all partitions")
+    logger.warning("controlled shutdown incomplete, stopping all the same")
 
 
 async def wait_for_another_broker(context: BrokerContext, timeout_s: float) -> None:

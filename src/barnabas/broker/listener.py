@@ -1,7 +1,6 @@
-"""Open doors: who may connect, how many, and for how long without saying anything.
+"""Listening sockets of a broker, and the limits on connections: total, per IP address, and idle time.
 
-Over a limit a new connection is closed at once, with a log line that names the setting (at most one line a second, so
-that a flood of connections is not also a flood of lines).
+A new connection over a limit is closed at once. A log line names the setting, rate-limited to one line per second.
 """
 
 from __future__ import annotations
@@ -9,18 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from barnabas.broker.connection import (
     BETWEEN_BROKERS,
-    Answer,
     CloseConnection,
     Connection,
+    EncodedResponse,
     MemoryBudget,
-    Promise,
+    PendingResponse,
     Serve,
+    ServeResult,
 )
 from barnabas.world.ports import Listener, Network, Receiver, Stream
 
@@ -33,7 +33,7 @@ DEFAULT_BUFFERED_BYTES_MAX = 128 << 20  # queued.max.request.bytes=-1
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """The settings that bound what clients can take from a broker."""
+    """The settings that limit the resources of client connections."""
 
     request_bytes_max: int
     connections_max: int
@@ -47,7 +47,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 class Listeners:
-    """All listening sockets of one broker and the connections that came in through them."""
+    """All listening sockets of a broker and their connections."""
 
     def __init__(self, network: Network, limits: ConnectionLimits, serve: Serve) -> None:
         self.network = network
@@ -57,14 +57,14 @@ class Listeners:
         budget = limits.buffered_bytes_max
         self.memory = MemoryBudget(DEFAULT_BUFFERED_BYTES_MAX if budget < 0 else budget)
         self.listening: list[Listener] = []
-        # Insertion-ordered: a set would be walked in address order.
+        # A dict keeps insertion order; a set would be visited in memory-address order.
         self.connections: dict[Connection, None] = {}
         self.per_ip: dict[str, int] = {}
         self.refused_count = 0
         self.refusal_logged_at = -1.0
 
     async def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
-        """Open one listener; returns the address it got."""
+        """Open a listener. Return the address it is bound to."""
         listener = await self.network.listen(host, port, lambda stream: self.accept(name, stream))
         self.listening.append(listener)
         return listener.address
@@ -73,10 +73,10 @@ class Listeners:
         host = stream.peer[0]
         here = self.per_ip.get(host, 0)
         if len(self.connections) >= self.limits.connections_max:
-            self.refused(host, f"max.connections={self.limits.connections_max}")
+            self.log_refused(host, f"max.connections={self.limits.connections_max}")
             return None
         if here >= self.limits.per_ip(host):
-            self.refused(host, f"max.connections.per.ip={self.limits.per_ip(host)}")
+            self.log_refused(host, f"max.connections.per.ip={self.limits.per_ip(host)}")
             return None
         connection = Connection(
             stream,
@@ -90,38 +90,38 @@ class Listeners:
         self.per_ip[host] = here + 1
         return connection
 
-    def serve_early(
-        self, frame: memoryview, connection: Connection
-    ) -> Answer | Awaitable[Answer | Promise] | Promise:
+    def serve_early(self, frame: memoryview, connection: Connection) -> ServeResult:
         """Serve a request that arrives before the broker knows its partitions.
 
-        Requests of the controller are served at once. Requests of clients wait, since any answer would be wrong.
+        Requests of other brokers are served at once. Requests of clients wait, since any response would be wrong.
         """
         if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BETWEEN_BROKERS:
             return self.serve(frame, connection)
-        # Waiting requests keep their memory. The controller's requests need the rest: without them the wait never ends.
+        # Waiting requests keep their memory. The rest is for controller requests, which end the wait.
         if self.memory.used_bytes > self.memory.limit_bytes // 2:
             raise CloseConnection(
                 "the broker is starting and waiting requests hold "
                 f"{self.memory.used_bytes} of {self.memory.limit_bytes} bytes "
                 "(queued.max.request.bytes); retry later"
             )
-        # The connection leaves its buffer alone until this is answered, so the frame needs no copy.
+        # The buffer of the connection does not change until the response is sent, so the frame needs no copy.
         return self.serve_later(frame, connection)
 
-    async def serve_later(self, frame: memoryview, connection: Connection) -> Answer | Promise:
+    async def serve_later(
+        self, frame: memoryview, connection: Connection
+    ) -> EncodedResponse | PendingResponse:
         await self.opened.wait()
-        answer = self.serve(frame, connection)
-        if answer is None or isinstance(answer, (list, Promise)):
-            return answer
-        return await answer
+        response = self.serve(frame, connection)
+        if response is None or isinstance(response, (list, PendingResponse)):
+            return response
+        return await response
 
     def open_to_clients(self) -> None:
         self.opened.set()
         for connection in self.connections:
             connection.serve = self.serve
 
-    def refused(self, host: str, limit: str) -> None:
+    def log_refused(self, host: str, limit: str) -> None:
         self.refused_count += 1
         now = asyncio.get_running_loop().time()
         if now - self.refusal_logged_at >= 1.0:
@@ -141,7 +141,7 @@ class Listeners:
             del self.per_ip[host]
 
     async def sweep(self) -> None:
-        """For ever: close who has been silent too long, take back buffers of who is idle."""
+        """Run forever: close idle connections and shrink their buffers."""
         loop = asyncio.get_running_loop()
         idle_seconds_max = self.limits.idle_ms_max / 1000
         period = SWEEP_SECONDS

@@ -15,7 +15,7 @@ from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.checkpoints import encode_offsets
 from barnabas.storage.log_manager import Gathered, LogManager
 from barnabas.storage.paths import parent
-from barnabas.tasks import Tasks, Turns, in_thread, in_turns
+from barnabas.tasks import Tasks, Turns, in_chunks, in_thread
 from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.maintenance")
@@ -83,7 +83,7 @@ def write_offsets(replace: Callable[[bytes], None], offsets: Mapping[TopicPartit
 async def flush_due(replicas: ReplicaManager) -> None:
     """Logs whose settings or whose last roll ask for an fsync get one, off the loop."""
     now_ms = replicas.clock.now_ms()
-    async for some in in_turns(tuple(replicas.partitions.values()), LOOKED_AT_ONCE):
+    async for some in in_chunks(tuple(replicas.partitions.values()), LOOKED_AT_ONCE):
         for partition in some:
             if not partition.is_offline and partition.log.flush_due(now_ms):
                 replicas.flush(partition)

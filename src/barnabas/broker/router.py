@@ -16,7 +16,7 @@ request, so that the start of a broker does not wait for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from struct import Struct
@@ -24,13 +24,14 @@ from types import CoroutineType, GeneratorType
 from typing import Any, NamedTuple
 
 from barnabas.broker import handlers
-from barnabas.broker.bounded_work import NOT_STARTED, Background, Lane, Turn, Work
+from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
     BETWEEN_BROKERS,
-    Answer,
     CloseConnection,
     Connection,
-    Promise,
+    EncodedResponse,
+    PendingResponse,
+    ServeResult,
 )
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import (
@@ -217,9 +218,7 @@ class Router:
         # Insertion-ordered: a set would be walked in address order.
         self.running: dict[asyncio.Task[Any], None] = {}
 
-    def serve(
-        self, frame: memoryview, connection: Connection
-    ) -> Answer | Awaitable[Answer | Promise] | Promise:
+    def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
         repeated = connection.produces.find(frame)
         if repeated is not None:
             batch = connection.produces.batch(frame, repeated.is_flexible)
@@ -233,7 +232,7 @@ class Router:
                     if answer is None or isinstance(answer, list):
                         return answer
                     header = repeated.header._replace(correlation_id=number)
-                    return Promise(answer, partial(framed, ROUTES[PRODUCE], header))
+                    return PendingResponse(answer, partial(framed, ROUTES[PRODUCE], header))
         fetch_again = connection.fetches.find(frame)
         if fetch_again is not None:
             response = fetch.handle_repeated(self.context, fetch_again, frame)
@@ -243,7 +242,7 @@ class Router:
 
     def serve_any(
         self, frame: memoryview, connection: Connection, *, is_repeated_fetch: bool
-    ) -> Answer | Awaitable[Answer | Promise] | Promise:
+    ) -> ServeResult:
         header, at = decode_request_header(frame)
         if not header.is_served:
             return self.unknown(header)
@@ -266,13 +265,11 @@ class Router:
             response = turn.value
         return self.respond(route, header, response)
 
-    def respond(
-        self, route: Route, header: RequestHeader, response: Any
-    ) -> Answer | Awaitable[Answer | Promise] | Promise:
+    def respond(self, route: Route, header: RequestHeader, response: Any) -> ServeResult:
         if isinstance(response, (asyncio.Future, CoroutineType)):
             if header.api_key == PRODUCE:
                 # Its batches are in their logs: what is left is to wait.
-                return Promise(response, partial(framed, route, header))
+                return PendingResponse(response, partial(framed, route, header))
             if isinstance(response, CoroutineType):
                 response = asyncio.shield(self.run(response))
             return self.answer(route, header, response)
@@ -287,7 +284,7 @@ class Router:
         frame: memoryview,
         at: int,
         connection: Connection,
-    ) -> Answer | Promise:
+    ) -> EncodedResponse | PendingResponse:
         """Decode in a thread, a few large requests at a time."""
         decode = route.decode_in_thread or route.decode
         lane = self.lane_of(header)
@@ -299,21 +296,23 @@ class Router:
                 response = await self.background.finish(response, NOT_STARTED)
         return await self.answer(route, header, response)
 
-    def lane_of(self, header: RequestHeader) -> Lane:
+    def lane_of(self, header: RequestHeader) -> RequestLane:
         is_of_broker = header.api_key == FETCH or header.api_key in BETWEEN_BROKERS
         return self.background.brokers if is_of_broker else self.background.clients
 
     async def answer_in_turns(
-        self, route: Route, header: RequestHeader, work: Work[Any], turn: Turn
-    ) -> Answer | Promise:
+        self, route: Route, header: RequestHeader, work: Work[Any], turn: TurnResult
+    ) -> EncodedResponse | PendingResponse:
         """Cancelled, between two turns, when the client disconnects."""
         response = await self.background.finish(work, turn)
         return await self.answer(route, header, response)
 
-    async def answer(self, route: Route, header: RequestHeader, response: Any) -> Answer | Promise:
+    async def answer(
+        self, route: Route, header: RequestHeader, response: Any
+    ) -> EncodedResponse | PendingResponse:
         if isinstance(response, CoroutineType):
             if header.api_key == PRODUCE:
-                return Promise(response, partial(framed, route, header))
+                return PendingResponse(response, partial(framed, route, header))
             response = asyncio.shield(self.run(response))
         if isinstance(response, asyncio.Future):
             response = await response
@@ -321,7 +320,9 @@ class Router:
             return await self.encode_aside(route, header, response)
         return framed(route, header, response)
 
-    async def encode_aside(self, route: Route, header: RequestHeader, response: Any) -> Answer:
+    async def encode_aside(
+        self, route: Route, header: RequestHeader, response: Any
+    ) -> EncodedResponse:
         lane = self.lane_of(header)
         async with lane.large, lane.thread:
             return await in_thread(framed, route, header, response)
@@ -346,7 +347,7 @@ class Router:
                 async with asyncio.timeout_at(deadline):
                     await task
 
-    def unknown(self, header: RequestHeader) -> Answer:
+    def unknown(self, header: RequestHeader) -> EncodedResponse:
         """A client that speaks a newer ApiVersions is told so in the oldest one; others cannot be answered at all."""
         if header.api_key == ApiKey.API_VERSIONS:
             body = codec.encode(api_versions.UNSUPPORTED, 0)
@@ -357,7 +358,7 @@ class Router:
         )
 
 
-def framed(route: Route, header: RequestHeader, response: Any) -> Answer:
+def framed(route: Route, header: RequestHeader, response: Any) -> EncodedResponse:
     if response is None:
         return None
     key, version, correlation_id, _ = header

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.cluster.real_world import close_world, real_world
 from barnabas.cluster.settings import FIRST_BROKER_ID, bracket_ipv6, check_shared, local_settings
 from barnabas.config import BrokerConfig
@@ -335,7 +335,7 @@ class BrokerInstance:
         self.network = self.world.network
         assert isinstance(self.world.watchdog, LoopWatchdog)
         self.watchdog = self.world.watchdog
-        self.broker = Broker(config, self.world)
+        self.broker = BrokerServer(config, self.world)
         self.thread = LoopThread(f"barnabas-broker-{config.broker_id}")
 
     async def wait_for_brokers(self, brokers: Iterable[BrokerId], timeout_s: float) -> bool:

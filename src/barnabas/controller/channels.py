@@ -20,7 +20,7 @@ from barnabas.errors import WireError, reason
 from barnabas.history.recorder import Request, SentRequest
 from barnabas.model import Broker, BrokerId
 from barnabas.retry import Backoff
-from barnabas.tasks import SMALL, Tasks, aside
+from barnabas.tasks import SMALL_MAX, Tasks, in_thread_if_large
 from barnabas.wire.codec import Message, encode
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -189,10 +189,10 @@ class Channels:
         A large UpdateMetadata is encoded once for all brokers. Only the broker epoch differs.
         """
         version, size = request.VERSIONS[-1], count_partitions(request)
-        if not isinstance(request, UpdateMetadataRequest) or size <= SMALL:
-            return await aside(size, encode, request, version)
+        if not isinstance(request, UpdateMetadataRequest) or size <= SMALL_MAX:
+            return await in_thread_if_large(size, encode, request, version)
         if self.encoded_metadata is None or self.encoded_metadata[0] is not request.topic_states:
-            encoding = asyncio.ensure_future(aside(size, encode, request, version))
+            encoding = asyncio.ensure_future(in_thread_if_large(size, encode, request, version))
             self.encoded_metadata = (request.topic_states, encoding)
         body = await asyncio.shield(self.encoded_metadata[1])
         return with_broker_epoch(body, request.broker_epoch)

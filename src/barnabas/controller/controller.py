@@ -43,7 +43,7 @@ from barnabas.metadata import znodes
 from barnabas.metadata.registry_client import RegistryClient
 from barnabas.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from barnabas.retry import Backoff
-from barnabas.tasks import Tasks, in_turns
+from barnabas.tasks import Tasks, in_chunks
 from barnabas.wire.codec import Message
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from barnabas.wire.messages.stop_replica import StopReplicaResponse
@@ -471,7 +471,7 @@ class Controller:
         """Add the partitions that are not known yet and return them. Known partitions keep their assignment."""
         added = []
         known = self.context.assignments.get(name, {})
-        async for some in in_turns(tuple(sorted(topic.partitions.items())), PARTITIONS_PER_TURN):
+        async for some in in_chunks(tuple(sorted(topic.partitions.items())), PARTITIONS_PER_TURN):
             for index, replicas in some:
                 partition = TopicPartition(name, index)
                 if partition not in known:

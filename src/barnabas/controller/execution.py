@@ -54,7 +54,7 @@ from barnabas.errors import ControllerMoved
 from barnabas.history.recorder import Recorder, SentRequest
 from barnabas.metadata import znodes
 from barnabas.model import BrokerId, Replica, TopicPartition
-from barnabas.tasks import aside, overlapping
+from barnabas.tasks import in_thread_if_large, run_overlapping
 from barnabas.world.ports import Watch
 
 logger = logging.getLogger("barnabas.controller")
@@ -145,7 +145,7 @@ class Execution:
     ) -> int:
         """Move partitions to a state, in chunks. Returns the number of successful elections."""
         self.batch.new_batch()
-        elected = await overlapping(
+        elected = await run_overlapping(
             partitions,
             TRANSITIONS_PER_CHUNK,
             lambda some: self.move_some_partitions(some, target, cause, strategy),
@@ -198,7 +198,7 @@ class Execution:
         # Replicas of one partition must leave its ISR one after the other, so chunks hold replicas of one broker only.
         parts = group_by_broker(replicas) if target is ReplicaState.OFFLINE else (replicas,)
         for part in parts:
-            await overlapping(
+            await run_overlapping(
                 part,
                 TRANSITIONS_PER_CHUNK,
                 lambda some: self.move_some_replicas(some, target, cause),
@@ -263,7 +263,7 @@ class Execution:
 
     async def send_batch(self, cause: str) -> None:
         """Send everything in the batch, in its order."""
-        self.send_requests(await aside(self.batch.size, self.batch.flush), cause)
+        self.send_requests(await in_thread_if_large(self.batch.size, self.batch.flush), cause)
 
     def send_requests(self, requests: Iterable[tuple[BrokerId, Request]], cause: str) -> None:
         for broker, request in requests:

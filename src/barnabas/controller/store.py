@@ -53,7 +53,7 @@ from barnabas.model import (
     ZnodeVersion,
 )
 from barnabas.retry import CONFLICT_S, Backoff
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 from barnabas.world.ports import Check, Create, Delete, Op, SetData, Watch, ZnodeStat
 
 logger = logging.getLogger("barnabas.controller")
@@ -387,7 +387,7 @@ class ControllerStore:
         while True:
             try:
                 data, stat = await self.registry.get(path, watch)
-                topic = await aside(
+                topic = await in_thread_if_large(
                     len(data) // BYTES_PER_PARTITION, znodes.decode_topic, name, data
                 )
                 if why := topic_name_error(name):

@@ -18,12 +18,13 @@ from barnabas.broker.connection import (
     CONTROL_BYTES_MAX,
     HELD_BYTES_MAX,
     IDLE_BUFFER_BYTES,
-    PROMISES_MAX,
-    Answer,
+    PENDING_MAX,
     CloseConnection,
     Connection,
+    EncodedResponse,
     MemoryBudget,
-    Promise,
+    PendingResponse,
+    ServeResult,
 )
 from barnabas.errors import RemoteWireError
 from barnabas.world.ports import Part
@@ -82,7 +83,7 @@ class Echo:
     def __init__(self, *, frame_bytes_max: int = 100 << 20, budget: int = 1 << 30) -> None:
         self.stream = MemoryStream()
         self.frames: list[bytes] = []
-        self.later: list[asyncio.Future[Answer]] = []
+        self.later: list[asyncio.Future[EncodedResponse]] = []
         self.is_late = False
         self.memory = MemoryBudget(budget)
         self.connection = Connection(
@@ -95,7 +96,7 @@ class Echo:
         )
         self.stream.connection = self.connection
 
-    def serve(self, frame: memoryview, _: Connection) -> Answer | asyncio.Future[Answer] | Promise:
+    def serve(self, frame: memoryview, _: Connection) -> ServeResult:
         data = bytes(frame)
         self.frames.append(data)
         if data == b"refuse":
@@ -107,9 +108,9 @@ class Echo:
         if data == b"silent":
             return None
         if self.is_late or data.startswith(b"promise"):
-            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[EncodedResponse] = asyncio.get_running_loop().create_future()
             self.later.append(future)
-            return future if self.is_late else Promise(future, lambda answer: answer)
+            return future if self.is_late else PendingResponse(future, lambda answer: answer)
         return [data]
 
 
@@ -132,7 +133,7 @@ async def test_refused_request_is_freed_without_a_garbage_collection() -> None:
 
     requests: list[weakref.ref[Request]] = []
 
-    async def handle() -> Answer:
+    async def handle() -> EncodedResponse:
         request = Request()
         requests.append(weakref.ref(request))
         await asyncio.sleep(0)
@@ -307,7 +308,7 @@ async def test_who_has_many_promises_waits_with_them() -> None:
     for _ in range(3):
         echo.stream.deliver(framed(*[b"promise"] * 20))
     await some_turns()
-    assert len(echo.frames) == PROMISES_MAX
+    assert len(echo.frames) == PENDING_MAX
     for future in echo.later[:30]:
         future.set_result([b"kept"])
     await some_turns()
@@ -318,7 +319,7 @@ async def test_who_has_many_promises_waits_with_them() -> None:
 async def test_with_very_many_promises_everywhere_each_connection_has_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("barnabas.broker.connection.PROMISES_OF_ALL_MAX", 10)
+    monkeypatch.setattr("barnabas.broker.connection.PENDING_TOTAL_MAX", 10)
     greedy, modest = Echo(), Echo()
     modest.connection.memory = greedy.memory
     greedy.stream.deliver(framed(*[b"promise"] * 20))
@@ -335,7 +336,7 @@ async def test_with_very_many_promises_everywhere_each_connection_has_one_at_a_t
     greedy.stream.close("gone")
     modest.stream.close("gone")
     await some_turns()
-    assert greedy.memory.promises == 0
+    assert greedy.memory.pending_responses == 0
 
 
 async def test_large_answers_do_not_pile_up_behind_a_promise() -> None:
@@ -397,7 +398,7 @@ async def test_a_promise_that_is_broken_ends_those_behind_it() -> None:
     await some_turns()
     assert echo.stream.reason == "internal error"
     assert echo.later[1].cancelled()
-    assert echo.memory.promises == 0
+    assert echo.memory.pending_responses == 0
 
 
 async def test_nobody_waits_for_what_was_promised_to_who_is_gone() -> None:

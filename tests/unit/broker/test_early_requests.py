@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.broker.connection import BUSY_BUFFER_BYTES
 from barnabas.config.load import load_broker_config
 from barnabas.errors import ErrorCode
@@ -49,8 +49,8 @@ class StartingBroker:
         self.disk = ForgetfulDisk()
         self.broker = self.new_broker()
 
-    def new_broker(self) -> Broker:
-        return Broker(
+    def new_broker(self) -> BrokerServer:
+        return BrokerServer(
             self.config,
             World(
                 clock=SystemClock(),
@@ -111,7 +111,7 @@ class StartingBroker:
 
     def waiting(self) -> int:
         assert self.broker.listeners is not None
-        return sum(each.answering is not None for each in self.broker.listeners.connections)
+        return sum(each.in_progress is not None for each in self.broker.listeners.connections)
 
 
 def newest(message: type[Message]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.broker import connection as connections
-from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, MemoryBudget, Promise
+from barnabas.broker.connection import BUSY_BUFFER_BYTES, Connection, MemoryBudget, PendingResponse
 from barnabas.world.ports import Part
 from tests.unit.broker.test_connection import MemoryStream
 
@@ -66,11 +66,11 @@ async def test_waiting_connection_that_works_again_is_not_counted_twice() -> Non
     """It does so when the response to an earlier produce is ready."""
     memory = MemoryBudget(LARGE + 4)
     holder, waiter = (begin(opened(memory), LARGE) for _ in range(2))
-    waiter.work()
-    waiter.work()
+    waiter.serve_frames()
+    waiter.serve_frames()
     assert list(memory.waiting) == [waiter]
     holder.stream.close("gone")
-    waiter.work()
+    waiter.serve_frames()
     await turns()
     assert waiter.reserved_bytes == memory.used_bytes == LARGE + 4
     assert not waiter.waits_for_memory
@@ -97,16 +97,18 @@ async def test_promise_of_a_closed_connection_is_forgotten() -> None:
     def encode(_: object) -> list[Part]:
         return []
 
-    async def serve() -> Promise:
-        return Promise(waiting(), encode)
+    async def serve() -> PendingResponse:
+        return PendingResponse(waiting(), encode)
 
     stream = opened(MemoryBudget(LARGE))
     assert stream.connection is not None
     stream.connection.wait_for(serve())
-    answering = stream.connection.answering
+    answering = stream.connection.in_progress
     assert answering is not None
-    answering.remove_done_callback(stream.connection.answered)
+    answering.remove_done_callback(stream.connection.request_finished)
     await answering
     stream.connection.is_closed = True
-    stream.connection.answered(answering)  # a coroutine that is never awaited would fail this test
+    stream.connection.request_finished(
+        answering
+    )  # a coroutine that is never awaited would fail this test
     assert not started

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from barnabas.broker import broker as starting
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.config.load import load_broker_config
 from barnabas.errors import DirectoryLocked, RegistrySessionExpired
 from barnabas.metadata import znodes
@@ -35,8 +35,8 @@ class Stand:
         self.disk = ForgetfulDisk()
         self.ended = 0
 
-    def broker(self) -> Broker:
-        return Broker(
+    def broker(self) -> BrokerServer:
+        return BrokerServer(
             CONFIG,
             World(
                 clock=SystemClock(),
@@ -112,7 +112,7 @@ async def test_who_starts_on_a_directory_in_use_hears_so_at_once_whatever_its_id
     first, second = stand.broker(), stand.broker()
     try:
         await first.start()
-        async with asyncio.timeout(first.patience_s / 2):
+        async with asyncio.timeout(first.registration_timeout_s / 2):
             with pytest.raises(DirectoryLocked, match="another broker is using"):
                 await second.start()
         assert stand.disk.locks, "the first one keeps it"

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from msgspec.structs import replace
 
 from barnabas.broker import handlers
-from barnabas.broker.broker import connection_limits
+from barnabas.broker.broker import build_connection_limits
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import ControlPlane
@@ -180,7 +180,9 @@ class Node:
             watchdog=NoWatchdog(),
         )
         self.router = Router(self.context)
-        self.listeners = Listeners(self.network, connection_limits(self.config), self.router.serve)
+        self.listeners = Listeners(
+            self.network, build_connection_limits(self.config), self.router.serve
+        )
         _, self.port = await self.listeners.listen("PLAINTEXT", "127.0.0.1", 0)
         self.listeners.open_to_clients()
         self.replicas.start()

@@ -9,7 +9,7 @@ from typing import Self
 import pytest
 from msgspec.structs import replace
 
-from barnabas.broker.connection import PROMISES_MAX
+from barnabas.broker.connection import PENDING_MAX
 from barnabas.config import TopicConfig
 from barnabas.errors import ErrorCode, StorageError
 from barnabas.wire.codec import decode
@@ -92,14 +92,14 @@ async def client(two: Nodes) -> AsyncIterator[Client]:
 
 
 async def waiting(nodes: Nodes, count: int) -> None:
-    await eventually(lambda: nodes[1].listeners.memory.promises == count, 30)
+    await eventually(lambda: nodes[1].listeners.memory.pending_responses == count, 30)
 
 
 async def test_very_many_on_many_connections_are_all_answered_in_order(two: Nodes) -> None:
     clients = [await Client.connect(two[1]) for _ in range(8)]
     for number, client in enumerate(clients):
-        client.produce(*(b"%d %d" % (number, each) for each in range(PROMISES_MAX + 10)))
-    await waiting(two, len(clients) * PROMISES_MAX)
+        client.produce(*(b"%d %d" % (number, each) for each in range(PENDING_MAX + 10)))
+    await waiting(two, len(clients) * PENDING_MAX)
     await two.lead(1, to=(2,))
     for client in clients:
         answers = await client.answers(client.sent)
@@ -107,7 +107,7 @@ async def test_very_many_on_many_connections_are_all_answered_in_order(two: Node
         offsets = [answer.base_offset for answer in answers]
         assert offsets == sorted(set(offsets))
         await client.close()
-    total = len(clients) * (PROMISES_MAX + 10)
+    total = len(clients) * (PENDING_MAX + 10)
     assert two[1].partition().log.high_watermark == total
     held = contents(two[1].partition().log)
     assert len({*held}) == total

@@ -11,7 +11,7 @@ from barnabas.broker.topic_admin.topics import to_api_error
 from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.history.requester import Requester
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -30,11 +30,11 @@ async def handle(
     connection: Connection,
 ) -> CreatePartitionsResponse:
     requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
-    asked = await aside(len(request.topics), count_names, request)
+    asked = await in_thread_if_large(len(request.topics), count_names, request)
     outcomes: Outcomes = {}
     if context.controller.is_active:
-        outcomes = await aside(len(asked), refused_names, asked)
-        wishes = await aside(len(asked), wishes_of, request, outcomes)
+        outcomes = await in_thread_if_large(len(asked), refused_names, asked)
+        wishes = await in_thread_if_large(len(asked), wishes_of, request, outcomes)
         if wishes:
             outcomes |= await create(context, request, wishes)
         if not request.validate_only:
@@ -42,7 +42,9 @@ async def handle(
             record_in_history(context, done, requester)
     else:
         outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
-    return CreatePartitionsResponse(results=await aside(len(asked), results_of, asked, outcomes))
+    return CreatePartitionsResponse(
+        results=await in_thread_if_large(len(asked), results_of, asked, outcomes)
+    )
 
 
 async def create(

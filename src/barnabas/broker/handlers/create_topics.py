@@ -14,7 +14,7 @@ from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
-from barnabas.tasks import Turns, aside
+from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -36,8 +36,10 @@ async def handle(
     connection: Connection,
 ) -> CreateTopicsResponse:
     requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
-    refused = await aside(len(request.topics), refuse_before_checking, context, request)
-    wishes = await aside(len(request.topics), wishes_of, request.topics, refused)
+    refused = await in_thread_if_large(
+        len(request.topics), refuse_before_checking, context, request
+    )
+    wishes = await in_thread_if_large(len(request.topics), wishes_of, request.topics, refused)
     outcomes: list[TopicOutcome] = []
     if wishes:
         try:

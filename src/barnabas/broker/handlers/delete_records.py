@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode, StorageError
@@ -65,7 +65,7 @@ def handle(
     if waits:
         return finish(request, results, waits)
     size = len(results) + sum(map(len, results))
-    return (yield from aside(size, partial(respond, request, results)))
+    return (yield from call_in_thread_if_large(size, partial(respond, request, results)))
 
 
 def delete_before(partition: Partition, offset: int) -> int:

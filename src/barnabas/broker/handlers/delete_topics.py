@@ -10,7 +10,7 @@ from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID
-from barnabas.tasks import Turns, aside
+from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -38,9 +38,9 @@ async def handle(
         else tuple(DeleteTopicState(name=name) for name in request.topic_names)
     )
     turns = Turns(RESULTS_PER_TURN)
-    error = await aside(len(wanted), refusal, context, wanted, version)
+    error = await in_thread_if_large(len(wanted), refusal, context, wanted, version)
     if error is not None:
-        refused = await aside(len(wanted), none_deleted, wanted, error)
+        refused = await in_thread_if_large(len(wanted), none_deleted, wanted, error)
         return DeleteTopicsResponse(responses=refused)
     named = []
     names = []
@@ -51,7 +51,7 @@ async def handle(
             names.append(name)
         await turns.leave()
     outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
-    done = await aside(len(outcomes), done_of, outcomes)
+    done = await in_thread_if_large(len(outcomes), done_of, outcomes)
     record_topic_request(
         context, done, requester, request="DeleteTopics", after="marked for deletion"
     )

@@ -19,7 +19,7 @@ from barnabas.config.describe import (
 )
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.metadata.topic_names import check_topic_name
-from barnabas.tasks import Turns, aside
+from barnabas.tasks import Turns, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -50,7 +50,9 @@ async def handle(
     lookups: dict[Resource, tuple[DescribeConfigsResourceResult, ...] | ApiError] = {}
     results = []
     turns = Turns()
-    for resource, keys in await aside(len(request.resources), distinct_resources, request):
+    for resource, keys in await in_thread_if_large(
+        len(request.resources), distinct_resources, request
+    ):
         if resource not in lookups:
             lookups[resource] = look_up(context, resource, overrides, request)
         results.append(answer(resource, keys, lookups[resource]))
@@ -78,7 +80,7 @@ async def topic_overrides(
     the topic, not when somebody changes the znode. For another topic: the settings in the registry.
     """
     topics = context.metadata.topics
-    asked = await aside(len(request.resources), known_topics, request, topics)
+    asked = await in_thread_if_large(len(request.resources), known_topics, request, topics)
     named = [name for name in asked if name in topics]  # it may have been deleted meanwhile
     known = context.topics.overrides
     found = {name: known.get(name, {}) for name in named}

@@ -19,7 +19,7 @@ from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.metadata.cache import MetadataCache
 from barnabas.model import BrokerId, TopicPartition
-from barnabas.tasks import aside, in_turns
+from barnabas.tasks import in_chunks, in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.elect_leaders import (
     ElectionType,
@@ -41,14 +41,16 @@ STRATEGIES: dict[int, Strategy] = {
 async def handle(
     context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, __: Connection
 ) -> ElectLeadersResponse:
-    partitions = await aside(size_of(request), requested_partitions, request, context.metadata)
+    partitions = await in_thread_if_large(
+        size_of(request), requested_partitions, request, context.metadata
+    )
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
         why = "an election is preferred (0) or unclean (1)"
         refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         return ElectLeadersResponse(
             error_code=refused.code,
-            replica_election_results=await aside(
+            replica_election_results=await in_thread_if_large(
                 len(partitions), results_by_topic, dict.fromkeys(partitions, refused)
             ),
         )
@@ -62,7 +64,7 @@ async def handle(
             if error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
         }
     return ElectLeadersResponse(
-        replica_election_results=await aside(len(errors), results_by_topic, errors)
+        replica_election_results=await in_thread_if_large(len(errors), results_by_topic, errors)
     )
 
 
@@ -94,7 +96,7 @@ async def elect(
     if not context.controller.is_active:
         return dict.fromkeys(partitions, ApiError(ErrorCode.NOT_CONTROLLER))
     outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
-    async for some in in_turns(partitions, ELECTED_AT_ONCE):
+    async for some in in_chunks(partitions, ELECTED_AT_ONCE):
         event = partial(ElectLeadersReceived, some, strategy)
         found: Outcomes | ApiError = await ask_controller(context.controller.queue, event)
         outcomes |= dict.fromkeys(some, found) if isinstance(found, ApiError) else found
@@ -105,7 +107,7 @@ async def wait_for_leaders(
     metadata: MetadataCache, outcomes: Outcomes, timeout_ms: int
 ) -> dict[TopicPartition, ApiError | None]:
     """Wait for the new leaders in the metadata cache. Return None for each partition whose leader is there."""
-    waiting = await aside(len(outcomes), elected_leaders, outcomes)
+    waiting = await in_thread_if_large(len(outcomes), elected_leaders, outcomes)
 
     def none_left() -> bool:
         for partition in [
@@ -115,7 +117,7 @@ async def wait_for_leaders(
         return not waiting
 
     await metadata.wait_until(none_left, timeout_ms / 1000)
-    return await aside(len(outcomes), errors_of, outcomes, waiting)
+    return await in_thread_if_large(len(outcomes), errors_of, outcomes, waiting)
 
 
 def elected_leaders(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:

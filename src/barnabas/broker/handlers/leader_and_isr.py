@@ -9,7 +9,7 @@ from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.errors import ErrorCode, RegistryError
 from barnabas.model import TopicPartition
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -50,7 +50,7 @@ async def handle(
             logger.error("cannot read topic settings error=%s", registry_error)
             return await reject(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         errors = await context.replicas.become_leader_or_follower(topics, context.topics.config_of)
-    return await aside(len(errors), respond, topics, version, errors)
+    return await in_thread_if_large(len(errors), respond, topics, version, errors)
 
 
 def group_by_topic(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
@@ -67,7 +67,7 @@ def group_by_topic(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
 async def reject(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
     """Return the same error for each partition of the request."""
     size = sum(1 + len(topic.partition_states) for topic in topics)
-    return await aside(size, reject_all, topics, version, code)
+    return await in_thread_if_large(size, reject_all, topics, version, code)
 
 
 def reject_all(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ErrorCode
@@ -23,8 +23,12 @@ def handle(
     if context.groups.is_stopping:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     is_loading = context.groups.store.loading
-    states = yield from aside(len(request.states_filter), partial(lower, request.states_filter))
-    types = yield from aside(len(request.types_filter), partial(lower, request.types_filter))
+    states = yield from call_in_thread_if_large(
+        len(request.states_filter), partial(lower, request.states_filter)
+    )
+    types = yield from call_in_thread_if_large(
+        len(request.types_filter), partial(lower, request.types_filter)
+    )
     listed = []
     for group in list(context.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):

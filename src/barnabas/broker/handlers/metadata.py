@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.auto_creation import create_automatically
@@ -17,7 +17,7 @@ from barnabas.history.requester import Requester
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.metadata.topic_names import topic_name_error
 from barnabas.model import ZERO_ID
-from barnabas.tasks import SMALL
+from barnabas.tasks import SMALL_MAX
 from barnabas.wire.fast import encode_metadata_response, encode_metadata_topic
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.metadata import (
@@ -65,9 +65,9 @@ def handle(
         may_create = False
     else:
         may_create = request.allow_auto_topic_creation and context.config.auto_create_topics_enable
-    wanted = yield from aside(len(topics), partial(valid_topics, topics, version))
+    wanted = yield from call_in_thread_if_large(len(topics), partial(valid_topics, topics, version))
     if wanted is None:
-        return (yield from aside(len(topics), partial(refuse, topics, version)))
+        return (yield from call_in_thread_if_large(len(topics), partial(refuse, topics, version)))
     topics = wanted
     if may_create and any(is_unknown(context, topic) for topic in topics):
         requester = requester_of(header, connection)._replace(via=context.config.broker_id)
@@ -131,7 +131,7 @@ def name_of(context: BrokerContext, topic: MetadataRequestTopic) -> str | None:
 
 def is_large(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
     found = context.metadata.topics.get(name_of(context, topic) or "")
-    return found is not None and len(found.partitions) > SMALL
+    return found is not None and len(found.partitions) > SMALL_MAX
 
 
 async def create_missing(

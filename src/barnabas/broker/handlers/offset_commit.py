@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import NamedTuple
 
-from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
@@ -51,7 +51,7 @@ def handle(
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (yield from aside(size, partial(respond, request, codes)))
+    return (yield from call_in_thread_if_large(size, partial(respond, request, codes)))
 
 
 def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:

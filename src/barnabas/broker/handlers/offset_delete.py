@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.errors import ApiError, ErrorCode
@@ -30,7 +30,7 @@ def handle(
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (yield from aside(size, partial(respond, request, codes)))
+    return (yield from call_in_thread_if_large(size, partial(respond, request, codes)))
 
 
 def respond(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from barnabas.broker.bounded_work import Work, aside, run_in_turns
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large, run_in_turns
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.handlers import registry_offsets
@@ -115,7 +115,7 @@ def fetch_offsets_of_group(
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:
         size = sum(1 + len(indexes) for _, indexes in topics or ())
-        answers = yield from aside(size, partial(without_offsets, topics or ()))
+        answers = yield from call_in_thread_if_large(size, partial(without_offsets, topics or ()))
         return OffsetFetchResponseGroup(group_id, answers)
     offsets = group.offsets
     if topics is None:
@@ -129,7 +129,9 @@ def fetch_offsets_of_group(
     find = find_stable if is_stable and offsets.pending else find_all
     found = []
     for name, indexes in topics:
-        of_topic = yield from aside(len(indexes), partial(find, offsets, name, indexes))
+        of_topic = yield from call_in_thread_if_large(
+            len(indexes), partial(find, offsets, name, indexes)
+        )
         found.append(OffsetFetchResponseTopic(name, of_topic))
         yield None
     return OffsetFetchResponseGroup(group_id, tuple(found))

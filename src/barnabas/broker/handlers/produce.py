@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
-from barnabas.broker.bounded_work import Work, aside
+from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
@@ -97,7 +97,11 @@ def handle(
         return None
     if waits:
         return finish(context, asker, names, topics, waits, request.timeout_ms)
-    return (yield from aside(len(topics), partial(response, context, asker, names, topics)))
+    return (
+        yield from call_in_thread_if_large(
+            len(topics), partial(response, context, asker, names, topics)
+        )
+    )
 
 
 def append_all(

@@ -12,7 +12,7 @@ from barnabas.errors import ErrorCode, RegistryError
 from barnabas.metadata import znodes
 from barnabas.metadata.cache import TopicMetadata
 from barnabas.model import BrokerEpoch, TopicPartition
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -41,7 +41,9 @@ async def handle(
         # Every other writer of the topics holds the lock as well.
         size = len(request.live_brokers) + len(request.ungrouped_partition_states)
         size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
-        removed = metadata.apply(request, await aside(size, metadata.merge, request))
+        removed = metadata.apply(
+            request, await in_thread_if_large(size, metadata.merge, request)
+        )
         if removed:
             context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             context.lazy_groups.partitions_deleted(removed)

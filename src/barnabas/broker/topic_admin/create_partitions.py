@@ -39,7 +39,7 @@ from barnabas.errors import (
 from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import topic_name_error
 from barnabas.retry import CONFLICT_S, Backoff
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 from barnabas.world.ports import Check, SetData
 
 logger = logging.getLogger("barnabas.topics")
@@ -89,7 +89,7 @@ async def create_partitions(
         return None
 
     errors = await at_most(IN_FLIGHT_MAX, one, wishes)
-    outcomes = await aside(len(wishes), by_name, wishes, errors)
+    outcomes = await in_thread_if_large(len(wishes), by_name, wishes, errors)
     if validate_only:
         return outcomes
     waiting = {wish.name: wish.count for wish in wishes if outcomes[wish.name] is None}
@@ -118,14 +118,14 @@ async def write(
             data, stat = await topics.registry.get(path)
         except NoNode:
             raise missing from None
-        found = await aside(wish.count, znodes.decode_topic, name, data)
+        found = await in_thread_if_large(wish.count, znodes.decode_topic, name, data)
         if found == grown:
             return  # our own write: its response was lost with a connection, and it was sent again
-        grown = await aside(wish.count, with_added, found, wish, topics)
+        grown = await in_thread_if_large(wish.count, with_added, found, wish, topics)
         if validate_only:
             return
         try:
-            content = await aside(wish.count, znodes.encode_topic, grown)
+            content = await in_thread_if_large(wish.count, znodes.encode_topic, grown)
             written = SetData(path=path, data=content, version=stat.version)
             await topics.registry.multi([check, written])
         except MultiFailed as failed:

@@ -45,7 +45,7 @@ from barnabas.errors import (
 from barnabas.metadata import znodes
 from barnabas.metadata.topic_names import TakenNames
 from barnabas.model import ZERO_ID
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 from barnabas.world.ports import Check, Create, SetData
 
 logger = logging.getLogger("barnabas.topics")
@@ -82,7 +82,7 @@ async def create_topics(
         if index % CHECKED_PER_TURN == CHECKED_PER_TURN - 1:
             await asyncio.sleep(0)  # lets other requests run
         size = max(wish.partitions, len(wish.assignments or ()))
-        outcomes.append(await aside(size, check, topics, wish, registry))
+        outcomes.append(await in_thread_if_large(size, check, topics, wish, registry))
         if outcomes[-1].error is None and not validate_only:
             registry.names.add(wish.name)
     if validate_only:
@@ -145,7 +145,9 @@ async def write_topic(
     name = outcome.name
     path = znodes.topic_config_path(name)
     settings = znodes.encode_config(outcome.overrides)
-    assignment = await aside(len(outcome.replicas), encode_znode, topic_id, outcome.replicas)
+    assignment = await in_thread_if_large(
+        len(outcome.replicas), encode_znode, topic_id, outcome.replicas
+    )
     check = Check(path=znodes.CONTROLLER, version=controller_version)
     create = Create(path=znodes.topic_path(name), data=assignment)
     # Settings without a topic are left over from an interrupted creation by Kafka. They are overwritten.

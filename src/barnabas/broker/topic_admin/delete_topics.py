@@ -21,7 +21,7 @@ from barnabas.errors import (
     StorageError,
 )
 from barnabas.metadata import znodes
-from barnabas.tasks import aside
+from barnabas.tasks import in_thread_if_large
 
 logger = logging.getLogger("barnabas.topics")
 
@@ -34,7 +34,7 @@ async def delete_topics(
     def is_gone(name: str, _: int) -> bool:
         return name not in topics.metadata.topics
 
-    distinct = await aside(len(names), dict.fromkeys, names)
+    distinct = await in_thread_if_large(len(names), dict.fromkeys, names)
     outcomes = dict(await at_most(IN_FLIGHT_MAX, partial(mark, topics), tuple(distinct)))
     waiting = {name: 0 for name, error in outcomes.items() if error is None}
     await topics.wait_until_none(waiting, is_gone, timeout_ms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.broker.broker import Broker
+from barnabas.broker.broker import BrokerServer
 from barnabas.cli.brokers import interpreter
 from barnabas.cli.brokers.overrides import parse_overrides
 from barnabas.cli.terminal.log import log_to_stderr
@@ -65,7 +65,7 @@ async def run_broker(settings: BrokerConfig) -> None:
     shutdown = ShutdownSignals()
     registry = await open_broker_registry(settings)
     try:
-        running = Broker(settings, real_world(registry, settings, ends_process=True))
+        running = BrokerServer(settings, real_world(registry, settings, ends_process=True))
         await shutdown.run_until_requested(running.start())
         try:
             await shutdown.requested.wait()
