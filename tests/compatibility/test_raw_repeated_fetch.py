@@ -39,14 +39,14 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     """How many answers took the short way. The broker is in this process, and is otherwise left alone."""
-    count, ordinary = Counted(), fetch.handle_repeated
+    count, ordinary = Counted(), fetch.handle_repeated_fetch
 
     def handle_repeated(*arguments: object) -> object:
         answer = ordinary(*arguments)  # type: ignore[arg-type]
         count.short_ways += answer is not None
         return answer
 
-    monkeypatch.setattr(fetch, "handle_repeated", handle_repeated)
+    monkeypatch.setattr(fetch, "handle_repeated_fetch", handle_repeated)
     yield count
 
 

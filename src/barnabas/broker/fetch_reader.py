@@ -1,4 +1,4 @@
-"""Read one partition for a fetch: slices of its log, or the error that the client gets."""
+"""Reads of single partitions for a Fetch request: slices of the log, or an error code."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from barnabas.wire.fast import FetchedPartition
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, EpochEndOffset, FetchRequest
 from barnabas.world.ports import FileSlice
 
-ONE_BATCH_SINCE = 3  # the first batch comes whole even if it is larger than the limits
-MAGIC_2_SINCE = 4  # older versions would need batches converted down
+ONE_BATCH_SINCE = 3  # the first batch is complete even if it is larger than the limits
+MAGIC_2_SINCE = 4  # older versions require an older batch format
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
-STORAGE_ERROR_SINCE = 6  # older clients would take it for an error that does not pass
-ANY_REPLICA_SINCE = 11  # a consumer may read what a follower has below its high watermark
+STORAGE_ERROR_SINCE = 6  # older clients do not retry KAFKA_STORAGE_ERROR
+ANY_REPLICA_SINCE = 11  # a consumer may read from a follower
 
-# Answered without a log in sight, and Kafka's answers then have an empty list where others have none.
-ABOUT_NO_LOG = (
+# With these errors Kafka returns an empty list of aborted transactions, with others null.
+WITHOUT_LOG = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
@@ -32,20 +32,19 @@ ABOUT_NO_LOG = (
 )
 
 
-class Look(NamedTuple):
-    """What one partition has for this fetch."""
+class PartitionRead(NamedTuple):
+    """The result of reading one partition."""
 
     entry: FetchEntry
     data: FetchedPartition
     partition: Partition | None
     is_held_back: bool = False
-    """There is a batch, but what is left of the limits does not hold it."""
-    is_older: bool = False
-    """The batches come from a closed segment."""
+    """There is a batch, but it does not fit into the remaining limits."""
+    is_from_closed_segment: bool = False
 
 
 class PartitionReader:
-    """Reads partitions as one fetch request asks for them."""
+    """Reads partitions for one Fetch request."""
 
     def __init__(
         self, context: BrokerContext, request: FetchRequest, version: int, listener: str
@@ -58,16 +57,19 @@ class PartitionReader:
             request.replica_id if version < 15 else request.replica_state.replica_id
         )
         self.rack = ""
-        """The rack of a consumer that may be sent to another replica."""
+        """The rack of a consumer that may be redirected to another replica."""
         if self.replica_id < 0 and version >= ANY_REPLICA_SINCE:
             self.rack = request.rack_id if context.config.replica_selector_class else ""
         self.session: FetchSession | None = None
         self.has_arrived = False
-        """The position of a follower is taken from its fetch once, on arrival."""
+        """Whether the fetch offsets of a follower are recorded already. This happens once per request."""
         self.has_unchecked = False
-        """A batch was found whose checksum is being verified."""
+        """Whether a batch was found whose checksum is not verified yet."""
 
-    def look_at(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
+    def read_or_error(
+        self, entry: FetchEntry, bytes_left: int, at_least_one: bool
+    ) -> PartitionRead:
+        """Read a partition. An ApiError or StorageError becomes an error code in the result."""
         try:
             return self.read(entry, bytes_left, at_least_one)
         except ApiError as error:
@@ -79,10 +81,12 @@ class PartitionReader:
             code = storage_code(error, partition)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version < STORAGE_ERROR_SINCE:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        aborted = () if code in ABOUT_NO_LOG else None
-        return Look(entry, FetchedPartition(entry.index, code, aborted_transactions=aborted), None)
+        aborted = () if code in WITHOUT_LOG else None
+        return PartitionRead(
+            entry, FetchedPartition(entry.index, code, aborted_transactions=aborted), None
+        )
 
-    def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> Look:
+    def read(self, entry: FetchEntry, bytes_left: int, at_least_one: bool) -> PartitionRead:
         partition = self.find(entry)
         from_follower = self.replica_id >= 0
         if from_follower or self.version < ANY_REPLICA_SINCE:
@@ -93,42 +97,43 @@ class PartitionReader:
         nearer = self.nearer_replica(entry, partition) if self.rack else None
         if nearer is not None:
             high_watermark = log.watermark
-            told = (entry.index, 0, high_watermark, high_watermark, log.log_start_offset)
-            return Look(entry, FetchedPartition(*told, preferred_read_replica=nearer), partition)
+            offsets = (high_watermark, high_watermark, log.log_start_offset)
+            data = FetchedPartition(entry.index, 0, *offsets, preferred_read_replica=nearer)
+            return PartitionRead(entry, data, partition)
         if from_follower and self.replica_id not in partition.followers:
-            # With our epoch, it knows of an assignment we have not heard of; without one, who can tell.
+            # If it has our leader epoch, it has got a newer assignment than this broker.
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
                 if entry.current_leader_epoch >= 0
                 else ErrorCode.NOT_LEADER_OR_FOLLOWER
             )
-        if from_follower and self.is_of_a_former_life(partition):
+        if from_follower and self.is_from_earlier_registration(partition):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         diverging = self.divergence(entry, partition)
         slices: tuple[FileSlice, ...] = ()
         size = 0
-        is_held_back = is_older = False
+        is_held_back = is_from_closed_segment = False
         if diverging is NO_DIVERGENCE:
             bound = log.log_end_offset if from_follower else log.watermark
             limit = min(entry.partition_max_bytes, bytes_left)
-            if from_follower and self.must_wait(partition):
+            if from_follower and self.is_over_quota(partition):
                 limit, at_least_one = 0, False
             found = log.read(
                 entry.fetch_offset, limit, upper_bound=bound, at_least_one=at_least_one
             )
             slices, size = found.slices, found.size
             is_held_back = limit <= 0 and entry.fetch_offset < bound
-            # The rest of a closed segment is all that one read gives: waiting would not add to it.
-            is_older = size > 0 and slices[0].file is not log.segments.active.log
+            # A read ends with its segment, so waiting does not add to the rest of a closed segment.
+            is_from_closed_segment = size > 0 and slices[0].file is not log.segments.active.log
             if found.first_incomplete and self.version >= ONE_BATCH_SINCE:
-                # Part of a batch is of no use to a client that is promised a whole one in some later answer.
+                # A part of a batch is useless: a later response has the complete batch.
                 slices, size, is_held_back = (), 0, True
             if found.unchecked is not None:
-                # Not before it is known to be right; whoever waits for the partition is told.
+                # Sent only after its checksum is verified. Watchers of the partition are notified then.
                 self.has_unchecked = True
                 integrity = self.context.replicas.integrity
                 integrity.check_before_fetch(partition, found.unchecked, found.slices[0].position)
-                slices, size, is_held_back, is_older = (), 0, True, False
+                slices, size, is_held_back, is_from_closed_segment = (), 0, True, False
             if size and self.version < MAGIC_2_SINCE:
                 raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
             if size and self.version < ZSTD_SINCE and log.config.compression_type == "zstd":
@@ -154,10 +159,10 @@ class PartitionReader:
             () if self.request.isolation_level == 1 else None,
             diverging_epoch=diverging,
         )
-        return Look(entry, data, partition, is_held_back, is_older)
+        return PartitionRead(entry, data, partition, is_held_back, is_from_closed_segment)
 
     def nearer_replica(self, entry: FetchEntry, partition: Partition) -> BrokerId | None:
-        """Who in the consumer's rack has what it asks for; None if it had better stay with us."""
+        """Return an in-sync follower in the consumer's rack that has the fetch offset, or None to read here."""
         if partition.leader != partition.broker_id:
             return None
         metadata, offset = self.context.metadata, entry.fetch_offset
@@ -171,13 +176,13 @@ class PartitionReader:
         ]
         return select_read_replica(self.rack, self.context.config.broker_rack, followers)
 
-    def is_of_a_former_life(self, partition: Partition) -> bool:
-        """What a process that was replaced holds says nothing about what the broker of that id holds now."""
+    def is_from_earlier_registration(self, partition: Partition) -> bool:
+        """Whether the follower has registered again since: the fetch offset of its earlier process is stale."""
         epoch = self.request.replica_state.replica_epoch
         return 0 <= epoch < partition.followers[self.replica_id].broker_epoch
 
-    def must_wait(self, partition: Partition) -> bool:
-        """Whether this follower gets nothing for now, lest replication take more than it may. One in sync is spared."""
+    def is_over_quota(self, partition: Partition) -> bool:
+        """Whether this follower gets no records now because of the replication quota. In-sync replicas are exempt."""
         quota = self.context.replicas.leader_quota
         return (
             quota is not None
@@ -198,14 +203,17 @@ class PartitionReader:
         return partition
 
     def name_of(self, topic_id: UUID) -> str:
-        """LeaderAndIsr comes before UpdateMetadata: a follower may ask for a topic that only its replicas know yet."""
+        """Return the name of a topic, or an empty string.
+
+        LeaderAndIsr arrives before UpdateMetadata, so a follower may fetch a topic that the metadata cache lacks.
+        """
         name = self.context.metadata.names.get(topic_id)
         if name is None and self.replica_id >= 0:
             name = self.context.replicas.names.get(topic_id)
         return name or ""
 
     def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:
-        """Where the reader's history leaves ours, if it says which epoch it read last."""
+        """Return where the log of the reader diverges from ours, if the request has its last fetched epoch."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
         epoch, end = partition.end_offset_for(entry.last_fetched_epoch)
@@ -217,12 +225,12 @@ class PartitionReader:
 
 
 def storage_code(error: StorageError, partition: Partition | None) -> ErrorCode:
-    """A damaged batch that another replica has will be there again: clients retry one code and not the other."""
+    """Return KAFKA_STORAGE_ERROR, which clients retry, or CORRUPT_MESSAGE if no other replica can repair the batch."""
     if isinstance(error, CorruptBatch) and (partition is None or len(partition.replicas) <= 1):
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def is_throttled_here(partition: Partition) -> bool:
-    listed = partition.log.config.leader_replication_throttled_replicas
-    return is_throttled(listed, partition.index, partition.broker_id)
+    throttled = partition.log.config.leader_replication_throttled_replicas
+    return is_throttled(throttled, partition.index, partition.broker_id)

@@ -1,12 +1,13 @@
-"""Incremental fetch sessions: a client names its partitions once, then only what changed.
+"""Incremental fetch sessions: a client lists its partitions once, then only those that change.
 
-A full fetch lists every partition. With a session the broker remembers the list; the next request names only the
-partitions whose offset moved, and the response only those with something new. So that this also saves work here, a
-session keeps its partitions in two heaps: *awake* ones are looked at on the next fetch, *asleep* ones gave nothing the
-last time and have left a watcher with their partition, which wakes them when it changes. An idle session of a thousand
-partitions costs one look at an empty dict.
+A full Fetch request lists every partition. With a session the broker keeps the list. The next request lists only
+partitions with a new offset, and the response only those with news.
 
-    epoch 0 opens a session, n > 0 continues it, -1 closes it (or never had one)
+To save work on the broker, an entry of a session is either *awake* or *asleep*. The next request reads only entries
+that are awake. An entry without news falls asleep and leaves a watcher at its partition, which wakes it after a change.
+A request of an idle session with a thousand partitions reads none of them.
+
+    epoch 0 opens a session, n > 0 continues it, -1 closes it, or fetches without one
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTABLE_AFTER_SECONDS = 120.0
 PARTITIONS_MAX = 100_000
-"""In all sessions of consumers together: some 30 MB."""
+"""Limit of all sessions of consumers together, about 30 MB."""
 
 Key = tuple[str | UUID, int]
 
 
 class FetchEntry:
-    """What one client wants of one partition, and what it was told last."""
+    """One partition of a client: the last requested offsets and limits, and the offsets last sent."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -61,10 +62,10 @@ class FetchEntry:
         self.partition: Partition | None = None
         self.on_wake: Callable[[FetchEntry], None] | None = None
         self.watches_end = False
-        """A follower is to be woken when the log grows, a consumer when there is more for it to read."""
+        """True for a follower, which wakes when the log grows. A consumer wakes when the high watermark advances."""
 
     def sleep(self, partition: Partition, on_wake: Callable[[FetchEntry], None]) -> None:
-        """Be told, once, when this partition changes."""
+        """Call `on_wake` once, after the next change of this partition."""
         self.partition = partition
         self.on_wake = on_wake
         self.watchers_of(partition)[self.wake] = None
@@ -79,7 +80,7 @@ class FetchEntry:
             on_wake(self)
 
     def forget(self) -> None:
-        """Nobody is interested any longer; leave no watcher behind."""
+        """Remove the watcher, if any."""
         if self.partition is not None:
             self.watchers_of(self.partition).pop(self.wake, None)
             self.partition = None
@@ -87,17 +88,17 @@ class FetchEntry:
 
 
 class FetchSession:
-    """The partitions of one client, remembered between its requests."""
+    """The partitions of one client, kept between its requests."""
 
     __slots__ = (
         "awake",
         "epoch",
         "id",
-        "is_hasty",
         "is_of_replica",
-        "knocking",
         "last_fetch_ms",
         "partitions",
+        "pushes_high_watermark",
+        "to_recheck",
         "used_at",
         "uses_topic_ids",
         "waiting_fetch",
@@ -108,16 +109,16 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.is_of_replica = is_of_replica
-        self.is_hasty = False
-        """Of a follower that is told of a new high watermark at once, without waiting for records to go with it."""
+        self.pushes_high_watermark = False
+        """Whether a follower gets a new high watermark at once, without waiting for records."""
         self.last_fetch_ms = now * 1000
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.used_at = now
         self.partitions: dict[Key, FetchEntry] = {}
         self.awake: dict[FetchEntry, None] = {}
-        self.knocking: list[FetchEntry] = []
-        """Asleep, and looked at with the next request: a follower waits to join the ISR, or is to be heard again."""
+        self.to_recheck: list[FetchEntry] = []
+        """Entries that the next request reads even if asleep: the leader needs the position of a follower."""
         self.waiting_fetch: Callable[[], None] | None = None
 
     def put(self, key: Key, entry: FetchEntry) -> None:
@@ -139,25 +140,26 @@ class FetchSession:
         if self.waiting_fetch is not None:
             self.waiting_fetch()
 
-    def wake_knocking(self) -> None:
-        knocking, self.knocking = self.knocking, []
-        for entry in knocking:
+    def wake_to_recheck(self) -> None:
+        to_recheck, self.to_recheck = self.to_recheck, []
+        for entry in to_recheck:
             if entry.partition is not None:
                 entry.forget()
                 self.awake[entry] = None
 
     def include_in_response(self, topic: str, topic_id: UUID, index: int) -> None:
-        """To be looked at with the next answer; only of a hasty session is that hastened."""
+        """Include a partition in the next response. If `pushes_high_watermark`, also wake a waiting fetch."""
         entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
         if entry is not None:
             self.awake[entry] = None
-            if self.is_hasty and self.waiting_fetch is not None:
+            if self.pushes_high_watermark and self.waiting_fetch is not None:
                 self.waiting_fetch()
 
     def recheck(self, topic: str, topic_id: UUID, index: int) -> None:
+        """Read a partition with the next request, even if the entry is asleep."""
         entry = self.partitions.get((topic_id if self.uses_topic_ids else topic, index))
         if entry is not None:
-            self.knocking.append(entry)
+            self.to_recheck.append(entry)
 
     def served(self, entries: Iterable[FetchEntry]) -> None:
         """Move entries that got data to the end, so that a full response does not starve the others."""
@@ -174,11 +176,11 @@ class FetchSession:
             entry.forget()
         self.partitions.clear()
         self.awake.clear()
-        self.knocking.clear()
+        self.to_recheck.clear()
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots` of them."""
+    """All fetch sessions of a broker, at most `slots`."""
 
     def __init__(self, slots: int, random: Random) -> None:
         self.slots = slots
@@ -188,7 +190,7 @@ class FetchSessions:
     def open(
         self, partitions: int, *, uses_topic_ids: bool, now: float, is_of_replica: bool = False
     ) -> FetchSession | None:
-        """A new session, or None if there is no room for it: the client then fetches without one."""
+        """Return a new session, or None if there is no room. The client then fetches without one."""
         while len(self.sessions) >= self.slots or not (
             is_of_replica or self.has_room_for(partitions)
         ):
@@ -204,15 +206,17 @@ class FetchSessions:
         return session
 
     def has_room_for(self, more: int) -> bool:
-        """Whether consumers may keep that many more partitions in their sessions."""
+        """Whether the sessions of consumers may have this many more partitions."""
         kept = sum(
             len(each.partitions) for each in self.sessions.values() if not each.is_of_replica
         )
         return kept + more <= PARTITIONS_MAX
 
     def evict(self, now: float, for_replica: bool) -> bool:
-        """Drop the session that was silent longest, if that is long enough. Followers come before consumers: without a
-        session each of their fetches names every partition."""
+        """Close the least recently used session, a consumer's if there is any. Return False if it is still in use.
+
+        A follower may evict a session of a consumer that is in use: without one it lists all partitions each time.
+        """
         oldest = min(
             self.sessions.values(),
             key=lambda session: (session.is_of_replica, session.used_at),
@@ -220,8 +224,8 @@ class FetchSessions:
         )
         if oldest is None:
             return False
-        is_silent = now - oldest.used_at >= EVICTABLE_AFTER_SECONDS
-        if not is_silent and (oldest.is_of_replica or not for_replica):
+        is_idle = now - oldest.used_at >= EVICTABLE_AFTER_SECONDS
+        if not is_idle and (oldest.is_of_replica or not for_replica):
             return False
         self.close(oldest.id)
         return True

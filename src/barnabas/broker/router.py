@@ -1,4 +1,4 @@
-"""The route of every API that this broker serves: decode the request, call its handler, frame the response.
+"""Routes of the APIs that a broker serves: decode the request, call its handler, encode and frame the response.
 
     frame ─► header ─► ROUTES[api key] ─► decode ─► handler ─► encode ─► size | header | body
 
@@ -47,8 +47,8 @@ from barnabas.broker.handlers import (
     stop_replica,
     update_metadata,
 )
-from barnabas.broker.handlers.fetch import FetchAnswer
-from barnabas.broker.handlers.produce import ProduceAnswer, handle_repeated, may_be_repeated
+from barnabas.broker.handlers.fetch import FetchResult
+from barnabas.broker.handlers.produce import ProduceResult, handle_repeated, may_be_repeated
 from barnabas.errors import ApiError
 from barnabas.storage.acceptance import LargeBatch
 from barnabas.tasks import in_thread
@@ -69,11 +69,11 @@ SIZE = Struct(">i")
 STOP_SECONDS = 2.0
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 SMALL_BYTES = 16 * 1024
-"""A larger frame is decoded in a thread, unless it is a Produce, whose bytes are mostly batches."""
+"""A larger frame is decoded in a thread, except Produce, whose bytes are mostly batches."""
 SMALL_ELEMENTS = 1000
 """A response with more array elements is encoded in a thread."""
 RESPONSE_BYTES_MAX = 32 << 20
-"""Does not apply to the records of a fetch: those are sent from their files."""
+"""Does not include the records of a Fetch response, which are sent from their files."""
 
 Decode = Callable[[int, memoryview, int], Any]
 Handle = Callable[[BrokerContext, Any, RequestHeader, Connection], Any]
@@ -84,22 +84,24 @@ def has_many_elements(response: Any) -> bool:
     return codec.has_more_elements(response, SMALL_ELEMENTS)
 
 
-def has_many_partitions(answer: FetchAnswer | ProduceAnswer | None) -> bool:
-    """The same, but without a visit to every partition."""
-    return answer is not None and sum(len(topic[-1]) for topic in answer.topics) > SMALL_ELEMENTS
+def has_many_partitions(response: FetchResult | ProduceResult | None) -> bool:
+    """Like has_many_elements, but counts whole topics instead of visiting every partition."""
+    return (
+        response is not None and sum(len(topic[-1]) for topic in response.topics) > SMALL_ELEMENTS
+    )
 
 
-def is_encoded(_: bytes) -> bool:
+def never(_: bytes) -> bool:
     return False
 
 
 class Route(NamedTuple):
     decode: Decode
-    """Raises ManyPartitions for a request that is better decoded in a thread."""
+    """Raises ManyPartitions for a request to decode in a thread."""
     handle: Handle
     encode: Encode
     decode_in_thread: Decode | None = None
-    """Set if it differs."""
+    """Used in a thread instead of `decode`, if set."""
     is_large: Callable[[Any], bool] = has_many_elements
     """Whether the response is encoded in a thread."""
 
@@ -109,32 +111,32 @@ def encode_message(version: int, response: Any) -> tuple[list[Part], int]:
     return [body], len(body)
 
 
-def encode_produce(version: int, answer: ProduceAnswer) -> tuple[list[Part], int]:
-    body = encode_produce_response(version, answer.topics, node_endpoints=answer.node_endpoints)
+def encode_produce(version: int, response: ProduceResult) -> tuple[list[Part], int]:
+    body = encode_produce_response(version, response.topics, node_endpoints=response.node_endpoints)
     return [body], len(body)
 
 
-def encode_fetch(version: int, answer: FetchAnswer) -> tuple[list[Part], int]:
+def encode_fetch(version: int, response: FetchResult) -> tuple[list[Part], int]:
     return encode_fetch_response(
         version,
-        answer.topics,
-        error_code=answer.error_code,
-        session_id=answer.session_id,
-        node_endpoints=answer.node_endpoints,
+        response.topics,
+        error_code=response.error_code,
+        session_id=response.session_id,
+        node_endpoints=response.node_endpoints,
     )
 
 
-def already_encoded(_: int, body: bytes) -> tuple[list[Part], int]:
+def pass_encoded(_: int, body: bytes) -> tuple[list[Part], int]:
     return [body], len(body)
 
 
-def compiled(
+def compiled_route(
     key: ApiKey,
     handle: Handle,
     encode: Encode = encode_message,
     is_large: Callable[[Any], bool] = has_many_elements,
 ) -> Route:
-    """A route whose request is read by the schema compiler."""
+    """Return a route whose request is decoded by the schema compiler."""
     request = APIS[key].request
 
     def decode(version: int, data: memoryview, at: int) -> Any:
@@ -143,12 +145,12 @@ def compiled(
     return Route(decode, handle, encode, is_large=is_large)
 
 
-def on_demand(key: ApiKey, handler: Callable[[], Handle]) -> Route:
-    """A compiled route whose handler and messages are imported with its first request."""
+def on_demand_route(key: ApiKey, handler: Callable[[], Handle]) -> Route:
+    """Return a compiled route whose handler and messages are imported with its first request."""
 
     @cache
     def route() -> Route:
-        return compiled(key, handler())
+        return compiled_route(key, handler())
 
     def decode(version: int, data: memoryview, at: int) -> Any:
         return route().decode(version, data, at)
@@ -202,9 +204,9 @@ ROUTES: dict[int, Route] = {
         decode_small_produce, produce.handle, encode_produce, decode_produce, has_many_partitions
     ),
     ApiKey.FETCH: Route(decode_fetch, fetch.handle, encode_fetch, is_large=has_many_partitions),
-    ApiKey.METADATA: compiled(ApiKey.METADATA, metadata.handle, already_encoded, is_encoded),
-    **{key: compiled(key, handler) for key, handler in HANDLERS.items()},
-    **{key: on_demand(key, handler) for key, handler in HANDLERS_ON_DEMAND.items()},
+    ApiKey.METADATA: compiled_route(ApiKey.METADATA, metadata.handle, pass_encoded, never),
+    **{key: compiled_route(key, handler) for key, handler in HANDLERS.items()},
+    **{key: on_demand_route(key, handler) for key, handler in HANDLERS_ON_DEMAND.items()},
 }
 """The route of every API in APIS, by its key."""
 
@@ -215,7 +217,7 @@ class Router:
     def __init__(self, context: BrokerContext) -> None:
         self.context = context
         self.background = Background()
-        # Insertion-ordered: a set would be walked in address order.
+        # A dict keeps insertion order; a set would be visited in memory-address order.
         self.running: dict[asyncio.Task[Any], None] = {}
 
     def serve(self, frame: memoryview, connection: Connection) -> ServeResult:
@@ -225,17 +227,19 @@ class Router:
             if batch is not None:
                 number: int = SIZE.unpack_from(frame, 4)[0]
                 try:
-                    answer = handle_repeated(self.context, repeated, batch, number, connection)
+                    response = handle_repeated(self.context, repeated, batch, number, connection)
                 except (ApiError, LargeBatch):
-                    pass  # the ordinary path below answers both
+                    pass  # served by the general path below
                 else:
-                    if answer is None or isinstance(answer, list):
-                        return answer
+                    if response is None or isinstance(response, list):
+                        return response
                     header = repeated.header._replace(correlation_id=number)
-                    return PendingResponse(answer, partial(framed, ROUTES[PRODUCE], header))
+                    return PendingResponse(
+                        response, partial(frame_response, ROUTES[PRODUCE], header)
+                    )
         fetch_again = connection.fetches.find(frame)
         if fetch_again is not None:
-            response = fetch.handle_repeated(self.context, fetch_again, frame)
+            response = fetch.handle_repeated_fetch(self.context, fetch_again, frame)
             if response is not None:
                 return response
         return self.serve_any(frame, connection, is_repeated_fetch=fetch_again is not None)
@@ -245,14 +249,14 @@ class Router:
     ) -> ServeResult:
         header, at = decode_request_header(frame)
         if not header.is_served:
-            return self.unknown(header)
+            return self.respond_unsupported(header)
         route = ROUTES[header.api_key]
         if len(frame) > SMALL_BYTES and header.api_key != PRODUCE:
-            return self.answer_large(route, header, frame, at, connection)
+            return self.serve_large(route, header, frame, at, connection)
         try:
             request = route.decode(header.api_version, frame, at)
         except ManyPartitions:
-            return self.answer_large(route, header, frame, at, connection)
+            return self.serve_large(route, header, frame, at, connection)
         if header.api_key == PRODUCE and may_be_repeated(request):
             connection.produces.learn(frame, header, request)
         elif header.api_key == FETCH and not is_repeated_fetch:
@@ -261,23 +265,23 @@ class Router:
         if isinstance(response, GeneratorType):
             turn = self.background.start(response)
             if not turn.is_done:
-                return self.answer_in_turns(route, header, response, turn)
+                return self.serve_in_turns(route, header, response, turn)
             response = turn.value
         return self.respond(route, header, response)
 
     def respond(self, route: Route, header: RequestHeader, response: Any) -> ServeResult:
         if isinstance(response, (asyncio.Future, CoroutineType)):
             if header.api_key == PRODUCE:
-                # Its batches are in their logs: what is left is to wait.
-                return PendingResponse(response, partial(framed, route, header))
+                # The batches are in their logs and wait for replicas.
+                return PendingResponse(response, partial(frame_response, route, header))
             if isinstance(response, CoroutineType):
                 response = asyncio.shield(self.run(response))
-            return self.answer(route, header, response)
+            return self.await_response(route, header, response)
         if route.is_large(response):
-            return self.encode_aside(route, header, response)
-        return framed(route, header, response)
+            return self.encode_in_thread(route, header, response)
+        return frame_response(route, header, response)
 
-    async def answer_large(
+    async def serve_large(
         self,
         route: Route,
         header: RequestHeader,
@@ -285,80 +289,80 @@ class Router:
         at: int,
         connection: Connection,
     ) -> EncodedResponse | PendingResponse:
-        """Decode in a thread, a few large requests at a time."""
+        """Decode a large request in a thread, a few such requests at a time."""
         decode = route.decode_in_thread or route.decode
-        lane = self.lane_of(header)
+        lane = self.find_lane(header)
         async with lane.large:
             async with lane.thread:
                 request = await in_thread(decode, header.api_version, frame, at)
             response = route.handle(self.context, request, header, connection)
             if isinstance(response, GeneratorType):
                 response = await self.background.finish(response, NOT_STARTED)
-        return await self.answer(route, header, response)
+        return await self.await_response(route, header, response)
 
-    def lane_of(self, header: RequestHeader) -> RequestLane:
+    def find_lane(self, header: RequestHeader) -> RequestLane:
         is_of_broker = header.api_key == FETCH or header.api_key in BETWEEN_BROKERS
         return self.background.brokers if is_of_broker else self.background.clients
 
-    async def answer_in_turns(
+    async def serve_in_turns(
         self, route: Route, header: RequestHeader, work: Work[Any], turn: TurnResult
     ) -> EncodedResponse | PendingResponse:
-        """Cancelled, between two turns, when the client disconnects."""
+        """Run the remaining turns of a handler. Cancelled between two turns when the client disconnects."""
         response = await self.background.finish(work, turn)
-        return await self.answer(route, header, response)
+        return await self.await_response(route, header, response)
 
-    async def answer(
+    async def await_response(
         self, route: Route, header: RequestHeader, response: Any
     ) -> EncodedResponse | PendingResponse:
         if isinstance(response, CoroutineType):
             if header.api_key == PRODUCE:
-                return PendingResponse(response, partial(framed, route, header))
+                return PendingResponse(response, partial(frame_response, route, header))
             response = asyncio.shield(self.run(response))
         if isinstance(response, asyncio.Future):
             response = await response
         if route.is_large(response):
-            return await self.encode_aside(route, header, response)
-        return framed(route, header, response)
+            return await self.encode_in_thread(route, header, response)
+        return frame_response(route, header, response)
 
-    async def encode_aside(
+    async def encode_in_thread(
         self, route: Route, header: RequestHeader, response: Any
     ) -> EncodedResponse:
-        lane = self.lane_of(header)
+        lane = self.find_lane(header)
         async with lane.large, lane.thread:
-            return await in_thread(framed, route, header, response)
+            return await in_thread(frame_response, route, header, response)
 
     def run(self, work: CoroutineType[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run to the end even if the client disconnects: it could leave half a topic otherwise."""
+        """Run a handler to its end even if the client disconnects: a topic must not be half created."""
         task = asyncio.get_running_loop().create_task(work)
         self.running[task] = None
-        task.add_done_callback(self.finished)
+        task.add_done_callback(self.handler_finished)
         return task
 
-    def finished(self, task: asyncio.Task[Any]) -> None:
+    def handler_finished(self, task: asyncio.Task[Any]) -> None:
         del self.running[task]
         if not task.cancelled():
-            task.exception()  # told to the client, if it is still there
+            task.exception()  # the client gets it, if it is still connected
 
     async def stop(self) -> None:
-        """Let what was begun come to its end; what waits for something is given a moment."""
+        """Wait up to STOP_SECONDS for the running handlers."""
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         for task in list(self.running):
             with suppress(Exception):
                 async with asyncio.timeout_at(deadline):
                     await task
 
-    def unknown(self, header: RequestHeader) -> EncodedResponse:
-        """A client that speaks a newer ApiVersions is told so in the oldest one; others cannot be answered at all."""
+    def respond_unsupported(self, header: RequestHeader) -> EncodedResponse:
+        """Respond to an unsupported ApiVersions request with version 0. Other requests close the connection."""
         if header.api_key == ApiKey.API_VERSIONS:
             body = codec.encode(api_versions.UNSUPPORTED, 0)
             return [SIZE.pack(4 + len(body)) + SIZE.pack(header.correlation_id) + body]
         raise CloseConnection(
-            f"{api_name(header.api_key)} v{header.api_version} is not served here "
+            f"{api_name(header.api_key)} v{header.api_version} is not supported "
             "(UNSUPPORTED_VERSION)"
         )
 
 
-def framed(route: Route, header: RequestHeader, response: Any) -> EncodedResponse:
+def frame_response(route: Route, header: RequestHeader, response: Any) -> EncodedResponse:
     if response is None:
         return None
     key, version, correlation_id, _ = header
@@ -366,7 +370,7 @@ def framed(route: Route, header: RequestHeader, response: Any) -> EncodedRespons
         parts, size = route.encode(version, response)
     except codec.MessageTooLarge as error:
         raise CloseConnection(
-            f"{api_name(key)} response of {error}; request less at a time"
+            f"{api_name(key)} response of {error}; request fewer items at a time"
         ) from None
     head = encode_response_header(key, version, correlation_id)
     prefix = SIZE.pack(len(head) + size) + head

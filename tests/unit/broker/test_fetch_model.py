@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.handlers import fetch
-from barnabas.broker.handlers.fetch import FetchAnswer
+from barnabas.broker.handlers.fetch import FetchResult
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -51,8 +51,8 @@ class FetchModel(RuleBasedStateMachine):
         self.run(self.nodes.tell_brokers(partitions=PARTITIONS))
         self.forget_session()
         self.positions = [0] * PARTITIONS
-        self.waiting: asyncio.Future[FetchAnswer] | None = None
-        self.given_up: list[asyncio.Future[FetchAnswer]] = []
+        self.waiting: asyncio.Future[FetchResult] | None = None
+        self.given_up: list[asyncio.Future[FetchResult]] = []
         self.batch_bytes = 1
 
     def run(self, work: Any) -> Any:
@@ -76,7 +76,7 @@ class FetchModel(RuleBasedStateMachine):
         self.session_id = self.session_epoch = 0
         self.to_name = set(range(PARTITIONS))
 
-    def take(self, answer: FetchAnswer) -> None:
+    def take(self, answer: FetchResult) -> None:
         if answer.error_code:
             self.forget_session()
             return
@@ -123,7 +123,7 @@ class FetchModel(RuleBasedStateMachine):
         )
         self.to_name = set()
 
-        async def ask() -> FetchAnswer | Awaitable[FetchAnswer]:
+        async def ask() -> FetchResult | Awaitable[FetchResult]:
             work = fetch.handle(self.node.context, request, HEADER, CONNECTION)
             appends = iter(between)
             try:
@@ -133,11 +133,11 @@ class FetchModel(RuleBasedStateMachine):
                         self.append_one(index)
                     await asyncio.sleep(0)
             except StopIteration as end:
-                return cast(FetchAnswer | Awaitable[FetchAnswer], end.value)
+                return cast(FetchResult | Awaitable[FetchResult], end.value)
 
         # As the result of a coroutine, a future would be waited for.
         answer = self.run(wrapped(ask))[0]
-        if isinstance(answer, FetchAnswer):
+        if isinstance(answer, FetchResult):
             self.take(answer)
         else:
             self.waiting = answer

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from barnabas.broker.bounded_work import run_to_end
 from barnabas.broker.connection import Connection
-from barnabas.broker.fetch_reader import Look
+from barnabas.broker.fetch_reader import PartitionRead
 from barnabas.broker.fetch_sessions import FetchSession
-from barnabas.broker.handlers.fetch import PARTITIONS_PER_TURN, Fetch, FetchAnswer, handle
+from barnabas.broker.handlers.fetch import PARTITIONS_PER_TURN, Fetch, FetchResult, handle
 from barnabas.client.connection import BrokerConnection
 from barnabas.errors import ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -105,10 +105,10 @@ async def test_failure_of_a_waiting_fetch_closes_its_connection(
     waiting = asyncio.ensure_future(connection.exchange(request, FetchResponse, timeout_s=5))
     await eventually(lambda: bool(two[1].partition().end_watchers))
 
-    def broken(_: Fetch) -> list[Look]:
+    def broken(_: Fetch) -> list[PartitionRead]:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Fetch, "look", broken)
+    monkeypatch.setattr(Fetch, "read_partitions", broken)
     two[1].append(b"one")
     with pytest.raises(ConnectionError):
         await waiting
@@ -118,7 +118,7 @@ async def test_session_of_a_fetch_that_was_interrupted_between_turns_is_closed(t
     """The client may continue the session, and would not name the partitions again that are missing in it."""
     context = two[1].context
     opened = run_to_end(handle(context, fetch(two, 0, 0, 0, wait_ms=0), HEADER, CONNECTION))
-    assert isinstance(opened, FetchAnswer)
+    assert isinstance(opened, FetchResult)
     (session,) = context.sessions.sessions.values()
     request = fetch(two, session.id, 1, 0)
     (topic,) = request.topics

@@ -1,13 +1,13 @@
-"""Fetch: batches from the logs, at once if there are enough, else when there are or when the wait is over.
+"""Fetch: returns batches from the logs, when there are `min_bytes` of them or after `max_wait_ms`.
 
-A look at the logs copies nothing: it yields slices of files, which are sent from the page cache. A fetch that has to
-wait leaves a watcher with each partition and looks again when one of them changes.
+Reading copies nothing: it returns slices of files, which are sent from the page cache. A fetch that has to wait sets a
+watcher at each partition and reads again after a change.
 
-A fetch of many partitions looks at them in several turns of the loop. It sets its watchers before it looks, so that it
-does not miss a change in between.
+A fetch of many partitions reads them in several turns of the event loop. It sets its watchers before it reads, so that
+it does not miss a change in between.
 
-The fetch of a follower reads up to the end of the log, and its offset shows which records the follower holds. A
-consumer that names its rack may be sent to a follower in that rack (replication/read_replica.py).
+A follower reads up to the log end offset, and its fetch offset shows which records it has. A consumer that sends its
+rack may be redirected to a follower in that rack (replication/read_replica.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.broker.control_plane import may_act_for_the_cluster
 from barnabas.broker.fetch_reader import (
     ONE_BATCH_SINCE,
     TOPIC_IDS_SINCE,
-    Look,
+    PartitionRead,
     PartitionReader,
     is_throttled_here,
 )
@@ -45,19 +45,21 @@ from barnabas.wire.messages.current_leader import NodeEndpoint
 from barnabas.wire.messages.fetch import NO_DIVERGENCE, FetchRequest
 from barnabas.world.ports import Part
 
-LEADER_TOLD_SINCE = 16
+CURRENT_LEADER_SINCE = 16
 CHECK_SECONDS_MAX = 10.0
+"""How long a fetch waits for a checksum verification after `max_wait_ms`."""
 PARTITIONS_PER_TURN = 64
 FEW = 8
-"""Partitions that a waiting fetch looks at again whenever one of them changes."""
-LOOKED_AT_ONCE_MAX = 1000
+"""Up to this many partitions, a waiting fetch reads all of them again after a change of one."""
+READ_AT_ONCE_MAX = 1000
+"""A waiting fetch of more partitions reads them again in several turns."""
 
-# The response to these errors names the leader.
-LEADER_TOLD = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+# With these errors the response has the current leader.
+WITH_CURRENT_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class FetchAnswer(NamedTuple):
-    """What is sent back; the router encodes it without touching the records."""
+class FetchResult(NamedTuple):
+    """The content of a response. The router encodes it without reading the records."""
 
     error_code: int
     session_id: int
@@ -67,34 +69,36 @@ class FetchAnswer(NamedTuple):
 
 def handle(
     context: BrokerContext, request: FetchRequest, header: RequestHeader, connection: Connection
-) -> Work[FetchAnswer | Awaitable[FetchAnswer]]:
+) -> Work[FetchResult | Awaitable[FetchResult]]:
     fetch = Fetch(context, request, header.api_version, connection.listener_name)
     try:
         yield from fetch.find_session()
     except ApiError as error:
-        return FetchAnswer(error_code=error.code, session_id=NO_SESSION, topics=())
+        return FetchResult(error_code=error.code, session_id=NO_SESSION, topics=())
     if fetch.replica_id >= 0 and not may_act_for_the_cluster(connection):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return FetchAnswer(error_code=code, session_id=NO_SESSION, topics=())
-    fetch.is_long = len(fetch.entries_to_look_at()) > PARTITIONS_PER_TURN
+        return FetchResult(error_code=code, session_id=NO_SESSION, topics=())
+    fetch.is_long = len(fetch.entries_to_read()) > PARTITIONS_PER_TURN
     if fetch.is_long:
         fetch.watch_all()
     try:
-        looks = yield from fetch.look()
+        reads = yield from fetch.read_partitions()
         fetch.reader.has_arrived = True
-        if fetch.is_to_wait(looks):
-            return fetch.wait(looks)
+        if fetch.must_wait(reads):
+            return fetch.wait(reads)
     finally:
         if fetch.is_long and fetch.future is None:
             fetch.stop_watching()
-    return (yield from fetch.answer(looks))
+    return (yield from fetch.build_result(reads))
 
 
-def handle_repeated(
+def handle_repeated_fetch(
     context: BrokerContext, repeated: RepeatedFetch, frame: memoryview
 ) -> list[Part] | None:
-    """The same for a request whose shape is known from earlier ones, if it can be answered at once with what it asks
-    for. None, with nothing done, for all else: `handle` will see."""
+    """Serve a request that equals an earlier one except for its offsets, if it need not wait and has no error.
+
+    Otherwise change nothing and return None: `handle` then serves the request.
+    """
     replicas, names = context.replicas.partitions, context.metadata.names
     most = min(repeated.max_bytes, context.config.fetch_max_bytes)
     left = most
@@ -127,7 +131,7 @@ def handle_repeated(
 
 
 class Fetch:
-    """One fetch request being served."""
+    """One Fetch request in progress."""
 
     def __init__(
         self, context: BrokerContext, request: FetchRequest, version: int, listener: str
@@ -144,33 +148,33 @@ class Fetch:
         self.is_incremental = False
         self.session: FetchSession | None = None
         self.session_epoch = INITIAL_EPOCH
-        """The epoch of the session after this request. A later one means that another fetch continues it."""
-        self.future: asyncio.Future[FetchAnswer] | None = None
+        """Epoch of the session after this request. If it is larger now, another request has continued the session."""
+        self.future: asyncio.Future[FetchResult] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.is_scheduled = False
-        self.is_over = False
-        """The wait is over, except for the check of data on the disk."""
+        self.has_timed_out = False
+        """The wait has ended, except for a checksum verification."""
         self.is_long = False
-        """It looks at its partitions in several turns of the loop."""
+        """Partitions are read in several turns of the event loop."""
         self.is_changed_early = False
-        """A partition changed after this fetch had looked at it, and before it began to wait."""
+        """A partition changed after it was read and before the wait began."""
         self.finishing: asyncio.Task[None] | None = None
         self.sizes: dict[FetchEntry, int] = {}
-        """Bytes found while it waits; not kept for an incremental session."""
+        """Bytes found while waiting. Not used for an incremental session."""
         self.changed: dict[FetchEntry, None] = {}
-        """Entries whose partition changed since the last look."""
+        """Entries whose partition changed since the last read."""
 
     # ---- which partitions
 
     def find_session(self) -> Work[None]:
-        """Set the session that this request opens or continues; `entries` if it has none."""
+        """Set the session that this request opens or continues, or `entries` if it has none."""
         request, sessions = self.request, self.context.sessions
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             yield from self.continue_session()
             return
         if request.session_id != NO_SESSION:
             sessions.close(request.session_id)
-        named: dict[Key, FetchEntry] = {}  # a partition named twice counts once, as in Kafka
+        named: dict[Key, FetchEntry] = {}  # a partition listed twice counts once, as in Kafka
         for number, (key, entry) in enumerate(self.named_entries(), 1):
             named[key] = entry
             if number % PARTITIONS_PER_TURN == 0:
@@ -186,7 +190,7 @@ class Fetch:
         if session is None:
             self.entries = list(named.values())
             return
-        session.is_hasty = (
+        session.pushes_high_watermark = (
             self.replica_id >= 0 and self.context.config.replica_selector_class is not None
         )
         for number, (key, entry) in enumerate(named.items(), 1):
@@ -210,12 +214,12 @@ class Fetch:
         )
         self.is_incremental = True
         session.next_epoch()
-        session.wake_knocking()
+        session.wake_to_recheck()
         size_before = len(session.partitions)
         try:
             yield from self.update_session(session)
         except GeneratorExit:
-            # The client disconnected. It may continue the session, and would not name the missing partitions again.
+            # The client disconnected. It may continue the session and would not list the missing partitions again.
             sessions.close(session.id)
             raise
         if not session.partitions:
@@ -258,7 +262,7 @@ class Fetch:
                     entry.forget()
                 if self.replica_id >= 0:
                     entry.watches_end = True
-                    # It may have set the last answer aside: cut its log, or been told to follow anew.
+                    # It may have dropped the last response: it truncated its log, or got a new LeaderAndIsr.
                     entry.sent_high_watermark = entry.sent_log_start_offset = -1
                 entry.current_leader_epoch = wanted.current_leader_epoch
                 entry.fetch_offset = wanted.fetch_offset
@@ -268,7 +272,7 @@ class Fetch:
                 yield key, entry
 
     def forget_follower(self, entry: FetchEntry | None) -> None:
-        """It no longer copies this partition, however long the session goes on about others."""
+        """The follower no longer fetches this partition, even if its session continues with others."""
         if entry is not None and self.replica_id >= 0:
             partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             follower = partition and partition.followers.get(self.replica_id)
@@ -278,131 +282,133 @@ class Fetch:
     def has_partitions(self) -> bool:
         return bool(self.session.partitions if self.session is not None else self.entries)
 
-    # ---- looking
+    # ---- reading
 
-    def entries_to_look_at(self) -> list[FetchEntry]:
+    def entries_to_read(self) -> list[FetchEntry]:
         session = self.session
         if session is None:
             return self.entries
         if self.is_incremental:
             return list(session.awake)
-        # The first answer of a session names every partition: clients check that it does.
+        # The first response of a session has every partition, which clients check.
         return list(session.partitions.values())
 
-    def look(self) -> Work[list[Look]]:
-        """Look at every partition that may have something. In a session, those that have nothing fall asleep."""
+    def read_partitions(self) -> Work[list[PartitionRead]]:
+        """Read every partition that may have news. In a session, entries without news fall asleep."""
         session = self.session
         self.reader.has_unchecked = False
-        looks: list[Look] = []
+        reads: list[PartitionRead] = []
         left = self.bytes_max
         is_first = True
-        for entry in self.entries_to_look_at():
-            found = self.reader.look_at(entry, left, is_first and self.version >= ONE_BATCH_SINCE)
-            looks.append(found)
+        for entry in self.entries_to_read():
+            found = self.reader.read_or_error(
+                entry, left, is_first and self.version >= ONE_BATCH_SINCE
+            )
+            reads.append(found)
             size = found.data.size
             if size:
                 is_first = False
                 left = max(left - size, 0)
-            elif session is not None and self.is_incremental and not is_news(found):
-                # An entry with news stays awake until the client has it.
+            elif session is not None and self.is_incremental and not has_news(found):
+                # An entry with news stays awake until the response is sent.
                 self.fall_asleep(session, found)
-            if self.is_long and len(looks) % PARTITIONS_PER_TURN == 0:
+            if self.is_long and len(reads) % PARTITIONS_PER_TURN == 0:
                 yield None
-        return looks
+        return reads
 
-    def fall_asleep(self, session: FetchSession, look: Look) -> None:
-        """If nothing more can be had of this partition before it changes."""
-        data, partition = look.data, look.partition
+    def fall_asleep(self, session: FetchSession, read: PartitionRead) -> None:
+        """Put an entry to sleep if its partition has nothing more to send before it changes."""
+        data, partition = read.data, read.partition
         if (
             partition is not None
             and not data.size
-            and not look.is_held_back
+            and not read.is_held_back
             and data.diverging_epoch is NO_DIVERGENCE
             and data.preferred_read_replica < 0
         ):
-            session.fall_asleep(look.entry, partition)
+            session.fall_asleep(read.entry, partition)
             if self.replica_id >= 0 and self.replica_id not in partition.isr:
-                session.knocking.append(look.entry)
+                session.to_recheck.append(read.entry)
 
-    def is_enough(self, looks: list[Look]) -> bool:
-        if any(map(self.is_urgent, looks)):
+    def is_enough(self, reads: list[PartitionRead]) -> bool:
+        if any(map(self.is_urgent, reads)):
             return True
-        return sum(look.data.size for look in looks) >= self.bytes_wanted()
+        return sum(read.data.size for read in reads) >= self.bytes_required()
 
-    def is_urgent(self, look: Look) -> bool:
-        """The client learns of it at once, however few bytes there are."""
-        data = look.data
+    def is_urgent(self, read: PartitionRead) -> bool:
+        """Whether the response is sent at once, even with fewer than `min_bytes`."""
+        data = read.data
         return bool(
             data.error_code
-            or look.is_older
+            or read.is_from_closed_segment
             or data.diverging_epoch is not NO_DIVERGENCE
             or data.preferred_read_replica >= 0
-            or self.is_to_be_hastened(look)
+            or self.must_push_high_watermark(read)
         )
 
-    def bytes_wanted(self) -> int:
+    def bytes_required(self) -> int:
         return min(self.request.min_bytes, self.bytes_max)
 
-    def is_held_for_check(self, looks: list[Look]) -> bool:
-        """There is something, nothing else, and it is just being looked through. An empty answer would be taken for the
-        end of the log, even by who is not willing to wait for more."""
+    def is_held_for_check(self, reads: list[PartitionRead]) -> bool:
+        """Whether the only data found is still being verified. Clients take an empty response for the end of the log,
+        so even a fetch with max_wait_ms=0 waits for it."""
         return self.reader.has_unchecked and not any(
-            look.data.size or look.data.error_code for look in looks
+            read.data.size or read.data.error_code for read in reads
         )
 
-    def is_to_be_hastened(self, look: Look) -> bool:
-        """A follower that may have consumers of its own hears of the high watermark at once."""
+    def must_push_high_watermark(self, read: PartitionRead) -> bool:
+        """Whether a follower that may serve consumers gets a new high watermark at once."""
         return (
             self.session is not None
-            and self.session.is_hasty
-            and look.data.high_watermark > look.entry.sent_high_watermark
+            and self.session.pushes_high_watermark
+            and read.data.high_watermark > read.entry.sent_high_watermark
         )
 
     # ---- waiting
 
-    def is_to_wait(self, looks: list[Look]) -> bool:
-        if self.request.max_wait_ms > 0 and not self.is_enough(looks) and self.has_partitions():
+    def must_wait(self, reads: list[PartitionRead]) -> bool:
+        if self.request.max_wait_ms > 0 and not self.is_enough(reads) and self.has_partitions():
             return True
-        return self.is_held_for_check(looks)
+        return self.is_held_for_check(reads)
 
-    def wait(self, looks: list[Look]) -> asyncio.Future[FetchAnswer]:
-        future: asyncio.Future[FetchAnswer] = self.loop.create_future()
+    def wait(self, reads: list[PartitionRead]) -> asyncio.Future[FetchResult]:
+        future: asyncio.Future[FetchResult] = self.loop.create_future()
         future.add_done_callback(self.stop_waiting)
         self.future = future
         seconds = max(self.request.max_wait_ms, 0) / 1000
-        self.timer = self.loop.call_later(seconds, self.look_again, True)
+        self.timer = self.loop.call_later(seconds, self.read_again, True)
         if not self.is_incremental:
-            self.sizes = {look.entry: look.data.size for look in looks}
+            self.sizes = {read.entry: read.data.size for read in reads}
         self.watch_all()
         if self.is_changed_early:
-            self.schedule_look()
+            self.schedule_read()
         return future
 
     def watch_all(self) -> None:
-        """All entries of a fetch without a session. In a session the sleeping ones are watched already."""
+        """Watch all entries of a fetch without a session. In a session, entries that are asleep are watched already."""
         if self.session is None:
             self.watch(self.entries)
         else:
-            self.session.waiting_fetch = self.schedule_look
+            self.session.waiting_fetch = self.schedule_read
             self.watch(list(self.session.awake))
 
     def watch(self, entries: Iterable[FetchEntry]) -> None:
         for entry in entries:
             partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
-                entry.forget()  # an earlier fetch of the session may still be told instead
+                entry.forget()  # its watcher may belong to an earlier fetch of the session
                 entry.sleep(partition, self.entry_changed)
 
     def entry_changed(self, entry: FetchEntry) -> None:
         self.changed[entry] = None
-        self.schedule_look()
+        self.schedule_read()
 
-    def schedule_look(self) -> None:
+    def schedule_read(self) -> None:
         if not self.is_scheduled:
             self.is_scheduled = True
-            self.loop.call_soon(self.look_again, False)
+            self.loop.call_soon(self.read_again, False)
 
-    def look_again(self, is_last: bool) -> None:
+    def read_again(self, is_last: bool) -> None:
         self.is_scheduled = False
         future = self.future
         if future is None:
@@ -411,69 +417,69 @@ class Fetch:
         if future.done() or self.finishing is not None:
             return
         try:
-            self.answer_or_watch(future, is_last or self.is_over)
+            self.respond_or_watch(future, is_last or self.has_timed_out)
         except Exception as error:  # noqa: BLE001 - the connection logs it and closes
-            # Raised in a callback it would reach nobody, and the request would never be answered.
+            # The request would get no response if it were raised in this callback.
             future.set_exception(error)
 
-    def answer_or_watch(self, future: asyncio.Future[FetchAnswer], is_last: bool) -> None:
+    def respond_or_watch(self, future: asyncio.Future[FetchResult], is_last: bool) -> None:
         session = self.session
         if session is not None and session.epoch != self.session_epoch:
-            # A later fetch continues the session, over another connection: the news is for that one.
+            # A later request has continued the session on another connection. That one gets the news.
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-            future.set_result(FetchAnswer(error_code=code, session_id=session.id, topics=()))
+            future.set_result(FetchResult(error_code=code, session_id=session.id, topics=()))
             return
         if not is_last and len(self.sizes) > FEW and not self.may_be_enough():
             return
-        if len(self.sizes) > LOOKED_AT_ONCE_MAX:
+        if len(self.sizes) > READ_AT_ONCE_MAX:
             self.finishing = self.loop.create_task(self.finish_in_turns(future))
             return
         self.changed = {}
-        looks = run_to_end(self.look())
-        if self.is_held_for_check(looks) and not (is_last and self.is_over):
+        reads = run_to_end(self.read_partitions())
+        if self.is_held_for_check(reads) and not (is_last and self.has_timed_out):
             if is_last:
                 self.wait_for_check()
             else:
                 self.watch_all()
-        elif is_last or self.is_enough(looks):
-            future.set_result(run_to_end(self.answer(looks)))
+        elif is_last or self.is_enough(reads):
+            future.set_result(run_to_end(self.build_result(reads)))
         else:
             self.watch_all()
 
     def wait_for_check(self) -> None:
-        """The wait is over, but the only data there is must be checked before it is sent."""
-        self.is_over = True
-        self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.look_again, True)
+        """Keep waiting after max_wait_ms: the only data found must be verified before it is sent."""
+        self.has_timed_out = True
+        self.timer = self.loop.call_later(CHECK_SECONDS_MAX, self.read_again, True)
         self.watch_all()
 
     def may_be_enough(self) -> bool:
-        """Look at the changed partitions only: one produce must not cost a look at thousands of others."""
+        """Read only the changed partitions: one Produce request must not cause reads of thousands of others."""
         changed, self.changed = self.changed, {}
         self.reader.has_unchecked = False
         for entry in changed:
-            look = self.reader.look_at(entry, self.bytes_max, True)
-            if self.is_urgent(look) or self.reader.has_unchecked:
+            read = self.reader.read_or_error(entry, self.bytes_max, True)
+            if self.is_urgent(read) or self.reader.has_unchecked:
                 return True
-            self.sizes[entry] = look.data.size
+            self.sizes[entry] = read.data.size
         self.watch(changed)
-        return sum(self.sizes.values()) >= self.bytes_wanted()
+        return sum(self.sizes.values()) >= self.bytes_required()
 
-    async def finish_in_turns(self, future: asyncio.Future[FetchAnswer]) -> None:
+    async def finish_in_turns(self, future: asyncio.Future[FetchResult]) -> None:
         try:
-            looks = await run_in_turns(self.look())
-            if self.is_held_for_check(looks) and not self.is_over:
+            reads = await run_in_turns(self.read_partitions())
+            if self.is_held_for_check(reads) and not self.has_timed_out:
                 self.finishing = None
                 self.wait_for_check()
                 return
-            answer = await run_in_turns(self.answer(looks))
+            result = await run_in_turns(self.build_result(reads))
         except Exception as error:  # noqa: BLE001 - the connection logs it and closes
             if not future.done():
                 future.set_exception(error)
         else:
             if not future.done():
-                future.set_result(answer)
+                future.set_result(result)
 
-    def stop_waiting(self, _: asyncio.Future[FetchAnswer]) -> None:
+    def stop_waiting(self, _: asyncio.Future[FetchResult]) -> None:
         if self.timer is not None:
             self.timer.cancel()
         if self.finishing is not None:
@@ -481,36 +487,36 @@ class Fetch:
         self.stop_watching()
 
     def stop_watching(self) -> None:
-        if self.session is not None and self.session.waiting_fetch == self.schedule_look:
-            # Otherwise the session was continued on another connection, and the fetch there is to be woken.
+        if self.session is not None and self.session.waiting_fetch == self.schedule_read:
+            # Otherwise the session was continued on another connection, and the fetch there keeps its watchers.
             self.session.waiting_fetch = None
             for entry in self.session.awake:
                 entry.forget()
         for entry in self.entries:
             entry.forget()
 
-    # ---- answering
+    # ---- response
 
-    def answer(self, looks: list[Look]) -> Work[FetchAnswer]:
+    def build_result(self, reads: list[PartitionRead]) -> Work[FetchResult]:
         session = self.session
         quota = self.context.replicas.leader_quota if self.replica_id >= 0 else None
         if session is not None:
-            session.served([entry for entry, data, *_ in looks if data.size])
+            session.served([entry for entry, data, *_ in reads if data.size])
             if self.is_incremental:
-                looks = [look for look in looks if is_news(look)]
+                reads = [read for read in reads if has_news(read)]
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}
         leaders = []
-        for look in looks:
-            entry, data, partition, *_ = look
+        for read in reads:
+            entry, data, partition, *_ = read
             if session is not None:
                 entry.sent_high_watermark = data.high_watermark
                 entry.sent_log_start_offset = data.log_start_offset
                 if not self.is_long:
-                    # In another turn the partition may have changed since the look: it has to stay awake.
-                    self.fall_asleep(session, look)
+                    # If read in another turn, the partition may have changed since, and has to stay awake.
+                    self.fall_asleep(session, read)
             if quota is not None and data.size and partition and is_throttled_here(partition):
                 quota.record(data.size)
-            if data.error_code in LEADER_TOLD and self.version >= LEADER_TOLD_SINCE:
+            if data.error_code in WITH_CURRENT_LEADER and self.version >= CURRENT_LEADER_SINCE:
                 leader = leader_of(self.context, entry.topic, entry.index)
                 leaders.append(leader)
                 data = data._replace(current_leader=leader)
@@ -522,7 +528,7 @@ class Fetch:
             fetched.append(FetchedTopic(*key, found))
             if self.is_long:
                 yield None
-        return FetchAnswer(
+        return FetchResult(
             error_code=0,
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(fetched),
@@ -530,8 +536,8 @@ class Fetch:
         )
 
 
-def is_news(look: Look) -> bool:
-    entry, data, *_ = look
+def has_news(read: PartitionRead) -> bool:
+    entry, data, *_ = read
     return bool(
         data.size
         or data.error_code
