@@ -138,7 +138,7 @@ async def test_the_settings_of_a_topic_created_since_are_found(
         behind,
         MetadataCache("cluster"),
         defaults=TopicConfig(),
-        new_topics=TopicDefaults(partitions=1, replication_factor=1),
+        new_topic_defaults=TopicDefaults(partitions=1, replication_factor=1),
         random=Random(1),
     )
     await topics.learn(["orders"])

@@ -104,7 +104,7 @@ class BrokerServer:
             registry,
             metadata,
             defaults=config.topic_defaults(),
-            new_topics=TopicDefaults(
+            new_topic_defaults=TopicDefaults(
                 partitions=config.num_partitions,
                 replication_factor=config.default_replication_factor,
             ),
@@ -196,7 +196,7 @@ class BrokerServer:
         groups.open()
         self.tasks.start("sweep", listeners.sweep())
         self.tasks.start("history", publisher.publish())
-        maintenance.start(self.tasks, config, replicas, world.clock)
+        maintenance.start_maintenance(self.tasks, config, replicas, world.clock)
         # Not earlier: loading logs may hold the loop for minutes, and the watchdog would end the process each time.
         world.watchdog.start()
         logger.info(

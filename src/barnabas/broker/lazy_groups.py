@@ -3,9 +3,9 @@
     this broker becomes leader of a partition of `__consumer_offsets`  ─┐
     first request about a group                                        ─┴─► store, coordinator, loader ─► load groups
 
-At the start of a broker the groups package is not imported before clients are served. The leaderships until then are
-kept, and their groups are loaded right after. Until they are loaded, clients get COORDINATOR_LOAD_IN_PROGRESS and
-retry.
+At the start of a broker the groups package is not imported before clients are served. Leadership changes until then
+are kept, and their groups are loaded right after. Until they are loaded, clients get COORDINATOR_LOAD_IN_PROGRESS
+and retry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.groups.loading import GroupLoader
     from barnabas.groups.store import GroupStore
 
-COMPLAINT_INTERVAL_S = 60.0
+ERROR_LOG_INTERVAL_S = 60.0
 
 
 class GroupComponents(NamedTuple):
@@ -39,7 +39,7 @@ class GroupComponents(NamedTuple):
 
 
 class LazyGroups:
-    """Creates the group coordinator and its store on first use, and tells its loader of leaderships."""
+    """Creates the group coordinator and its store on first use, and passes leadership changes to its loader."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LazyGroups:
         self.changed: dict[int, Partition] = {}
         """Partitions whose leadership changed before the loader was created, by index."""
         self.components: GroupComponents | None = None
-        self.complaint = LogRateLimiter(COMPLAINT_INTERVAL_S)
+        self.error_log_limiter = LogRateLimiter(ERROR_LOG_INTERVAL_S)
         """Limits a log message: clients without a coordinator retry ten times a second."""
         replicas.on_leadership[CONSUMER_OFFSETS] = self.leadership_changed
 

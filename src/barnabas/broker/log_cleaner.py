@@ -1,14 +1,14 @@
-"""Compaction in the background: the dirtiest log is cleaned, then the next, and when there is none it rests.
+"""Background compaction: cleans the log with the largest dirty ratio, then the next one, and sleeps if there is none.
 
-    choose (pure) ─► read and write elsewhere, a step at a time ─► put in place on the loop ─► … ─► checkpoint
+    choose a log ─► read and write in a thread, step by step ─► replace segments on the event loop ─► … ─► checkpoint
 
-Nothing waits for a cleaning and nothing is stopped for one. A log that is cut, deleted, taken offline or no longer
-compacted while it is being cleaned is noticed before the next step: then what was written is thrown away. Appends,
-retention, DeleteRecords and a change of leader touch other parts of a log than a cleaning does, or make a segment go
-that it wanted to replace, which `put_in_place` sees.
+No other operation waits for a cleaning. If the log is truncated, deleted, taken offline or no longer compacted, the
+cleaner notices it before the next step and discards its output. Appends, DeleteRecords and a change of leader do not
+touch the segments of a cleaning. Retention may delete such a segment, which `put_in_place` detects.
 
-A step is done in a thread for the sake of the disk, and is short for the sake of the loop: threads share Python's lock,
-so while one computes, the loop waits. After each step the cleaner rests as long as the step took.
+A step runs in a thread because of the disk, and is short because threads share Python's lock: while the step computes,
+the event loop waits. After each step the cleaner sleeps about as long as the step took, or longer to keep
+log.cleaner.io.max.bytes.per.second.
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ logger = logging.getLogger("barnabas.cleaner")
 BACKOFF_SECONDS_MIN = 0.01
 FAILED_SECONDS_MAX = 60.0
 BUFFER_BYTES_MIN = 4096
-REST_SECONDS_MAX = 1.0
+SLEEP_SECONDS_MAX = 1.0
 
 
 class LogCleaner:
+    """The cleaner threads of a broker, as tasks of the event loop."""
+
     def __init__(self, config: BrokerConfig, replicas: ReplicaManager, clock: Clock) -> None:
         self.config = config
         self.replicas = replicas
         self.clock = clock
-        self.given_up: dict[TopicPartition, tuple[Log, int]] = {}
-        """Logs with a damaged segment, and how often each had been cut by then: until it is mended, or a restart."""
+        self.failed_logs: dict[TopicPartition, tuple[Log, int]] = {}
+        """Logs with a corrupt segment, and the number of their truncations then. They are skipped until repaired."""
 
     @property
     def limits(self) -> Limits:
@@ -61,34 +63,34 @@ class LogCleaner:
                 tasks.start(f"log-cleaner-{number}", self.run())
 
     async def run(self) -> None:
-        rest = max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
-        backoff = Backoff(rest, max(rest, FAILED_SECONDS_MAX), random=Random(0))
+        pause_s = max(self.config.log_cleaner_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
+        backoff = Backoff(pause_s, max(pause_s, FAILED_SECONDS_MAX), random=Random(0))
         while True:
             try:
                 has_cleaned = await self.clean_dirtiest()
-                await self.retain()
+                await self.delete_old_segments()
             except Exception:
-                logger.exception("cleaning failed")  # and goes on with the next log
+                logger.exception("cleaning failed")  # continue with the next log
                 await backoff.wait()
             else:
                 backoff.reset()
                 if not has_cleaned:
-                    await asyncio.sleep(rest)
+                    await asyncio.sleep(pause_s)
 
     async def clean_dirtiest(self) -> bool:
-        """Whether there was anything to clean, and it was."""
-        chosen = await self.dirtiest()
-        if chosen is None:
+        """Clean the log with the largest dirty ratio. Return whether a log was cleaned."""
+        best = await self.find_dirtiest()
+        if best is None:
             return False
-        partition, found = chosen
+        partition, cleanable_part = best
         log = partition.log
         log.is_rewritten = True
         try:
-            return await self.clean(partition, log, found)
+            return await self.clean(partition, log, cleanable_part)
         finally:
             log.is_rewritten = False
 
-    async def dirtiest(self) -> tuple[Partition, Cleanable] | None:
+    async def find_dirtiest(self) -> tuple[Partition, Cleanable] | None:
         best: tuple[Partition, Cleanable] | None = None
         now_ms = self.clock.now_ms()
         turns = Turns()
@@ -97,16 +99,16 @@ class LogCleaner:
             if not self.may_clean(partition):
                 continue
             try:
-                found = cleanable(facts_of(partition.log), partition.log.config, now_ms)
+                cleanable_part = cleanable(facts_of(partition.log), partition.log.config, now_ms)
             except StorageError as error:
-                self.give_up(partition, partition.log, error)
+                self.handle_error(partition, partition.log, error)
                 continue
-            if found.is_worth_it(partition.log.config) and (
-                best is None or found.dirty_ratio > best[1].dirty_ratio
+            if cleanable_part.is_worth_it(partition.log.config) and (
+                best is None or cleanable_part.dirty_ratio > best[1].dirty_ratio
             ):
-                best = partition, found
+                best = partition, cleanable_part
         if best is not None and not self.may_clean(best[0]):
-            return None  # somebody else was faster
+            return None  # another cleaner took it
         return best
 
     def may_clean(self, partition: Partition) -> bool:
@@ -115,17 +117,17 @@ class LogCleaner:
             log.config.compacts
             and not log.is_rewritten
             and self.log_of(partition) is log
-            and self.given_up.get(key_of(partition)) != (log, log.cuts)
+            and self.failed_logs.get(topic_partition(partition)) != (log, log.cuts)
         )
 
     def log_of(self, partition: Partition) -> Log | None:
-        """As long as it is here and can be written."""
+        """Return the log of a partition that is on this broker and not offline, else None."""
         if partition.is_offline or not self.replicas.holds(partition):
             return None
-        return self.replicas.logs.get(key_of(partition))
+        return self.replicas.logs.get(topic_partition(partition))
 
-    async def clean(self, partition: Partition, log: Log, found: Cleanable) -> bool:
-        cleaning = Cleaning(log, found, self.limits, now_ms=self.clock.now_ms())
+    async def clean(self, partition: Partition, log: Log, cleanable_part: Cleanable) -> bool:
+        cleaning = Cleaning(log, cleanable_part, self.limits, now_ms=self.clock.now_ms())
         steps = cleaning.steps()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -134,22 +136,24 @@ class LogCleaner:
                 step_began = loop.time()
                 step = await in_thread(next, steps, None)
                 if not cleaning.is_still_of(self.log_of(partition)):
-                    logger.info("stopped, the log has changed partition=%s", partition)
+                    logger.info("cleaning stopped, the log has changed partition=%s", partition)
                     return False
                 if step is None:
                     break
                 if isinstance(step, Replacement):
                     if not put_in_place(log, step, self.clock.now_ms()):
-                        logger.info("stopped, segments were deleted partition=%s", partition)
+                        logger.info(
+                            "cleaning stopped, segments were deleted partition=%s", partition
+                        )
                         return False
                     continue
-                await asyncio.sleep(self.rest_after(step, loop.time() - step_began))
+                await asyncio.sleep(self.sleep_after(step, loop.time() - step_began))
             log.cleaned_to = cleaning.cleaned_to
             logs = self.replicas.logs
             logs.checkpoint(logs.cleaned((parent(log.directory),)))
         except StorageError as error:
             if cleaning.is_still_of(self.log_of(partition)):
-                self.give_up(partition, log, error)
+                self.handle_error(partition, log, error)
             return False
         finally:
             steps.close()
@@ -158,7 +162,7 @@ class LogCleaner:
         logger.info(
             "cleaned partition=%s offsets=%d..%d bytes=%d->%d records=%d->%d seconds=%.1f",
             partition,
-            found.first_dirty,
+            cleanable_part.first_dirty,
             cleaning.cleaned_to,
             tally.bytes_read,
             tally.bytes_kept,
@@ -166,23 +170,23 @@ class LogCleaner:
             tally.records_kept,
             loop.time() - began,
         )
-        return cleaning.cleaned_to > found.first_dirty
+        return cleaning.cleaned_to > cleanable_part.first_dirty
 
-    def rest_after(self, size: int, took: float) -> float:
-        """Seconds. The loop has at least every second slice of time to itself."""
+    def sleep_after(self, size: int, took: float) -> float:
+        """Return the seconds to sleep after a step of `size` bytes that took `took` seconds."""
         allowed = size / max(self.config.log_cleaner_io_max_bytes_per_second, 1.0)
-        return min(max(took, allowed - took), max(REST_SECONDS_MAX, allowed))
+        return min(max(took, allowed - took), max(SLEEP_SECONDS_MAX, allowed))
 
-    def give_up(self, partition: Partition, log: Log, error: StorageError) -> None:
+    def handle_error(self, partition: Partition, log: Log, error: StorageError) -> None:
         if isinstance(error, OutOfSpace):
-            logger.warning("no room to clean partition=%s error=%s", partition, error)
+            logger.warning("no disk space to clean partition=%s error=%s", partition, error)
             return
         if isinstance(error, CorruptBatch):
-            self.given_up[key_of(partition)] = (log, log.cuts)
+            self.failed_logs[topic_partition(partition)] = (log, log.cuts)
         self.replicas.fail(partition, error)
 
-    async def retain(self) -> None:
-        """What is compacted and deleted is looked after here, between two cleanings."""
+    async def delete_old_segments(self) -> None:
+        """Delete old segments of logs that are also compacted, between two cleanings."""
         turns = Turns()
         now_ms = self.clock.now_ms()
         for partition in list(self.replicas.partitions.values()):
@@ -196,5 +200,5 @@ class LogCleaner:
                     self.replicas.fail(partition, error)
 
 
-def key_of(partition: Partition) -> TopicPartition:
+def topic_partition(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.index)

@@ -1,4 +1,4 @@
-"""What a broker does by the clock: flush, checkpoint, retain, compact, forget."""
+"""Periodic tasks of a broker: flushes, checkpoints, retention, compaction, expiration of producers."""
 
 from __future__ import annotations
 
@@ -20,32 +20,42 @@ from barnabas.world.ports import Clock
 
 logger = logging.getLogger("barnabas.maintenance")
 
-FLUSH_LOOK_SECONDS = 1.0
-LOOKED_AT_ONCE = 2000
-DAY_SECONDS = 86_400.0  # a loop timer takes no longer periods than this
+FLUSH_CHECK_SECONDS = 1.0
+CHECKED_AT_ONCE = 2000
+DAY_SECONDS = 86_400.0  # longest period of a timer of the event loop
 
 
-def start(tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: Clock) -> None:
+def start_maintenance(
+    tasks: Tasks, config: BrokerConfig, replicas: ReplicaManager, clock: Clock
+) -> None:
     logs = replicas.logs
     delay = config.log_initial_task_delay_ms / 1000
-    every(tasks, "flush", FLUSH_LOOK_SECONDS, FLUSH_LOOK_SECONDS, lambda: flush_due(replicas))
+    run_every(tasks, "flush", FLUSH_CHECK_SECONDS, FLUSH_CHECK_SECONDS, lambda: flush_due(replicas))
     period = config.replica_high_watermark_checkpoint_interval_ms / 1000
-    every(tasks, "checkpoint-hw", period, period, lambda: checkpoint(logs, logs.high_watermarks))
+    run_every(
+        tasks, "checkpoint-hw", period, period, lambda: checkpoint(logs, logs.high_watermarks)
+    )
     period = config.log_flush_offset_checkpoint_interval_ms / 1000
-    every(
+    run_every(
         tasks, "checkpoint-recovery", delay, period, lambda: checkpoint(logs, logs.recovery_points)
     )
     period = config.log_flush_start_offset_checkpoint_interval_ms / 1000
-    every(tasks, "checkpoint-start", delay, period, lambda: checkpoint(logs, logs.log_starts))
+    run_every(
+        tasks,
+        "checkpoint-start",
+        delay,
+        period,
+        lambda: checkpoint(logs, logs.log_starts),
+    )
     period = config.log_retention_check_interval_ms / 1000
-    every(tasks, "retention", delay, period, lambda: retain(replicas, clock))
+    run_every(tasks, "retention", delay, period, lambda: apply_retention(replicas, clock))
     period = config.producer_id_expiration_check_interval_ms / 1000
-    every(tasks, "expire", delay, period, lambda: expire_producers(replicas))
-    every(tasks, "purge", 1.0, 1.0, lambda: purge(logs, clock))
+    run_every(tasks, "expire", delay, period, lambda: expire_producers(replicas))
+    run_every(tasks, "purge", 1.0, 1.0, lambda: purge(logs, clock))
     LogCleaner(config, replicas, clock).start(tasks)
 
 
-def every(
+def run_every(
     tasks: Tasks,
     name: str,
     delay_seconds: float,
@@ -61,15 +71,14 @@ def every(
             except StorageError as error:
                 logger.error("%s failed error=%s", name, error)
             except Exception:
-                logger.exception("%s failed", name)  # and will be tried again: nobody else does it
+                logger.exception("%s failed", name)  # runs again after the period
             await asyncio.sleep(min(period_seconds, DAY_SECONDS))
 
     tasks.start(name, repeat())
 
 
 async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[Gathered]]) -> None:
-    """In a thread: while the disk is busy with gigabytes just written, a file gets its name only after tens of
-    milliseconds, and everybody would wait for that."""
+    """Write the checkpoints in a thread: while the disk is busy, renaming a file can take tens of milliseconds."""
     for directory, path, offsets in gather():
         replace = logs.disk.replacement(path)
         with logs.guarding(directory):
@@ -81,10 +90,10 @@ def write_offsets(replace: Callable[[bytes], None], offsets: Mapping[TopicPartit
 
 
 async def flush_due(replicas: ReplicaManager) -> None:
-    """Logs whose settings or whose last roll ask for an fsync get one, off the loop."""
+    """Fsync the logs that are due by their settings or their last roll. The fsyncs run in threads."""
     now_ms = replicas.clock.now_ms()
-    async for some in in_chunks(tuple(replicas.partitions.values()), LOOKED_AT_ONCE):
-        for partition in some:
+    async for chunk in in_chunks(tuple(replicas.partitions.values()), CHECKED_AT_ONCE):
+        for partition in chunk:
             if not partition.is_offline and partition.log.flush_due(now_ms):
                 replicas.flush(partition)
 
@@ -99,7 +108,7 @@ async def purge(logs: LogManager, clock: Clock) -> None:
             await in_thread(logs.disk.remove_tree, path)
 
 
-async def retain(replicas: ReplicaManager, clock: Clock) -> None:
+async def apply_retention(replicas: ReplicaManager, clock: Clock) -> None:
     now_ms = clock.now_ms()
     turns = Turns()
     for partition in list(replicas.partitions.values()):
@@ -117,7 +126,7 @@ async def retain(replicas: ReplicaManager, clock: Clock) -> None:
 
 
 async def expire_producers(replicas: ReplicaManager) -> None:
-    """By the loop's monotonic time: a wall clock that jumps must not expire producers."""
+    """Expire idle producers, by monotonic time: a jump of the wall clock must not expire them."""
     monotonic_ms = round(asyncio.get_running_loop().time() * 1000)
     turns = Turns()
     for partition in list(replicas.partitions.values()):

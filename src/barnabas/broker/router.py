@@ -48,7 +48,11 @@ from barnabas.broker.handlers import (
     update_metadata,
 )
 from barnabas.broker.handlers.fetch import FetchResult
-from barnabas.broker.handlers.produce import ProduceResult, handle_repeated, may_be_repeated
+from barnabas.broker.handlers.produce import (
+    ProduceResult,
+    handle_repeated_produce,
+    may_repeat_produce,
+)
 from barnabas.errors import ApiError
 from barnabas.storage.acceptance import LargeBatch
 from barnabas.tasks import in_thread
@@ -227,7 +231,9 @@ class Router:
             if batch is not None:
                 number: int = SIZE.unpack_from(frame, 4)[0]
                 try:
-                    response = handle_repeated(self.context, repeated, batch, number, connection)
+                    response = handle_repeated_produce(
+                        self.context, repeated, batch, number, connection
+                    )
                 except (ApiError, LargeBatch):
                     pass  # served by the general path below
                 else:
@@ -257,7 +263,7 @@ class Router:
             request = route.decode(header.api_version, frame, at)
         except ManyPartitions:
             return self.serve_large(route, header, frame, at, connection)
-        if header.api_key == PRODUCE and may_be_repeated(request):
+        if header.api_key == PRODUCE and may_repeat_produce(request):
             connection.produces.learn(frame, header, request)
         elif header.api_key == FETCH and not is_repeated_fetch:
             connection.fetches.learn(frame, at, header, request)

@@ -1,4 +1,4 @@
-"""Topic events: record the client that requested a change of topics. The controller records the transitions."""
+"""Events of the history about the client that requested a change of topics. The controller records the transitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.create_topics import TopicOutcome
+from barnabas.broker.topic_admin.create_topics import CreationOutcome
 from barnabas.controller.topic_checks import USE_DEFAULT, TopicSpec
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.history.recorder import Facts
@@ -22,21 +22,21 @@ COUNTS_OF = {
         "transaction.state.log.replication.factor",
     ),
 }
-"""The settings with the number of partitions and replicas of a topic that was requested without these numbers."""
+"""Settings for the partition count and replication factor of a topic that was requested without them."""
 
 
-def requester_of(header: RequestHeader, connection: Connection) -> Requester:
+def find_requester(header: RequestHeader, connection: Connection) -> Requester:
     return parse_requester(header.client_id, connection.stream.peer[0])
 
 
-def creation_facts(wish: TopicSpec, outcome: TopicOutcome, requester: Requester) -> Facts:
-    """The size of the new topic, and the settings that it was taken from."""
-    of_partitions, of_replicas = COUNTS_OF.get(wish.name, COUNTS) if requester.via else COUNTS
+def creation_facts(new_topic: TopicSpec, outcome: CreationOutcome, requester: Requester) -> Facts:
+    """Return the size of the new topic, and the settings that determined it."""
+    of_partitions, of_replicas = COUNTS_OF.get(new_topic.name, COUNTS) if requester.via else COUNTS
     defaults = []
-    if wish.assignments is None:
-        if requester.via or wish.partitions == USE_DEFAULT:
+    if new_topic.assignments is None:
+        if requester.via or new_topic.partitions == USE_DEFAULT:
             defaults.append(of_partitions)
-        if requester.via or wish.replication_factor == USE_DEFAULT:
+        if requester.via or new_topic.replication_factor == USE_DEFAULT:
             defaults.append(of_replicas)
     facts: dict[str, object] = {
         "partitions": len(outcome.replicas),
@@ -58,7 +58,7 @@ def record_topic_request(
     after: str,
     facts: Mapping[str, Facts] | None = None,
 ) -> None:
-    """The controller knows the transitions; only the broker that got the request knows the client."""
+    """Record the client of a request. Only the broker that got the request knows it."""
     execution = context.controller.execution
     if execution is not None:
         execution.recorder.record_topic_request(
@@ -74,13 +74,13 @@ def record_topic_request(
 
 def record_creations(
     context: BrokerContext,
-    wishes: Iterable[TopicSpec],
-    outcomes: Iterable[TopicOutcome],
+    new_topics: Iterable[TopicSpec],
+    outcomes: Iterable[CreationOutcome],
     requester: Requester,
 ) -> None:
     facts = {
-        outcome.name: creation_facts(wish, outcome, requester)
-        for wish, outcome in zip(wishes, outcomes, strict=True)
+        outcome.name: creation_facts(new_topic, outcome, requester)
+        for new_topic, outcome in zip(new_topics, outcomes, strict=True)
         if is_done(outcome.error)
     }
     request = "CreateTopics" if requester.via is None else "Metadata"
@@ -88,5 +88,5 @@ def record_creations(
 
 
 def is_done(error: ApiError | None) -> bool:
-    """Whether the change is in the registry, even if the client did not wait until all brokers knew of it."""
+    """Whether the change is in the registry, even if the request timed out before all brokers knew of it."""
     return error is None or error.code is ErrorCode.REQUEST_TIMED_OUT

@@ -49,7 +49,7 @@ class Interrupted(LogCleaner):
         self.happens = happens
         self.left = after
 
-    def rest_after(self, size: int, took: float) -> float:
+    def sleep_after(self, size: int, took: float) -> float:
         if self.left == 0:
             self.happens()
         self.left -= 1
@@ -318,8 +318,8 @@ async def test_a_damaged_segment_is_not_written_anew_with_a_right_checksum(nodes
     assert not await cleaner.clean_dirtiest()
     assert path.read_bytes() == data
     assert not node.logs.offline
-    assert cleaner.given_up, "and it is not tried again and again"
-    assert await cleaner.dirtiest() is None
+    assert cleaner.failed_logs, "and it is not tried again and again"
+    assert await cleaner.find_dirtiest() is None
 
 
 async def test_the_last_record_of_a_log_stays_even_if_nothing_has_followed_it(

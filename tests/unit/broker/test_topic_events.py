@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.broker.topic_admin.create_topics import TopicOutcome
+from barnabas.broker.topic_admin.create_topics import CreationOutcome
 from barnabas.broker.topic_events import creation_facts
 from barnabas.controller.topic_checks import TopicSpec
 from barnabas.history.requester import Requester
 from barnabas.model import BrokerId
 
-OUTCOME = TopicOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
+OUTCOME = CreationOutcome(name="t", replicas=((BrokerId(1), BrokerId(2)),) * 3)
 
 
 def test_creation_facts_name_the_settings_behind_default_counts() -> None:

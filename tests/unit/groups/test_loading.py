@@ -301,7 +301,7 @@ async def test_compaction_beside_loading_neither_disturbs_it_nor_is_disturbed(
         loading.append(commit(number, number % 7), commit(number, group_id=f"group-{number % 5}"))
     loading.loader.buffer_bytes = 300
     cleaner = LogCleaner(loading.node.config, loading.node.replicas, StandingClock())
-    cleaner.rest_after = lambda size, took: 0.0  # type: ignore[method-assign]
+    cleaner.sleep_after = lambda size, took: 0.0  # type: ignore[method-assign]
     cleaned = 0
 
     async def clean() -> None:

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks the controller to change the ISR of its partitions."""
+"""AlterPartition: the controller changes the ISR of partitions at the request of their leader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
-from barnabas.broker.handlers.controller_queue import ask_controller
+from barnabas.broker.handlers.controller_queue import wait_for_controller
 from barnabas.controller.events import AlterPartitionReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -23,7 +23,7 @@ from barnabas.wire.messages.alter_partition import (
 
 Topics = tuple[AlterPartitionTopic, ...]
 ALTERED_AT_ONCE = 1000
-"""Partitions in one event of the controller. Other events wait until it is handled."""
+"""Maximum number of partitions in one controller event. Other events wait meanwhile."""
 
 
 async def handle(
@@ -37,11 +37,11 @@ async def handle(
     if not context.controller.is_active:
         return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
     altered: list[AlterPartitionTopicResponse] = []
-    for topics in in_groups(request.topics):
-        some = replace(request, topics=topics)
-        event = partial(AlterPartitionReceived, some, header.api_version)
+    for topics in split_topics(request.topics):
+        chunk = replace(request, topics=topics)
+        event = partial(AlterPartitionReceived, chunk, header.api_version)
         result: AlterPartitionResponse | ApiError
-        result = await ask_controller(context.controller.queue, event)
+        result = await wait_for_controller(context.controller.queue, event)
         if isinstance(result, ApiError):
             return AlterPartitionResponse(error_code=result.code)
         if result.error_code:
@@ -50,16 +50,16 @@ async def handle(
     return AlterPartitionResponse(topics=tuple(altered))
 
 
-def in_groups(topics: Topics) -> Iterator[Topics]:
-    """Split the partitions into groups of at most ALTERED_AT_ONCE. There is at least one group."""
-    group: list[AlterPartitionTopic] = []
+def split_topics(topics: Topics) -> Iterator[Topics]:
+    """Split the partitions into chunks of at most ALTERED_AT_ONCE. There is at least one chunk."""
+    chunk: list[AlterPartitionTopic] = []
     size = 0
     for topic in topics:
         for start in range(0, len(topic.partitions), ALTERED_AT_ONCE):
             partitions = topic.partitions[start : start + ALTERED_AT_ONCE]
             if size and size + len(partitions) > ALTERED_AT_ONCE:
-                yield tuple(group)
-                group, size = [], 0
-            group.append(topic._replace(partitions=partitions))
+                yield tuple(chunk)
+                chunk, size = [], 0
+            chunk.append(topic._replace(partitions=partitions))
             size += len(partitions)
-    yield tuple(group)
+    yield tuple(chunk)

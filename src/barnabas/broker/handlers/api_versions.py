@@ -23,7 +23,7 @@ UNSUPPORTED = ApiVersionsResponse(
     error_code=ErrorCode.UNSUPPORTED_VERSION,
     api_keys=tuple(entry for entry in API_KEYS if entry.api_key == ApiVersionsRequest.API_KEY),
 )
-FEATURES_EPOCH = 0  # there are no features
+FEATURES_EPOCH = 0  # this broker has no finalized features
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

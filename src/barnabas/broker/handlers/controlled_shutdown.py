@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker that shuts down asks the controller to move its leaders away."""
+"""ControlledShutdown: the controller moves the leaders of a stopping broker to other brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_act_for_the_cluster
-from barnabas.broker.handlers.controller_queue import ask_controller
+from barnabas.broker.handlers.controller_queue import wait_for_controller
 from barnabas.controller.events import ControlledShutdownReceived
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.wire.headers import RequestHeader
@@ -29,7 +29,7 @@ async def handle(
         return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
     event = partial(ControlledShutdownReceived, request)
     result: ControlledShutdownResponse | ApiError
-    result = await ask_controller(context.controller.queue, event)
+    result = await wait_for_controller(context.controller.queue, event)
     if isinstance(result, ApiError):
         return ControlledShutdownResponse(error_code=result.code)
     return result

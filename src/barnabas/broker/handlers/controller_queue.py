@@ -12,18 +12,18 @@ from barnabas.controller.queue import EventQueue
 A = TypeVar("A")
 
 
-async def ask_controller(
-    queue: EventQueue, event_with: Callable[[Callable[[A], None]], Event]
+async def wait_for_controller(
+    queue: EventQueue, create_event: Callable[[Callable[[A], None]], Event]
 ) -> A:
-    """Put an event into the queue and return its answer. Only the first answer counts.
+    """Put an event into the controller's queue, wait for its result and return it.
 
-    `event_with` creates the event from the callback for its answer.
+    `create_event` creates the event from its result callback. Only the first call of the callback counts.
     """
     future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
 
-    def answer(result: A) -> None:
+    def set_result(result: A) -> None:
         if not future.done():
             future.set_result(result)
 
-    queue.put(event_with(answer))
+    queue.put(create_event(set_result))
     return await future

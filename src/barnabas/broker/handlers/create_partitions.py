@@ -1,4 +1,4 @@
-"""CreatePartitions: adds partitions to topics. Only the broker of the active controller serves it."""
+"""CreatePartitions: adds partitions to topics. Only the active controller serves it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.create_partitions import NewPartitions, create_partitions
+from barnabas.broker.topic_admin.create_partitions import PartitionIncrease, create_partitions
 from barnabas.broker.topic_admin.topics import to_api_error
-from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
+from barnabas.broker.topic_events import find_requester, is_done, record_topic_request
 from barnabas.errors import ApiError, ErrorCode, RegistryError, StorageError
 from barnabas.history.requester import Requester
 from barnabas.tasks import in_thread_if_large
@@ -29,53 +29,53 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> CreatePartitionsResponse:
-    requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
-    asked = await in_thread_if_large(len(request.topics), count_names, request)
+    requester = find_requester(header, connection)._replace(at_ms=context.clock.now_ms())
+    names = await in_thread_if_large(len(request.topics), count_names, request)
     outcomes: Outcomes = {}
     if context.controller.is_active:
-        outcomes = await in_thread_if_large(len(asked), refused_names, asked)
-        wishes = await in_thread_if_large(len(asked), wishes_of, request, outcomes)
-        if wishes:
-            outcomes |= await create(context, request, wishes)
+        outcomes = await in_thread_if_large(len(names), reject_names, names)
+        increases = await in_thread_if_large(len(names), parse_requests, request, outcomes)
+        if increases:
+            outcomes |= await create_or_fail(context, request, increases)
         if not request.validate_only:
-            done = [wish for wish in wishes if is_done(outcomes[wish.name])]
+            done = [increase for increase in increases if is_done(outcomes[increase.name])]
             record_in_history(context, done, requester)
     else:
-        outcomes |= dict.fromkeys(asked, ApiError(ErrorCode.NOT_CONTROLLER))
+        outcomes |= dict.fromkeys(names, ApiError(ErrorCode.NOT_CONTROLLER))
     return CreatePartitionsResponse(
-        results=await in_thread_if_large(len(asked), results_of, asked, outcomes)
+        results=await in_thread_if_large(len(names), build_results, names, outcomes)
     )
 
 
-async def create(
-    context: BrokerContext, request: CreatePartitionsRequest, wishes: list[NewPartitions]
+async def create_or_fail(
+    context: BrokerContext, request: CreatePartitionsRequest, increases: list[PartitionIncrease]
 ) -> Outcomes:
     try:
         return await create_partitions(
             context.topics,
-            wishes,
+            increases,
             is_queued_for_deletion=context.controller.context.is_topic_queued_for_deletion,
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
     except ApiError as error:
-        why = error
+        failure = error
     except (RegistryError, StorageError) as error:
-        why = to_api_error(error)
-    return {wish.name: why for wish in wishes}
+        failure = to_api_error(error)
+    return {increase.name: failure for increase in increases}
 
 
 def record_in_history(
-    context: BrokerContext, wishes: list[NewPartitions], requester: Requester
+    context: BrokerContext, increases: list[PartitionIncrease], requester: Requester
 ) -> None:
-    for wish in wishes:
+    for increase in increases:
         record_topic_request(
             context,
-            [wish.name],
+            [increase.name],
             requester,
             request="CreatePartitions",
-            after=f"grown to {wish.count} partitions",
-            facts={wish.name: {"partitions": wish.count}},
+            after=f"grown to {increase.count} partitions",
+            facts={increase.name: {"partitions": increase.count}},
         )
 
 
@@ -83,25 +83,27 @@ def count_names(request: CreatePartitionsRequest) -> Counter[str]:
     return Counter(topic.name for topic in request.topics)
 
 
-def refused_names(asked: Counter[str]) -> Outcomes:
-    refused: Outcomes = {name: duplicate_name(name) for name, count in asked.items() if count > 1}
-    if "" in asked:
-        refused.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic has a name"))
-    return refused
+def reject_names(names: Counter[str]) -> Outcomes:
+    rejected: Outcomes = {name: duplicate_name(name) for name, count in names.items() if count > 1}
+    if "" in names:
+        rejected.setdefault("", ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topic name is empty"))
+    return rejected
 
 
-def wishes_of(request: CreatePartitionsRequest, refused: Outcomes) -> list[NewPartitions]:
-    return [wish_of(topic) for topic in request.topics if topic.name not in refused]
+def parse_requests(request: CreatePartitionsRequest, rejected: Outcomes) -> list[PartitionIncrease]:
+    return [parse_request(topic) for topic in request.topics if topic.name not in rejected]
 
 
-def results_of(asked: Counter[str], outcomes: Outcomes) -> tuple[CreatePartitionsTopicResult, ...]:
+def build_results(
+    names: Counter[str], outcomes: Outcomes
+) -> tuple[CreatePartitionsTopicResult, ...]:
     """Return one result for each name."""
-    return tuple(result(name, outcomes[name]) for name in asked)
+    return tuple(build_topic_result(name, outcomes[name]) for name in names)
 
 
-def wish_of(topic: CreatePartitionsTopic) -> NewPartitions:
+def parse_request(topic: CreatePartitionsTopic) -> PartitionIncrease:
     assignments = topic.assignments
-    return NewPartitions(
+    return PartitionIncrease(
         name=topic.name,
         count=topic.count,
         assignments=None if assignments is None else [each.broker_ids for each in assignments],
@@ -109,10 +111,10 @@ def wish_of(topic: CreatePartitionsTopic) -> NewPartitions:
 
 
 def duplicate_name(name: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REQUEST, f"'{name}' is asked for more than once")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request more than once")
 
 
-def result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
+def build_topic_result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
     if error is None:
         return CreatePartitionsTopicResult(name)
     return CreatePartitionsTopicResult(name, error.code, error.message or None)

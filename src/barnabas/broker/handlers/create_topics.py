@@ -1,4 +1,4 @@
-"""CreateTopics: creates topics. Only the broker of the active controller serves it."""
+"""CreateTopics: creates topics. Only the active controller serves it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.topic_admin.create_topics import TopicOutcome, create_topics
+from barnabas.broker.topic_admin.create_topics import CreationOutcome, create_topics
 from barnabas.broker.topic_admin.topics import to_api_error
-from barnabas.broker.topic_events import record_creations, requester_of
+from barnabas.broker.topic_events import find_requester, record_creations
 from barnabas.config import BrokerConfig
 from barnabas.config.describe import describe_topic
 from barnabas.controller.topic_checks import TopicSpec
@@ -35,37 +35,37 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> CreateTopicsResponse:
-    requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
-    refused = await in_thread_if_large(
-        len(request.topics), refuse_before_checking, context, request
+    requester = find_requester(header, connection)._replace(at_ms=context.clock.now_ms())
+    rejected = await in_thread_if_large(len(request.topics), reject_early, context, request)
+    new_topics = await in_thread_if_large(
+        len(request.topics), parse_new_topics, request.topics, rejected
     )
-    wishes = await in_thread_if_large(len(request.topics), wishes_of, request.topics, refused)
-    outcomes: list[TopicOutcome] = []
-    if wishes:
+    outcomes: list[CreationOutcome] = []
+    if new_topics:
         try:
             outcomes = await create_topics(
                 context.topics,
-                wishes,
+                new_topics,
                 timeout_ms=request.timeout_ms,
                 validate_only=request.validate_only,
             )
         except ApiError as error:
-            refused |= {wish.name: error for wish in wishes}
+            rejected |= {new_topic.name: error for new_topic in new_topics}
         except (RegistryError, StorageError) as error:
-            refused |= {wish.name: to_api_error(error) for wish in wishes}
+            rejected |= {new_topic.name: to_api_error(error) for new_topic in new_topics}
     if outcomes and not request.validate_only:
-        record_creations(context, wishes, outcomes, requester)
+        record_creations(context, new_topics, outcomes, requester)
     by_name = {outcome.name: outcome for outcome in outcomes}
     descriptions = Descriptions(context.config)
     results = []
     turns = Turns(RESULTS_PER_TURN)
     for topic in request.topics:
         await turns.leave()
-        failed = refused.get(topic.name)
+        failed = rejected.get(topic.name)
         if failed is not None:
-            results.append(not_created(topic.name, failed))
+            results.append(build_creation_error(topic.name, failed))
             continue
-        result = created(by_name[topic.name])
+        result = build_created_result(by_name[topic.name])
         if not result.error_code and header.api_version >= CONFIGS_SINCE:
             configs = descriptions.of(by_name[topic.name].overrides)
             result = result._replace(configs=configs)
@@ -73,31 +73,30 @@ async def handle(
     return CreateTopicsResponse(topics=tuple(results))
 
 
-def refuse_before_checking(
-    context: BrokerContext, request: CreateTopicsRequest
-) -> dict[str, ApiError]:
+def reject_early(context: BrokerContext, request: CreateTopicsRequest) -> dict[str, ApiError]:
+    """Return the errors that are found without the registry, by topic name."""
     if not context.controller.is_active:
         error = ApiError(ErrorCode.NOT_CONTROLLER)
         return {topic.name: error for topic in request.topics}
-    refused = {}
+    rejected = {}
     for name, count in Counter(topic.name for topic in request.topics).items():
         why = None
         if name == CLUSTER_METADATA:
-            why = f"'{name}' is a name of Kafka's own"
+            why = f"topic name '{name}' is reserved"
         elif count > 1:
-            why = f"'{name}' is asked for {count} times"
+            why = f"topic '{name}' is in the request {count} times"
         if why is not None:
-            refused[name] = ApiError(ErrorCode.INVALID_REQUEST, why)
-    return refused
+            rejected[name] = ApiError(ErrorCode.INVALID_REQUEST, why)
+    return rejected
 
 
-def wishes_of(
-    topics: tuple[CreatableTopic, ...], refused: Mapping[str, ApiError]
+def parse_new_topics(
+    topics: tuple[CreatableTopic, ...], rejected: Mapping[str, ApiError]
 ) -> list[TopicSpec]:
-    return [wish_of(topic) for topic in topics if topic.name not in refused]
+    return [parse_new_topic(topic) for topic in topics if topic.name not in rejected]
 
 
-def wish_of(topic: CreatableTopic) -> TopicSpec:
+def parse_new_topic(topic: CreatableTopic) -> TopicSpec:
     assignments = None
     if topic.assignments:
         # If a partition is assigned more than once, the last assignment counts, as in Kafka.
@@ -111,16 +110,16 @@ def wish_of(topic: CreatableTopic) -> TopicSpec:
     )
 
 
-def not_created(name: str, error: ApiError) -> CreatableTopicResult:
+def build_creation_error(name: str, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, error_code=error.code, error_message=error.message or None
     )
 
 
-def created(outcome: TopicOutcome) -> CreatableTopicResult:
+def build_created_result(outcome: CreationOutcome) -> CreatableTopicResult:
     if outcome.error is not None:
         # After a timeout the client gets the id all the same.
-        return not_created(outcome.name, outcome.error)._replace(topic_id=outcome.topic_id)
+        return build_creation_error(outcome.name, outcome.error)._replace(topic_id=outcome.topic_id)
     return CreatableTopicResult(
         name=outcome.name,
         topic_id=outcome.topic_id,

@@ -1,6 +1,6 @@
 """The current leader of a partition, for Produce and Fetch responses with NOT_LEADER_OR_FOLLOWER.
 
-A client finds the new leader without a Metadata request. The local replica is the best source, since LeaderAndIsr
+The client then needs no Metadata request. The local replica is the best source, since LeaderAndIsr
 arrives before UpdateMetadata. Without a local replica the metadata cache is used.
 """
 
@@ -13,7 +13,8 @@ from barnabas.model import BrokerId
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 
 
-def leader_of(context: BrokerContext, topic: str, index: int) -> LeaderIdAndEpoch:
+def find_leader(context: BrokerContext, topic: str, index: int) -> LeaderIdAndEpoch:
+    """Return the leader that this broker knows, or LEADER_UNKNOWN."""
     partition = context.replicas.partitions.get((topic, index))
     if partition is not None:
         return LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
@@ -22,7 +23,7 @@ def leader_of(context: BrokerContext, topic: str, index: int) -> LeaderIdAndEpoc
     return LeaderIdAndEpoch(state.leader, state.leader_epoch) if state else LEADER_UNKNOWN
 
 
-def endpoints_of(
+def find_endpoints(
     context: BrokerContext, leaders: Iterable[LeaderIdAndEpoch], listener: str
 ) -> tuple[NodeEndpoint, ...]:
     """Return the endpoints on `listener` of the leaders that are running, each once."""

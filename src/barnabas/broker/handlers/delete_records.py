@@ -1,4 +1,4 @@
-"""DeleteRecords: a log begins later from now on, answered when it does so on every living replica."""
+"""DeleteRecords: advances the log start offset, and responds when every live replica has advanced it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UP_TO_HIGH_WATERMARK = -1
 Results = list[list[DeleteRecordsPartitionResult]]
 
 
-class Wait(NamedTuple):
+class PendingPartition(NamedTuple):
     """A partition that waits for its followers, and the position of its result in the response."""
 
     partition: Partition
@@ -38,7 +38,7 @@ class Wait(NamedTuple):
 def handle(
     context: BrokerContext, request: DeleteRecordsRequest, _: RequestHeader, __: Connection
 ) -> Work[DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]]:
-    waits: list[Wait] = []
+    waits: list[PendingPartition] = []
     results: Results = []
     for topic in request.topics:
         done: list[DeleteRecordsPartitionResult] = []
@@ -60,29 +60,34 @@ def handle(
                 continue
             low_watermark = partition.low_watermark()
             if low_watermark < offset:
-                waits.append(Wait(partition, offset, len(results) - 1, len(done)))
+                waits.append(PendingPartition(partition, offset, len(results) - 1, len(done)))
             done.append(DeleteRecordsPartitionResult(index, low_watermark=low_watermark))
     if waits:
-        return finish(request, results, waits)
+        return wait_for_followers(request, results, waits)
     size = len(results) + sum(map(len, results))
-    return (yield from call_in_thread_if_large(size, partial(respond, request, results)))
+    return (
+        yield from call_in_thread_if_large(
+            size, partial(build_delete_records_response, request, results)
+        )
+    )
 
 
 def delete_before(partition: Partition, offset: int) -> int:
     """Advance the log start offset. Return the requested offset, with -1 resolved to the high watermark."""
     partition.require_leader(-1)
     if partition.topic in INTERNAL_TOPICS:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the cluster's own")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is an internal topic")
     log = partition.log
     if "delete" not in log.config.cleanup_policy:
         raise ApiError(
-            ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {partition.topic} is not delete"
+            ErrorCode.POLICY_VIOLATION,
+            f"cleanup.policy of {partition.topic} does not include delete",
         )
     target = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
     if target < 0 or target > log.high_watermark:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{offset} is not within 0 and the high watermark {log.high_watermark}",
+            f"offset {offset} is not within 0 and the high watermark {log.high_watermark}",
         )
     log.advance_log_start(target)
     partition.announce_to_followers()
@@ -90,10 +95,10 @@ def delete_before(partition: Partition, offset: int) -> int:
     return target
 
 
-async def finish(
-    request: DeleteRecordsRequest, results: Results, waits: list[Wait]
+async def wait_for_followers(
+    request: DeleteRecordsRequest, results: Results, waits: list[PendingPartition]
 ) -> DeleteRecordsResponse:
-    """Wait for the followers. The leader has deleted the records, whatever the response."""
+    """Wait for the followers. The leader has deleted its records even if this times out."""
     deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
     for wait in waits:
         before = results[wait.topic][wait.position]
@@ -106,7 +111,7 @@ async def finish(
         except ApiError as error:
             after = before._replace(error_code=error.code, low_watermark=-1)
         results[wait.topic][wait.position] = after
-    return respond(request, results)
+    return build_delete_records_response(request, results)
 
 
 async def wait_for_low_watermark(partition: Partition, offset: int) -> int:
@@ -124,7 +129,9 @@ async def wait_for_low_watermark(partition: Partition, offset: int) -> int:
             partition.start_watchers.pop(moved.set, None)
 
 
-def respond(request: DeleteRecordsRequest, results: Results) -> DeleteRecordsResponse:
+def build_delete_records_response(
+    request: DeleteRecordsRequest, results: Results
+) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=tuple(
             DeleteRecordsTopicResult(name=topic.name, partitions=tuple(done))

@@ -1,4 +1,4 @@
-"""DeleteTopics: deletes topics by name or id. Only the broker of the active controller serves it."""
+"""DeleteTopics: deletes topics by name or id. Only the active controller serves it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.delete_topics import delete_topics
-from barnabas.broker.topic_events import is_done, record_topic_request, requester_of
+from barnabas.broker.topic_events import find_requester, is_done, record_topic_request
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import ZERO_ID
 from barnabas.tasks import Turns, in_thread_if_large
@@ -30,7 +30,7 @@ async def handle(
     header: RequestHeader,
     connection: Connection,
 ) -> DeleteTopicsResponse:
-    requester = requester_of(header, connection)._replace(at_ms=context.clock.now_ms())
+    requester = find_requester(header, connection)._replace(at_ms=context.clock.now_ms())
     version = header.api_version
     wanted = (
         request.topics
@@ -38,36 +38,38 @@ async def handle(
         else tuple(DeleteTopicState(name=name) for name in request.topic_names)
     )
     turns = Turns(RESULTS_PER_TURN)
-    error = await in_thread_if_large(len(wanted), refusal, context, wanted, version)
+    error = await in_thread_if_large(len(wanted), find_request_error, context, wanted, version)
     if error is not None:
-        refused = await in_thread_if_large(len(wanted), none_deleted, wanted, error)
-        return DeleteTopicsResponse(responses=refused)
-    named = []
+        failed = await in_thread_if_large(len(wanted), build_deletion_errors, wanted, error)
+        return DeleteTopicsResponse(responses=failed)
+    resolved = []
     names = []
     for topic in wanted:
-        name = name_of(context, topic)
-        named.append(name)
+        name = resolve_topic(context, topic)
+        resolved.append(name)
         if isinstance(name, str):
             names.append(name)
         await turns.leave()
     outcomes = await delete_topics(context.topics, names, timeout_ms=request.timeout_ms)
-    done = await in_thread_if_large(len(outcomes), done_of, outcomes)
+    done = await in_thread_if_large(len(outcomes), select_done, outcomes)
     record_topic_request(
         context, done, requester, request="DeleteTopics", after="marked for deletion"
     )
     results = []
-    for topic, found in zip(wanted, named, strict=True):
+    for topic, found in zip(wanted, resolved, strict=True):
         await turns.leave()
         if isinstance(found, ApiError):
-            results.append(not_deleted(topic, found))
+            results.append(build_deletion_error(topic, found))
             continue
         error = outcomes[found]
-        result = not_deleted(topic, error) if error is not None else DeletableTopicResult(found)
+        result = (
+            build_deletion_error(topic, error) if error is not None else DeletableTopicResult(found)
+        )
         results.append(result._replace(name=found, topic_id=topic.topic_id))
     return DeleteTopicsResponse(responses=tuple(results))
 
 
-def refusal(
+def find_request_error(
     context: BrokerContext, wanted: tuple[DeleteTopicState, ...], version: int
 ) -> ApiError | None:
     """Return the error of the whole request, if any."""
@@ -77,34 +79,39 @@ def refusal(
         known = version >= DISABLED_SINCE
         return ApiError(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
     if any(topic.name is not None and topic.topic_id != ZERO_ID for topic in wanted):
-        return ApiError(ErrorCode.INVALID_REQUEST, "give a topic's name or its id, not both")
+        return ApiError(
+            ErrorCode.INVALID_REQUEST, "a topic has both a name and an id; send one of them"
+        )
     return None
 
 
-def name_of(context: BrokerContext, topic: DeleteTopicState) -> str | ApiError:
+def resolve_topic(context: BrokerContext, topic: DeleteTopicState) -> str | ApiError:
+    """Return the name of a topic, or an error for an unknown id."""
     if topic.name is not None:
         return topic.name
     if topic.topic_id == ZERO_ID:
-        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "neither a name nor an id is given")
-    # The controller knows the id until the deletion is complete, longer than the metadata of clients.
+        return ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a topic has neither a name nor an id"
+        )
+    # The controller keeps the id until the deletion is complete, longer than the metadata cache.
     name = context.controller.context.topic_names.get(topic.topic_id)
     if name is None:
-        why = f"there is no topic with id {topic.topic_id}"
+        why = f"no topic has id {topic.topic_id}"
         return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, why)
     return name
 
 
-def done_of(outcomes: Mapping[str, ApiError | None]) -> list[str]:
+def select_done(outcomes: Mapping[str, ApiError | None]) -> list[str]:
     return [name for name, failed in outcomes.items() if is_done(failed)]
 
 
-def none_deleted(
+def build_deletion_errors(
     wanted: tuple[DeleteTopicState, ...], error: ApiError
 ) -> tuple[DeletableTopicResult, ...]:
-    return tuple(not_deleted(each, error) for each in wanted)
+    return tuple(build_deletion_error(each, error) for each in wanted)
 
 
-def not_deleted(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
+def build_deletion_error(topic: DeleteTopicState, error: ApiError) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -24,9 +24,11 @@ def handle(
 ) -> DescribeClusterResponse:
     cache = context.metadata
     if request.endpoint_type != BROKER_ENDPOINTS:
-        code, why = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "unknown endpoint type"
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        why = f"unknown endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLER_ENDPOINTS:
-            code, why = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, not a controller"
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            why = "this endpoint is of a broker, not of a controller"
         return DescribeClusterResponse(
             error_code=code,
             error_message=why,

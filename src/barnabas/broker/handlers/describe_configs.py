@@ -55,7 +55,7 @@ async def handle(
     ):
         if resource not in lookups:
             lookups[resource] = look_up(context, resource, overrides, request)
-        results.append(answer(resource, keys, lookups[resource]))
+        results.append(build_resource_result(resource, keys, lookups[resource]))
         await turns.leave()
     return DescribeConfigsResponse(results=tuple(results))
 
@@ -77,20 +77,21 @@ async def topic_overrides(
     """Return the settings of the topics of this request that differ from the defaults.
 
     For a topic with a replica here: the settings its logs use. A broker reads those when it gets its first replica of
-    the topic, not when somebody changes the znode. For another topic: the settings in the registry.
+    the topic, not when the znode changes. For another topic: the settings in the registry.
     """
     topics = context.metadata.topics
-    asked = await in_thread_if_large(len(request.resources), known_topics, request, topics)
-    named = [name for name in asked if name in topics]  # it may have been deleted meanwhile
+    found_names = await in_thread_if_large(len(request.resources), known_topics, request, topics)
+    # Checked again: a topic may have been deleted meanwhile.
+    names = [name for name in found_names if name in topics]
     known = context.topics.overrides
-    found = {name: known.get(name, {}) for name in named}
+    found = {name: known.get(name, {}) for name in names}
     elsewhere = [
-        name for name in named if not context.replicas.has_replica_of(topics[name].topic_id)
+        name for name in names if not context.replicas.has_replica_of(topics[name].topic_id)
     ]
     try:
-        in_registry = await context.topics.read(elsewhere)
+        in_registry = await context.topics.read_registry_overrides(elsewhere)
     except (RegistryError, StorageError) as error:
-        logger.warning("cannot read the settings of topics, telling what is known error=%s", error)
+        logger.warning("cannot read topic settings, returning the known ones error=%s", error)
     else:
         found |= {name: settings or {} for name, settings in in_registry.items()}
     defaults = context.topics.defaults
@@ -113,13 +114,14 @@ def look_up(
 ) -> tuple[DescribeConfigsResourceResult, ...] | ApiError:
     try:
         return tuple(
-            result(entry, request) for entry in entries_of(context.config, resource, overrides)
+            build_config_result(entry, request)
+            for entry in entries_of(context.config, resource, overrides)
         )
     except ApiError as error:
         return error
 
 
-def answer(
+def build_resource_result(
     resource: Resource, keys: Keys, found: tuple[DescribeConfigsResourceResult, ...] | ApiError
 ) -> DescribeConfigsResult:
     kind, name = resource
@@ -148,12 +150,12 @@ def entries_of(
             require_broker(config, name)
             return describe_loggers(logger_levels())
         case other:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {other} is not served here")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"resource type {other} is not supported")
 
 
 def require_broker(config: BrokerConfig, name: str) -> None:
     if name != str(config.broker_id):
-        why = f"this is broker {config.broker_id}; ask broker '{name}' itself"
+        why = f"this is broker {config.broker_id}; send the request to broker '{name}'"
         raise ApiError(ErrorCode.INVALID_REQUEST, why)
 
 
@@ -168,7 +170,9 @@ def logger_levels() -> dict[str, int]:
     return {name: each.getEffectiveLevel() for name, each in loggers.items()}
 
 
-def result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def build_config_result(
+    entry: ConfigEntry, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,

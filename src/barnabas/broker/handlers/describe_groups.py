@@ -26,14 +26,14 @@ def handle(
     groups = []
     for group_id in request.groups:
         if group_id not in found:
-            found[group_id] = describe(context, group_id, operations)
+            found[group_id] = describe_group(context, group_id, operations)
         groups.append(found[group_id])
         yield None
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def describe(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
-    """Describe a group. A group that does not exist is Dead, which is not an error."""
+def describe_group(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
+    """Return the description of a group. As in Kafka, a group that does not exist is Dead, without an error."""
     try:
         group = context.groups.find(group_id, may_be_empty=True)
     except ApiError as error:

@@ -1,9 +1,8 @@
-"""ElectLeaders: elects the preferred leaders, or unclean ones, at the request of an administrator.
+"""ElectLeaders: elects preferred or unclean leaders at the request of an administrator.
 
     request ─► the controller's queue ─► the new leader of each partition ─► wait for the metadata cache
 
-Only the broker of the active controller serves it; others answer NOT_CONTROLLER. After a timeout the election still
-holds.
+Only the active controller serves it; other brokers return NOT_CONTROLLER. After a timeout the election is still valid.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import partial
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
-from barnabas.broker.handlers.controller_queue import ask_controller
+from barnabas.broker.handlers.controller_queue import wait_for_controller
 from barnabas.controller.elections import Strategy
 from barnabas.controller.events import ElectLeadersReceived
 from barnabas.errors import ApiError, ErrorCode
@@ -30,7 +29,7 @@ from barnabas.wire.messages.elect_leaders import (
 )
 
 ELECTED_AT_ONCE = 1000
-"""Partitions in one event of the controller. Other events wait until it is handled."""
+"""Maximum number of partitions in one controller event. Other events wait meanwhile."""
 Outcomes = Mapping[TopicPartition, BrokerId | ApiError]
 STRATEGIES: dict[int, Strategy] = {
     ElectionType.PREFERRED: Strategy.PREFERRED,
@@ -42,19 +41,19 @@ async def handle(
     context: BrokerContext, request: ElectLeadersRequest, _: RequestHeader, __: Connection
 ) -> ElectLeadersResponse:
     partitions = await in_thread_if_large(
-        size_of(request), requested_partitions, request, context.metadata
+        count_partitions(request), requested_partitions, request, context.metadata
     )
     strategy = STRATEGIES.get(request.election_type)
     if strategy is None:
-        why = "an election is preferred (0) or unclean (1)"
-        refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        why = f"election type {request.election_type} is neither 0 (preferred) nor 1 (unclean)"
+        rejected = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         return ElectLeadersResponse(
-            error_code=refused.code,
+            error_code=rejected.code,
             replica_election_results=await in_thread_if_large(
-                len(partitions), results_by_topic, dict.fromkeys(partitions, refused)
+                len(partitions), results_by_topic, dict.fromkeys(partitions, rejected)
             ),
         )
-    outcomes = await elect(context, partitions, strategy)
+    outcomes = await elect_chunks(context, partitions, strategy)
     errors = await wait_for_leaders(context.metadata, outcomes, request.timeout_ms)
     if request.topic_partitions is None:
         # A request for all partitions reports only those with an election or an error.
@@ -68,7 +67,7 @@ async def handle(
     )
 
 
-def size_of(request: ElectLeadersRequest) -> int:
+def count_partitions(request: ElectLeadersRequest) -> int:
     return sum(len(topic.partitions) for topic in request.topic_partitions or ())
 
 
@@ -90,34 +89,34 @@ def requested_partitions(
     )
 
 
-async def elect(
+async def elect_chunks(
     context: BrokerContext, partitions: tuple[TopicPartition, ...], strategy: Strategy
 ) -> Outcomes:
     if not context.controller.is_active:
         return dict.fromkeys(partitions, ApiError(ErrorCode.NOT_CONTROLLER))
     outcomes: dict[TopicPartition, BrokerId | ApiError] = {}
-    async for some in in_chunks(partitions, ELECTED_AT_ONCE):
-        event = partial(ElectLeadersReceived, some, strategy)
-        found: Outcomes | ApiError = await ask_controller(context.controller.queue, event)
-        outcomes |= dict.fromkeys(some, found) if isinstance(found, ApiError) else found
+    async for chunk in in_chunks(partitions, ELECTED_AT_ONCE):
+        event = partial(ElectLeadersReceived, chunk, strategy)
+        found: Outcomes | ApiError = await wait_for_controller(context.controller.queue, event)
+        outcomes |= dict.fromkeys(chunk, found) if isinstance(found, ApiError) else found
     return outcomes
 
 
 async def wait_for_leaders(
     metadata: MetadataCache, outcomes: Outcomes, timeout_ms: int
 ) -> dict[TopicPartition, ApiError | None]:
-    """Wait for the new leaders in the metadata cache. Return None for each partition whose leader is there."""
+    """Wait until the metadata cache has the new leaders. Return the error of each partition, or None."""
     waiting = await in_thread_if_large(len(outcomes), elected_leaders, outcomes)
 
     def none_left() -> bool:
         for partition in [
-            each for each, leader in waiting.items() if leads(metadata, each, leader)
+            each for each, leader in waiting.items() if is_leader(metadata, each, leader)
         ]:
             del waiting[partition]
         return not waiting
 
     await metadata.wait_until(none_left, timeout_ms / 1000)
-    return await in_thread_if_large(len(outcomes), errors_of, outcomes, waiting)
+    return await in_thread_if_large(len(outcomes), collect_errors, outcomes, waiting)
 
 
 def elected_leaders(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
@@ -128,7 +127,7 @@ def elected_leaders(outcomes: Outcomes) -> dict[TopicPartition, BrokerId]:
     }
 
 
-def errors_of(
+def collect_errors(
     outcomes: Outcomes, waiting: Mapping[TopicPartition, BrokerId]
 ) -> dict[TopicPartition, ApiError | None]:
     late = ApiError(ErrorCode.REQUEST_TIMED_OUT)
@@ -142,7 +141,7 @@ def errors_of(
     }
 
 
-def leads(metadata: MetadataCache, partition: TopicPartition, leader: BrokerId) -> bool:
+def is_leader(metadata: MetadataCache, partition: TopicPartition, leader: BrokerId) -> bool:
     topic = metadata.topics.get(partition.topic)
     state = None if topic is None else topic.partitions.get(partition.partition)
     return state is not None and state.leader == leader

@@ -36,7 +36,7 @@ from barnabas.broker.fetch_sessions import (
     FetchSession,
     Key,
 )
-from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
+from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.model import ZERO_ID
 from barnabas.wire.fast import FetchedPartition, FetchedTopic, RepeatedFetch, Told
@@ -517,7 +517,7 @@ class Fetch:
             if quota is not None and data.size and partition and is_throttled_here(partition):
                 quota.record(data.size)
             if data.error_code in WITH_CURRENT_LEADER and self.version >= CURRENT_LEADER_SINCE:
-                leader = leader_of(self.context, entry.topic, entry.index)
+                leader = find_leader(self.context, entry.topic, entry.index)
                 leaders.append(leader)
                 data = data._replace(current_leader=leader)
             topics.setdefault((entry.topic, entry.topic_id), []).append(data)
@@ -532,7 +532,7 @@ class Fetch:
             error_code=0,
             session_id=session.id if session is not None else NO_SESSION,
             topics=tuple(fetched),
-            node_endpoints=endpoints_of(self.context, leaders, self.listener) if leaders else (),
+            node_endpoints=find_endpoints(self.context, leaders, self.listener) if leaders else (),
         )
 
 

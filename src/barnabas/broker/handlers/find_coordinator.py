@@ -14,7 +14,7 @@ from barnabas.broker.bounded_work import Work
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.auto_creation import create_automatically
-from barnabas.broker.topic_events import requester_of
+from barnabas.broker.topic_events import find_requester
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -48,38 +48,38 @@ def handle(
     keys = request.coordinator_keys if version >= MANY_KEYS_SINCE else (request.key,)
     topic = TOPICS.get(key_type)
     if topic is not None and topic not in context.metadata.topics:
-        return create_topic(context, topic, keys, header, connection)
-    error = ApiError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+        return create_internal_topic(context, topic, keys, header, connection)
+    error = ApiError(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
     if key_type == CoordinatorType.SHARE and version >= SHARES_SINCE:
-        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups")
+        error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
     found = []
     for key in keys:
         found.append(
             without_coordinator(key, error)
             if topic is None
-            else coordinator_of(context, topic, key, connection.listener_name)
+            else find_coordinator(context, topic, key, connection.listener_name)
         )
         yield None
-    return respond(version, found)
+    return build_find_coordinator_response(version, found)
 
 
-def coordinator_of(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
+def find_coordinator(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
     known = context.metadata.topics.get(topic)
     if known is None:
         return without_coordinator(
-            key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is deleted")
+            key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic '{topic}'")
         )
     partitions = known.partitions
     index = partition_of(key, len(partitions))
     state = partitions.get(index)
     endpoint = context.metadata.endpoint_of(state.leader, listener) if state is not None else None
     if state is None or endpoint is None:
-        why = f"{topic}-{index} has no leader now; ask again"
+        why = f"{topic}-{index} has no leader now; retry"
         return without_coordinator(key, ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why))
     return Coordinator(key, state.leader, endpoint.host, endpoint.port, error_message="")
 
 
-async def create_topic(
+async def create_internal_topic(
     context: BrokerContext,
     topic: str,
     keys: Sequence[str],
@@ -87,10 +87,10 @@ async def create_topic(
     connection: Connection,
 ) -> FindCoordinatorResponse:
     """Create an internal topic, regardless of auto.create.topics.enable. The client retries."""
-    requester = requester_of(header, connection)
+    requester = find_requester(header, connection)
     codes = await create_automatically(context, (topic,), requester)
     code = codes[topic]
-    why = f"{topic} is being created; ask again"
+    why = f"{topic} is being created; retry"
     if code not in ON_ITS_WAY:
         setting = (
             f"offsets.topic.replication.factor={context.config.offsets_topic_replication_factor}"
@@ -100,18 +100,22 @@ async def create_topic(
             setting = f"transaction.state.log.replication.factor={factor}"
         brokers = len(context.metadata.brokers)
         why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}"
-        if context.lazy_groups.complaint.is_due(asyncio.get_running_loop().time()):
+        if context.lazy_groups.error_log_limiter.is_due(asyncio.get_running_loop().time()):
             what = "transaction" if topic == TRANSACTION_STATE else "consumer group"
             logger.error("no %s can be used: %s", what, why)
     error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
-    return respond(header.api_version, [without_coordinator(key, error) for key in keys])
+    return build_find_coordinator_response(
+        header.api_version, [without_coordinator(key, error) for key in keys]
+    )
 
 
 def without_coordinator(key: str, error: ApiError) -> Coordinator:
     return Coordinator(key, error_code=error.code, error_message=error.message)
 
 
-def respond(version: int, found: Sequence[Coordinator]) -> FindCoordinatorResponse:
+def build_find_coordinator_response(
+    version: int, found: Sequence[Coordinator]
+) -> FindCoordinatorResponse:
     if version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=tuple(found))
     (only,) = found

@@ -1,4 +1,4 @@
-"""Heartbeat: keeps a member in its group and tells it of a rebalance."""
+"""Heartbeat: keeps a member in its group and reports a rebalance to it."""
 
 from __future__ import annotations
 

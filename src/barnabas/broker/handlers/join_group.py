@@ -12,14 +12,13 @@ from barnabas.groups.group_events import NO_REASON, JoinEvent
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-IDS_GIVEN_FIRST_SINCE = 4
+MEMBER_ID_REQUIRED_SINCE = 4
 PROTOCOL_MAY_BE_NULL_SINCE = 7
 ASSIGNMENT_MAY_BE_SKIPPED_SINCE = 9
 PROTOCOLS_MAX = 1000
-"""Maximum of one member. Clients have a handful."""
+"""Maximum number of protocols of one member. Clients send a few."""
 NAME_MAX = 8000
-"""Characters of a client id or instance id: the member id that begins with it must fit a string of 32 KB."""
-JoinAnswer = JoinGroupResponse | asyncio.Future[JoinGroupResponse]
+"""Characters of a client id or instance id. The member id starts with it and must fit into 32 KB."""
 
 
 def handle(
@@ -28,10 +27,10 @@ def handle(
     """Return the response or an awaitable of it."""
     version = header.api_version
     if len(request.protocols) > PROTOCOLS_MAX:
-        return refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return reject_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if max(len(header.client_id or ""), len(request.group_instance_id or "")) > NAME_MAX:
-        return refuse_join(request, ErrorCode.INVALID_REQUEST)
-    event = JoinEvent(
+        return reject_join(request, ErrorCode.INVALID_REQUEST)
+    join = JoinEvent(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         new_member_id="",
@@ -45,32 +44,33 @@ def handle(
         protocols=tuple(
             AssignmentProtocol(each.name, bytes(each.metadata)) for each in request.protocols
         ),
-        requires_member_id=version >= IDS_GIVEN_FIRST_SINCE and request.group_instance_id is None,
+        requires_member_id=version >= MEMBER_ID_REQUIRED_SINCE
+        and request.group_instance_id is None,
         supports_skip_assignment=version >= ASSIGNMENT_MAY_BE_SKIPPED_SINCE,
         reason=request.reason or NO_REASON,
     )
-    answer = context.groups.join(request.group_id, event)
+    response = context.groups.join(request.group_id, join)
     if version >= PROTOCOL_MAY_BE_NULL_SINCE:
-        return answer
+        return response
     return (
-        adapt_later_to_old_client(answer)
-        if isinstance(answer, asyncio.Future)
-        else adapt_to_old_client(answer)
+        adapt_later_to_old_client(response)
+        if isinstance(response, asyncio.Future)
+        else adapt_to_old_client(response)
     )
 
 
-def refuse_join(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
+def reject_join(request: JoinGroupRequest, code: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code, member_id=request.member_id, protocol_name="")
 
 
 async def adapt_later_to_old_client(
-    answer: asyncio.Future[JoinGroupResponse],
+    response: asyncio.Future[JoinGroupResponse],
 ) -> JoinGroupResponse:
-    return adapt_to_old_client(await answer)
+    return adapt_to_old_client(await response)
 
 
-def adapt_to_old_client(answer: JoinGroupResponse) -> JoinGroupResponse:
+def adapt_to_old_client(response: JoinGroupResponse) -> JoinGroupResponse:
     """Return the response for old clients, with an empty name instead of a null protocol."""
-    if answer.protocol_name is not None:
-        return answer
-    return JoinGroupResponse(error_code=answer.error_code, member_id=answer.member_id)
+    if response.protocol_name is not None:
+        return response
+    return JoinGroupResponse(error_code=response.error_code, member_id=response.member_id)

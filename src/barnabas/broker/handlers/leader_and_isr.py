@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells this broker which partitions it leads and which it follows."""
+"""LeaderAndIsr: the controller assigns the partitions that this broker leads or follows."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ async def handle(
 ) -> LeaderAndIsrResponse:
     control, version = context.control, header.api_version
     topics = request.topic_states or group_by_topic(request.ungrouped_partition_states)
-    who = ("LeaderAndIsr", request.controller_id)
+    sender = ("LeaderAndIsr", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return await reject(topics, version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := await control.broker_error(*who, request.broker_epoch):
+    if error := await control.broker_error(*sender, request.broker_epoch):
         return await reject(topics, version, error)
-    if not await control.recognises(*who, request.controller_epoch):
+    if not await control.recognises(*sender, request.controller_epoch):
         return await reject(topics, version, ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
-        if error := control.controller_error(*who, request.controller_epoch):
+        if error := control.controller_error(*sender, request.controller_epoch):
             return await reject(topics, version, error)
         try:
-            # A log is created with its topic's settings. Those of a new topic are only in the registry.
-            await context.topics.learn(sorted(context.replicas.topics_without_log(topics)))
+            # A log is created with the settings of its topic. Those of a new topic are only in the registry.
+            await context.topics.refresh(sorted(context.replicas.topics_without_log(topics)))
         except RegistryError as registry_error:
             logger.error("cannot read topic settings error=%s", registry_error)
             return await reject(topics, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         errors = await context.replicas.become_leader_or_follower(topics, context.topics.config_of)
-    return await in_thread_if_large(len(errors), respond, topics, version, errors)
+    return await in_thread_if_large(
+        len(errors), build_leader_and_isr_response, topics, version, errors
+    )
 
 
 def group_by_topic(states: tuple[LeaderAndIsrPartitionState, ...]) -> Topics:
@@ -76,10 +78,10 @@ def reject_all(topics: Topics, version: int, code: ErrorCode) -> LeaderAndIsrRes
         for topic in topics
         for state in topic.partition_states
     }
-    return respond(topics, version, errors, code)
+    return build_leader_and_isr_response(topics, version, errors, code)
 
 
-def respond(
+def build_leader_and_isr_response(
     topics: Topics,
     version: int,
     errors: dict[TopicPartition, ErrorCode],

@@ -14,15 +14,15 @@ from barnabas.wire.messages.leave_group import (
     MemberResponse,
 )
 
-MEMBERS_LEAVE_TOGETHER_SINCE = 3
+MANY_MEMBERS_SINCE = 3
 LEAVING_PER_TURN = 500
 
 
 def handle(
     context: BrokerContext, request: LeaveGroupRequest, header: RequestHeader, _: Connection
 ) -> Work[LeaveGroupResponse]:
-    together = header.api_version >= MEMBERS_LEAVE_TOGETHER_SINCE
-    members = request.members if together else (MemberIdentity(request.member_id),)
+    is_batch = header.api_version >= MANY_MEMBERS_SINCE
+    members = request.members if is_batch else (MemberIdentity(request.member_id),)
     left: list[MemberResponse] = []
     try:
         for start in range(0, len(members), LEAVING_PER_TURN):
@@ -33,6 +33,6 @@ def handle(
             yield None
     except ApiError as error:
         return LeaveGroupResponse(error_code=error.code)
-    if not together:
+    if not is_batch:
         return LeaveGroupResponse(error_code=left[0].error_code)
     return LeaveGroupResponse(members=tuple(left))

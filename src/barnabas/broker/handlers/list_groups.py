@@ -13,7 +13,7 @@ from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-"""The only supported type of group: its leader assigns the partitions."""
+"""The only supported group type: the group leader assigns the partitions."""
 
 
 def handle(
@@ -24,23 +24,23 @@ def handle(
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     is_loading = context.groups.store.loading
     states = yield from call_in_thread_if_large(
-        len(request.states_filter), partial(lower, request.states_filter)
+        len(request.states_filter), partial(lower_all, request.states_filter)
     )
     types = yield from call_in_thread_if_large(
-        len(request.types_filter), partial(lower, request.types_filter)
+        len(request.types_filter), partial(lower_all, request.types_filter)
     )
-    listed = []
+    groups = []
     for group in list(context.groups.groups.values()):
         if (not states or group.state.lower() in states) and (not types or CLASSIC in types):
-            listed.append(
+            groups.append(
                 ListedGroup(group.group_id, group.protocol_type or "", group.state, CLASSIC)
             )
         yield None
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE,
-        groups=tuple(listed),
+        groups=tuple(groups),
     )
 
 
-def lower(names: Iterable[str]) -> set[str]:
+def lower_all(names: Iterable[str]) -> set[str]:
     return {name.lower() for name in names}

@@ -25,7 +25,7 @@ from barnabas.wire.messages.list_offsets import (
 OFFSET_NOT_AVAILABLE_SINCE = 5
 CONSUMER = -1
 DEBUGGING = -2
-"""The replica id of a debugging tool, which may read any replica to the end of its log."""
+"""Replica id of debugging tools, which may read any replica up to its log end offset."""
 
 
 def handle(
@@ -40,11 +40,15 @@ def handle(
             counts[key] = counts.get(key, 0) + 1
             yield None
 
-    def one(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def list_partition_offset(
+        name: str, wanted: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
         index = wanted.partition_index
         try:
             if counts[name, index] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}-{index} is asked for twice")
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, f"{name}-{index} is in the request more than once"
+                )
             partition = context.replicas.find(name, index)
             if request.replica_id == DEBUGGING:
                 partition.require_replica(wanted.current_leader_epoch)
@@ -65,7 +69,7 @@ def handle(
     for topic in request.topics:
         found = []
         for wanted in topic.partitions:
-            found.append(one(topic.name, wanted))
+            found.append(list_partition_offset(topic.name, wanted))
             yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(found)))
         yield None
@@ -110,13 +114,13 @@ def find_offset(
             else:
                 require_settled(is_behind, version)
         case other:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {other}")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {other} is not supported")
     return ListOffsetsPartitionResponse(
         partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
 
 
-SPECIAL_SINCE = {
+SPECIAL_TIMESTAMP_SINCE = {
     EARLIEST_TIMESTAMP: 0,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
@@ -134,8 +138,11 @@ def require_settled(is_behind: bool, version: int) -> None:
 
 
 def require_version(timestamp: int, version: int) -> None:
-    if version < SPECIAL_SINCE[timestamp]:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in v{version}")
+    if version < SPECIAL_TIMESTAMP_SINCE[timestamp]:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"timestamp {timestamp} is not supported in version {version}",
+        )
 
 
 def list_segments(

@@ -1,4 +1,4 @@
-"""Metadata: the topics a client asks for and the brokers it can reach; unknown ones may be created on the way."""
+"""Metadata: the requested topics and the brokers that the client can reach. May create unknown topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.topic_admin.auto_creation import create_automatically
-from barnabas.broker.topic_events import requester_of
+from barnabas.broker.topic_events import find_requester
 from barnabas.errors import ErrorCode
 from barnabas.history.requester import Requester
 from barnabas.metadata.cache import INTERNAL_TOPICS
@@ -32,12 +32,12 @@ from barnabas.wire.messages.metadata import (
 
 TOPICS_PER_TURN = 500
 CREATED_AT_ONCE_MAX = 100
-LIBRDKAFKA = ("librdkafka", "confluent-kafka")  # by itself, and in the libraries around it
-BY_ID_SINCE = 12  # versions 10 and 11 have the field, but may not use it
+LIBRDKAFKA = ("librdkafka", "confluent-kafka")  # prefixes of its client software names
+BY_ID_SINCE = 12  # versions 10 and 11 have the field, but reject its use
 
 
-class Asked(NamedTuple):
-    """How the answer is to be given."""
+class ResponseOptions(NamedTuple):
+    """Options of a response, from the request and its connection."""
 
     version: int
     listener: str
@@ -49,9 +49,9 @@ class Asked(NamedTuple):
 def handle(
     context: BrokerContext, request: MetadataRequest, header: RequestHeader, connection: Connection
 ) -> Work[bytes | Awaitable[bytes]]:
-    """The encoded response: most of it is kept ready by the metadata cache."""
+    """Return the encoded response. The metadata cache keeps most of it encoded."""
     version = header.api_version
-    asked = Asked(
+    options = ResponseOptions(
         version,
         connection.listener_name,
         request.include_cluster_authorized_operations,
@@ -67,22 +67,26 @@ def handle(
         may_create = request.allow_auto_topic_creation and context.config.auto_create_topics_enable
     wanted = yield from call_in_thread_if_large(len(topics), partial(valid_topics, topics, version))
     if wanted is None:
-        return (yield from call_in_thread_if_large(len(topics), partial(refuse, topics, version)))
+        return (
+            yield from call_in_thread_if_large(
+                len(topics), partial(reject_request, topics, version)
+            )
+        )
     topics = wanted
     if may_create and any(is_unknown(context, topic) for topic in topics):
-        requester = requester_of(header, connection)._replace(via=context.config.broker_id)
-        return create_missing(context, topics, asked, requester)
+        requester = find_requester(header, connection)._replace(via=context.config.broker_id)
+        return create_unknown_topics(context, topics, options, requester)
     if cache.suspects:
-        return encode_later(context, topics, asked)
-    if len(topics) > TOPICS_PER_TURN or any(is_large(context, topic) for topic in topics):
-        return encode_slowly(context, topics, {}, asked)
-    return respond(context, encode_topics(context, topics, {}, asked), asked)
+        return respond_when_certain(context, topics, options)
+    if len(topics) > TOPICS_PER_TURN or any(is_large_topic(context, topic) for topic in topics):
+        return respond_in_turns(context, topics, {}, options)
+    return build_metadata_response(context, encode_topics(context, topics, {}, options), options)
 
 
 def valid_topics(
     topics: tuple[MetadataRequestTopic, ...], version: int
 ) -> tuple[MetadataRequestTopic, ...] | None:
-    """The requested topics, each once; None if the whole request is invalid."""
+    """Return the requested topics without duplicates, or None if the whole request is invalid."""
     if version < BY_ID_SINCE and any(t.name is None or t.topic_id != ZERO_ID for t in topics):
         return None
     wanted = distinct_topics(topics)
@@ -94,7 +98,7 @@ def valid_topics(
 def distinct_topics(topics: Iterable[MetadataRequestTopic]) -> tuple[MetadataRequestTopic, ...]:
     """Return each requested topic once, with its name or its id.
 
-    If any topic id is given, Kafka looks at the ids alone. The Java client sends an empty name along with each id.
+    If the request has any topic id, Kafka ignores the names. The Java client sends an empty name with each id.
     """
     by_id = {topic.topic_id: None for topic in topics if topic.topic_id != ZERO_ID}
     if by_id:
@@ -102,9 +106,9 @@ def distinct_topics(topics: Iterable[MetadataRequestTopic]) -> tuple[MetadataReq
     return tuple(dict.fromkeys(topics))
 
 
-def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
-    """Reject the whole request: the answer names no brokers and repeats the topics as they came."""
-    refused = [
+def reject_request(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
+    """Reject the whole request: the response has no brokers, and the topics as requested."""
+    rejected = [
         MetadataResponseTopic(
             name=topic.name or "", topic_id=topic.topic_id, error_code=ErrorCode.INVALID_REQUEST
         )
@@ -115,98 +119,102 @@ def refuse(topics: tuple[MetadataRequestTopic, ...], version: int) -> bytes:
         brokers=(),
         cluster_id=None,
         controller_id=-1,
-        topic_blobs=[encode_metadata_topic(version, topic) for topic in refused],
+        topic_blobs=[encode_metadata_topic(version, topic) for topic in rejected],
     )
 
 
 def is_unknown(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
-    """By its name: asking for an id creates nothing."""
+    """Whether a topic was requested by an unknown name. A request by id creates nothing."""
     return topic.name is not None and topic.name not in context.metadata.topics
 
 
-def name_of(context: BrokerContext, topic: MetadataRequestTopic) -> str | None:
+def find_topic_name(context: BrokerContext, topic: MetadataRequestTopic) -> str | None:
     """Return the name of a topic that was requested by name or by id, or None for an unknown id."""
     return topic.name if topic.name is not None else context.metadata.names.get(topic.topic_id)
 
 
-def is_large(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
-    found = context.metadata.topics.get(name_of(context, topic) or "")
+def is_large_topic(context: BrokerContext, topic: MetadataRequestTopic) -> bool:
+    found = context.metadata.topics.get(find_topic_name(context, topic) or "")
     return found is not None and len(found.partitions) > SMALL_MAX
 
 
-async def create_missing(
+async def create_unknown_topics(
     context: BrokerContext,
     topics: tuple[MetadataRequestTopic, ...],
-    asked: Asked,
+    options: ResponseOptions,
     requester: Requester,
 ) -> bytes:
-    """Start creating the unknown topics. The client asks again: LEADER_NOT_AVAILABLE tells it that it is worth it."""
+    """Start to create the unknown topics. The client gets LEADER_NOT_AVAILABLE for them and retries."""
     unknown = [topic.name for topic in topics if topic.name and is_unknown(context, topic)]
-    # The rest stays unknown; the client asks again anyway.
+    # The other topics stay unknown until the client retries.
     errors = await create_automatically(context, unknown[:CREATED_AT_ONCE_MAX], requester)
-    return await encode_slowly(context, topics, errors, asked)
+    return await respond_in_turns(context, topics, errors, options)
 
 
-async def encode_later(
-    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], asked: Asked
+async def respond_when_certain(
+    context: BrokerContext, topics: tuple[MetadataRequestTopic, ...], options: ResponseOptions
 ) -> bytes:
-    """When it is clear whether a leader is gone."""
+    """Wait until it is known whether a leader has failed, then respond."""
     await context.metadata.wait_for_suspect_leaders(
-        name_of(context, topic) or "" for topic in topics
+        find_topic_name(context, topic) or "" for topic in topics
     )
-    return await encode_slowly(context, topics, {}, asked)
+    return await respond_in_turns(context, topics, {}, options)
 
 
-async def encode_slowly(
+async def respond_in_turns(
     context: BrokerContext,
     topics: tuple[MetadataRequestTopic, ...],
     errors: dict[str, ErrorCode],
-    asked: Asked,
+    options: ResponseOptions,
 ) -> bytes:
-    """With turns for others in between."""
+    """Respond in several turns of the event loop."""
     encoded: list[bytes] = []
     for topic in topics:
-        name = name_of(context, topic)
-        if name is not None and is_large(context, topic) and not asked.topic_operations:
+        name = find_topic_name(context, topic)
+        if name is not None and is_large_topic(context, topic) and not options.topic_operations:
             await context.metadata.encode_ahead(
-                name, asked.version, encode_metadata_topic, asked.listener
+                name, options.version, encode_metadata_topic, options.listener
             )
     for start in range(0, len(topics), TOPICS_PER_TURN):
-        encoded += encode_topics(context, topics[start : start + TOPICS_PER_TURN], errors, asked)
+        encoded += encode_topics(context, topics[start : start + TOPICS_PER_TURN], errors, options)
         await asyncio.sleep(0)
-    return respond(context, encoded, asked)
+    return build_metadata_response(context, encoded, options)
 
 
 def encode_topics(
     context: BrokerContext,
     topics: tuple[MetadataRequestTopic, ...],
     errors: dict[str, ErrorCode],
-    asked: Asked,
+    options: ResponseOptions,
 ) -> list[bytes]:
     cache = context.metadata
-    version = asked.version
+    version = options.version
     encoded = []
     for topic in topics:
-        name = name_of(context, topic)
+        name = find_topic_name(context, topic)
         if name is None or name not in cache.topics or name in errors:
-            encoded.append(encode_metadata_topic(version, missing(topic, errors, asked)))
-        elif asked.topic_operations:
-            found = cache.describe(name, version, asked.listener)
+            encoded.append(
+                encode_metadata_topic(version, build_missing_topic(topic, errors, options))
+            )
+        elif options.topic_operations:
+            found = cache.describe(name, version, options.listener)
             allowed = found._replace(topic_authorized_operations=TOPIC_OPERATIONS)
             encoded.append(encode_metadata_topic(version, allowed))
         else:
             encoded.append(
-                cache.encoded_topic(name, version, encode_metadata_topic, asked.listener)
+                cache.encoded_topic(name, version, encode_metadata_topic, options.listener)
             )
     return encoded
 
 
-def respond(context: BrokerContext, encoded: list[bytes], asked: Asked) -> bytes:
+def build_metadata_response(
+    context: BrokerContext, encoded: list[bytes], options: ResponseOptions
+) -> bytes:
     cache = context.metadata
     brokers = []
-    listed = cache.brokers_and_departed() if asked.is_librdkafka else cache.brokers.values()
-    for broker in listed:
-        endpoint = cache.endpoint(broker, asked.listener)
+    known = cache.brokers_and_departed() if options.is_librdkafka else cache.brokers.values()
+    for broker in known:
+        endpoint = cache.endpoint(broker, options.listener)
         if endpoint is not None:
             brokers.append(
                 MetadataResponseBroker(
@@ -214,19 +222,19 @@ def respond(context: BrokerContext, encoded: list[bytes], asked: Asked) -> bytes
                 )
             )
     return encode_metadata_response(
-        asked.version,
+        options.version,
         brokers=tuple(brokers),
         cluster_id=cache.cluster_id,
         controller_id=cache.controller_id,
         topic_blobs=encoded,
         cluster_authorized_operations=CLUSTER_OPERATIONS
-        if asked.cluster_operations
+        if options.cluster_operations
         else NO_OPERATIONS,
     )
 
 
-def missing(
-    topic: MetadataRequestTopic, errors: dict[str, ErrorCode], asked: Asked
+def build_missing_topic(
+    topic: MetadataRequestTopic, errors: dict[str, ErrorCode], options: ResponseOptions
 ) -> MetadataResponseTopic:
     if topic.name is None:
         return MetadataResponseTopic(
@@ -242,5 +250,5 @@ def missing(
         name=topic.name,
         error_code=code,
         is_internal=topic.name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS if asked.topic_operations else NO_OPERATIONS,
+        topic_authorized_operations=TOPIC_OPERATIONS if options.topic_operations else NO_OPERATIONS,
     )

@@ -1,6 +1,6 @@
 """OffsetCommit: a consumer group commits offsets to its coordinator.
 
-A commit is acknowledged when the replicas of `__consumer_offsets` have it; only then OffsetFetch returns it. Errors are
+A commit is acknowledged when the replicas of `__consumer_offsets` have it. Only then OffsetFetch returns it. Errors are
 per partition. If the group rejects the member, all partitions get the same error. Version 0 keeps offsets in the
 registry (registry_offsets.py).
 """
@@ -28,8 +28,8 @@ from barnabas.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-KEPT_AS_LONG_AS_BROKER_SAYS = -1
-FOR_EVER = 2**63 - 1
+DEFAULT_RETENTION = -1
+TIMESTAMP_MAX = 2**63 - 1
 Codes = dict[TopicPartition, ErrorCode]
 Commits = dict[TopicPartition, OffsetCommitValue]
 
@@ -46,29 +46,35 @@ def handle(
     context: BrokerContext, request: OffsetCommitRequest, header: RequestHeader, _: Connection
 ) -> Work[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
     if header.api_version == 0:
-        return registry_offsets.commit(context, request)
-    codes = yield from commit(context, request)
+        return registry_offsets.commit_to_registry(context, request)
+    codes = yield from commit_offsets(context, request)
     if isinstance(codes, PendingCommit):
         return finish_commit(request, codes)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (yield from call_in_thread_if_large(size, partial(respond, request, codes)))
+    return (
+        yield from call_in_thread_if_large(
+            size, partial(build_offset_commit_response, request, codes)
+        )
+    )
 
 
-def commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[Codes | PendingCommit]:
+def commit_offsets(
+    context: BrokerContext, request: OffsetCommitRequest
+) -> Work[Codes | PendingCommit]:
     """Return the error codes by partition. A partition without an error code is committed."""
     commits, oversized, unknown = yield from select_commits(context, request)
     if not commits and not oversized:
         return unknown
     try:
-        group = group_to_commit_to(context, request)
+        group = find_group_for_commit(context, request)
     except ApiError as error:
         return dict.fromkeys([*commits, *oversized], error.code) | unknown
     codes = oversized | unknown
     if not commits:
         return codes
     try:
-        records = yield from records_of(request.group_id, commits)
-        group = group_to_commit_to(context, request)  # it may have rebalanced between the turns
+        records = yield from encode_records(request.group_id, commits)
+        group = find_group_for_commit(context, request)  # it may have rebalanced between the turns
         group.offsets.begin(commits)
         try:
             appended = context.group_store.begin_append(request.group_id, records)
@@ -96,8 +102,8 @@ def select_commits(
     unknown: Codes = {}
     now_ms = context.clock.now_ms()
     expires = NO_TIMESTAMP
-    if request.retention_time_ms != KEPT_AS_LONG_AS_BROKER_SAYS:
-        expires = max(0, min(now_ms + request.retention_time_ms, FOR_EVER))
+    if request.retention_time_ms != DEFAULT_RETENTION:
+        expires = max(0, min(now_ms + request.retention_time_ms, TIMESTAMP_MAX))
     note_max = context.config.offset_metadata_max_bytes
     for name, partitions in request.topics:
         topic = context.metadata.topics.get(name)
@@ -124,13 +130,15 @@ def is_longer(note: str, length_max: int) -> bool:
     )
 
 
-def group_to_commit_to(context: BrokerContext, request: OffsetCommitRequest) -> Group:
+def find_group_for_commit(context: BrokerContext, request: OffsetCommitRequest) -> Group:
     coordinator = context.groups
     generation = request.generation_id_or_member_epoch
     group = coordinator.find(request.group_id, may_be_empty=True)
     if group is None:
         if generation >= 0:
-            raise ApiError(ErrorCode.ILLEGAL_GENERATION, "there is no such group")
+            raise ApiError(
+                ErrorCode.ILLEGAL_GENERATION, f"group '{request.group_id}' does not exist"
+            )
         group = coordinator.find_or_create(request.group_id, may_be_empty=True)
     code = group.commit_error(request.member_id, request.group_instance_id, generation)
     if code is not ErrorCode.NONE:
@@ -140,7 +148,7 @@ def group_to_commit_to(context: BrokerContext, request: OffsetCommitRequest) -> 
     return group
 
 
-def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
+def encode_records(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
     records = []
     try:
         for each, value in commits.items():
@@ -154,10 +162,14 @@ def records_of(group_id: str, commits: Commits) -> Work[list[KeyValue]]:
 async def finish_commit(
     request: OffsetCommitRequest, pending: PendingCommit
 ) -> OffsetCommitResponse:
-    return respond(request, dict.fromkeys(pending.commits, await pending.result) | pending.codes)
+    return build_offset_commit_response(
+        request, dict.fromkeys(pending.commits, await pending.result) | pending.codes
+    )
 
 
-def respond(request: OffsetCommitRequest, codes: Codes) -> OffsetCommitResponse:
+def build_offset_commit_response(
+    request: OffsetCommitRequest, codes: Codes
+) -> OffsetCommitResponse:
     """Return the response. A partition without an error code was committed."""
     none = ErrorCode.NONE
     return OffsetCommitResponse(

@@ -30,10 +30,16 @@ def handle(
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     size = sum(1 + len(partitions) for _, partitions in request.topics)
-    return (yield from call_in_thread_if_large(size, partial(respond, request, codes)))
+    return (
+        yield from call_in_thread_if_large(
+            size, partial(build_offset_delete_response, request, codes)
+        )
+    )
 
 
-def respond(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
+def build_offset_delete_response(
+    request: OffsetDeleteRequest, codes: Codes
+) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=tuple(
             OffsetDeleteResponseTopic(
@@ -50,7 +56,7 @@ def respond(request: OffsetDeleteRequest, codes: Codes) -> OffsetDeleteResponse:
 
 def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work[Codes]:
     """Return the error codes by partition. Raises ApiError for an error of the whole group."""
-    group_to_delete_from(context, request)
+    find_group_for_delete(context, request)
     codes: Codes = {}
     known: dict[TopicPartition, None] = {}
     for name, partitions in request.topics:
@@ -63,7 +69,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
                 known[partition] = None
             yield None
     # The group may have changed between the turns. The rest runs in one turn.
-    group = group_to_delete_from(context, request)
+    group = find_group_for_delete(context, request)
     if group.state is not GroupState.EMPTY:
         for each in known:
             if group.is_subscribed_to(each.topic):
@@ -75,7 +81,7 @@ def delete_offsets(context: BrokerContext, request: OffsetDeleteRequest) -> Work
     return codes
 
 
-def group_to_delete_from(context: BrokerContext, request: OffsetDeleteRequest) -> Group:
+def find_group_for_delete(context: BrokerContext, request: OffsetDeleteRequest) -> Group:
     group = context.groups.find(request.group_id)
     if group is None or group.state is GroupState.DEAD:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -39,7 +39,7 @@ def handle(
 ) -> Work[OffsetFetchResponse | Awaitable[OffsetFetchResponse]]:
     version = header.api_version
     if version == 0:
-        return registry_offsets.fetch(context, request)
+        return registry_offsets.fetch_from_registry(context, request)
     if request.require_stable:
         for each in requested_groups(request, version):
             if is_unstable(context, *each):
@@ -88,17 +88,17 @@ def fetch_offsets(
     context: BrokerContext, request: OffsetFetchRequest, version: int
 ) -> Work[OffsetFetchResponse]:
     found: dict[GroupTopics, OffsetFetchResponseGroup] = {}
-    asked = []
+    requested = []
     for each in requested_groups(request, version):
-        asked.append(each)
+        requested.append(each)
         if each not in found:
             found[each] = yield from fetch_offsets_of_group(
-                context, *each, is_stable=request.require_stable
+                context, *each, require_stable=request.require_stable
             )
         yield None
     if version >= MANY_GROUPS_SINCE:
-        return OffsetFetchResponse(groups=tuple(found[each] for each in asked))
-    only = found[asked[0]]
+        return OffsetFetchResponse(groups=tuple(found[each] for each in requested))
+    only = found[requested[0]]
     if only.error_code and version < ERROR_OF_GROUP_SINCE:
         error = ErrorCode(only.error_code)
         return OffsetFetchResponse(topics=without_offsets(request.topics or (), error))
@@ -106,9 +106,9 @@ def fetch_offsets(
 
 
 def fetch_offsets_of_group(
-    context: BrokerContext, group_id: str, topics: Topics | None, *, is_stable: bool
+    context: BrokerContext, group_id: str, topics: Topics | None, *, require_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
-    """`topics` of None: all committed offsets of the group. `is_stable`: only those without a pending commit."""
+    """`topics` of None: all committed offsets of the group. `require_stable`: only those without a pending commit."""
     try:
         group = context.groups.find(group_id, may_be_empty=True)
     except ApiError as error:
@@ -126,7 +126,7 @@ def fetch_offsets_of_group(
         topics = tuple(
             OffsetFetchRequestTopic(name, tuple(indexes)) for name, indexes in by_topic.items()
         )
-    find = find_stable if is_stable and offsets.pending else find_all
+    find = find_stable if require_stable and offsets.pending else find_committed
     found = []
     for name, indexes in topics:
         of_topic = yield from call_in_thread_if_large(
@@ -137,7 +137,7 @@ def fetch_offsets_of_group(
     return OffsetFetchResponseGroup(group_id, tuple(found))
 
 
-def find_all(
+def find_committed(
     offsets: GroupOffsets, topic: str, indexes: Iterable[int]
 ) -> tuple[OffsetFetchResponsePartition, ...]:
     """Return the committed offsets of these partitions.
@@ -145,13 +145,13 @@ def find_all(
     A request may have ten thousand partitions, and other requests wait meanwhile, so this is one loop without calls.
     """
     get: Any = offsets.committed.get
-    new, made = tuple.__new__, OffsetFetchResponsePartition
+    new, result_type = tuple.__new__, OffsetFetchResponsePartition
     none = ErrorCode.NONE
     return tuple(
         [
-            new(made, (index, value[0], value[1], value[2], none))
+            new(result_type, (index, value[0], value[1], value[2], none))
             if (value := get((topic, index)))
-            else made(index)
+            else result_type(index)
             for index in indexes
         ]
     )
@@ -160,14 +160,14 @@ def find_all(
 def find_stable(
     offsets: GroupOffsets, topic: str, indexes: Iterable[int]
 ) -> tuple[OffsetFetchResponsePartition, ...]:
-    """Like find_all, but with UNSTABLE_OFFSET_COMMIT for partitions with a commit in flight."""
+    """Like find_committed, but with UNSTABLE_OFFSET_COMMIT for partitions with a commit in flight."""
     return tuple(
         OffsetFetchResponsePartition(
             found.partition_index, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
         if (topic, found.partition_index) in offsets.pending
         else found
-        for found in find_all(offsets, topic, indexes)
+        for found in find_committed(offsets, topic, indexes)
     )
 
 

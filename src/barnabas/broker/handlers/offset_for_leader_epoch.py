@@ -19,7 +19,7 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 def handle(
     context: BrokerContext, request: OffsetForLeaderEpochRequest, _: RequestHeader, __: Connection
 ) -> Work[OffsetForLeaderEpochResponse]:
-    def one(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    def find_end_offset(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         index = wanted.partition
         try:
             partition = context.replicas.find(name, index)
@@ -33,7 +33,7 @@ def handle(
     for topic in request.topics:
         found = []
         for wanted in topic.partitions:
-            found.append(one(topic.topic, wanted))
+            found.append(find_end_offset(topic.topic, wanted))
             yield None
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(found)))
         yield None

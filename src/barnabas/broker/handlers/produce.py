@@ -1,10 +1,10 @@
-"""Produce: append a batch to each partition named, answer when as many replicas hold it as `acks` asks for.
+"""Produce: appends a batch to each partition, and responds when enough replicas have it.
 
-    acks  0   no answer; an error closes the connection, so that the client looks at its metadata again
-    acks  1   answered when the leader has it
-    acks -1   answered when every in-sync replica has it
+    acks  0   no response; an error closes the connection, so that the client refreshes its metadata
+    acks  1   response when the leader has the batch
+    acks -1   response when every in-sync replica has the batch
 
-Where a topic's flush settings want the batch on the disk first, both wait for that, too.
+If the flush settings of a topic require it, acks 1 and -1 also wait for an fsync.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.broker.bounded_work import Work, call_in_thread_if_large
 from barnabas.broker.connection import CloseConnection, Connection
 from barnabas.broker.context import BrokerContext
 from barnabas.broker.control_plane import may_produce_to
-from barnabas.broker.handlers.current_leader import endpoints_of, leader_of
+from barnabas.broker.handlers.current_leader import find_endpoints, find_leader
 from barnabas.errors import ApiError, ErrorCode, StorageError
 from barnabas.metadata.cache import INTERNAL_TOPICS
 from barnabas.model import NO_TIMESTAMP
@@ -44,7 +44,7 @@ from barnabas.wire.records import (
 )
 from barnabas.world.ports import Clock, Part
 
-# These say nothing about the log, so the response does not tell where it starts.
+# With these errors the response has no log start offset.
 WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -59,18 +59,19 @@ WITHOUT_LOG_START = frozenset(
 )
 
 ACKS = (1, -1, 0)
-ONE_BATCH_SINCE = 3  # before, what came only in part counted as not sent, and that was no error
-LEADER_TOLD_SINCE = 10
-Waits = list[tuple[int, int, asyncio.Future[None]]]  # (topic, partition) by position in the answer
+ONE_BATCH_SINCE = 3  # older versions ignore a partial batch
+CURRENT_LEADER_SINCE = 10
+Waits = list[tuple[int, int, asyncio.Future[None]]]
+"""Positions of the topic and the partition in the response, and the future to wait for."""
 
 
-class ProduceAnswer(NamedTuple):
+class ProduceResult(NamedTuple):
     topics: tuple[TopicProduceResponse, ...]
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
-class Asker(NamedTuple):
-    """The version of a request and the listener it came through."""
+class RequestOrigin(NamedTuple):
+    """The version of a request and the listener that received it."""
 
     version: int
     listener: str
@@ -78,7 +79,7 @@ class Asker(NamedTuple):
 
 def handle(
     context: BrokerContext, request: ProduceRequest, header: RequestHeader, connection: Connection
-) -> Work[ProduceAnswer | Awaitable[ProduceAnswer] | None]:
+) -> Work[ProduceResult | Awaitable[ProduceResult] | None]:
     acks = request.acks
     version = header.api_version
     require_records(request)
@@ -87,19 +88,21 @@ def handle(
     try:
         failed = yield from append_all(context, request, header, connection, waits, topics)
     except GeneratorExit:
-        forget_waits(waits)
+        cancel_waits(waits)
         raise
     names = [topic.name for topic in request.topic_data]
-    asker = Asker(version, connection.listener_name)
+    origin = RequestOrigin(version, connection.listener_name)
     if acks == 0:
         if failed:
-            raise CloseConnection(f"produce with acks=0 failed: {summary(request, topics)}")
+            raise CloseConnection(
+                f"produce with acks=0 failed: {summarize_errors(request, topics)}"
+            )
         return None
     if waits:
-        return finish(context, asker, names, topics, waits, request.timeout_ms)
+        return wait_for_acks(context, origin, names, topics, waits, request.timeout_ms)
     return (
         yield from call_in_thread_if_large(
-            len(topics), partial(response, context, asker, names, topics)
+            len(topics), partial(build_result, context, origin, names, topics)
         )
     )
 
@@ -112,11 +115,11 @@ def append_all(
     waits: Waits,
     topics: list[list[PartitionProduceResponse]],
 ) -> Work[bool]:
-    """Append every batch of a request, filling `waits` and `topics`. Returns whether one of them failed."""
+    """Append every batch of a request, and fill `waits` and `topics`. Return whether an append failed."""
     partitions = context.replicas.partitions
     failed = False
     for name, data in request.topic_data:
-        answers: list[PartitionProduceResponse] = []
+        responses: list[PartitionProduceResponse] = []
         for index, records in data:
             partition = partitions.get((name, index))
             try:
@@ -128,17 +131,19 @@ def append_all(
                 )
             except (ApiError, StorageError) as error:
                 failed = True
-                answers.append(refusal(context, index, error, partition))
+                responses.append(build_error_response(context, index, error, partition))
             else:
-                waits += waits_of(context, partition, info, request.acks, len(topics), len(answers))
-                answers.append(accepted(index, info))
+                waits += find_waits(
+                    context, partition, info, request.acks, len(topics), len(responses)
+                )
+                responses.append(build_success_response(index, info))
             yield None
-        topics.append(answers)
+        topics.append(responses)
     return failed
 
 
 def require_records(request: ProduceRequest) -> None:
-    """Close the connection of a request without records: Kafka never answers one, and the client would wait."""
+    """Close the connection if a partition has null records. Kafka sends no response then, so the client would wait."""
     for name, data in request.topic_data:
         for index, records in data:
             if records is None:
@@ -155,10 +160,10 @@ def append(
 ) -> Work[AppendInfo]:
     acks = request.acks
     if acks not in ACKS:
-        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}; it is -1, 0 or 1")
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not -1, 0 or 1")
     if not is_allowed:
         raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"only brokers write to {partition.topic}"
         )
     batch = first_whole_batch(memoryview(records or b""))
     if version < ONE_BATCH_SINCE and holds_nothing_whole(batch):
@@ -166,7 +171,8 @@ def append(
     header = validate_produced(batch, version)
     if header.is_transactional and request.transactional_id is None:
         raise BadRequest(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transaction without its id"
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch needs a transactional id in its request",
         )
     now_ms = clock.now_ms()
     validation = Validation.IF_SMALL
@@ -179,23 +185,23 @@ def append(
     return partition.append(batch, header, acks=acks, now_ms=now_ms, validation=validation)
 
 
-def may_be_repeated(request: ProduceRequest) -> bool:
-    """Neither it nor one like it is refused for what it asks, whatever it carries."""
+def may_repeat_produce(request: ProduceRequest) -> bool:
+    """Whether requests like this one, with other batches, pass the checks of acks and topics."""
     return request.acks in ACKS and all(
         topic.name not in INTERNAL_TOPICS for topic in request.topic_data
     )
 
 
-def handle_repeated(
+def handle_repeated_produce(
     context: BrokerContext,
     repeated: RepeatedProduce,
     batch: memoryview,
     correlation_id: int,
     connection: Connection,
-) -> list[Part] | Coroutine[Any, Any, ProduceAnswer] | None:
-    """The same for a request whose shape is known from an earlier one: one batch for one partition.
+) -> list[Part] | Coroutine[Any, Any, ProduceResult] | None:
+    """Serve a request that equals an earlier one except for its batch: one batch for one partition.
 
-    Raises ApiError or LargeBatch, with nothing done: `handle` then serves the request.
+    Raises ApiError or LargeBatch before any change. `handle` then serves the request.
     """
     partition = context.replicas.partitions.get(repeated.key)
     acks = repeated.acks
@@ -214,30 +220,30 @@ def handle_repeated(
             validation=Validation.IF_SMALL,
         )
     except StorageError as error:
-        # The batch was stamped already, so it cannot go through `handle` again.
+        # The batch has its offsets already, so `handle` cannot validate it again.
         if acks == 0:
             raise CloseConnection(f"produce with acks=0 failed: {error}") from error
-        refused = refusal(context, index, error, partition)
-        asker = Asker(repeated.header.api_version, connection.listener_name)
-        return finish(context, asker, [topic], [[refused]], [], repeated.timeout_ms)
+        refused = build_error_response(context, index, error, partition)
+        origin = RequestOrigin(repeated.header.api_version, connection.listener_name)
+        return wait_for_acks(context, origin, [topic], [[refused]], [], repeated.timeout_ms)
     if partition.is_held or (acks == -1 and partition.log.watermark <= info.last_offset):
-        waits = waits_of(context, partition, info, acks, 0, 0)
+        waits = find_waits(context, partition, info, acks, 0, 0)
         if waits:
-            asker = Asker(repeated.header.api_version, connection.listener_name)
-            answers = [[accepted(index, info)]]
-            return finish(context, asker, [topic], answers, waits, repeated.timeout_ms)
+            origin = RequestOrigin(repeated.header.api_version, connection.listener_name)
+            responses = [[build_success_response(index, info)]]
+            return wait_for_acks(context, origin, [topic], responses, waits, repeated.timeout_ms)
     if acks == 0:
         return None
     return [repeated.encode_answer(correlation_id, info[0], info[2], info[3])]
 
 
-def accepted(index: int, info: AppendInfo) -> PartitionProduceResponse:
+def build_success_response(index: int, info: AppendInfo) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index, 0, info.first_offset, info.log_append_time, info.log_start_offset
     )
 
 
-def waits_of(
+def find_waits(
     context: BrokerContext,
     partition: Partition,
     info: AppendInfo,
@@ -245,7 +251,7 @@ def waits_of(
     topic: int,
     position: int,
 ) -> Waits:
-    """What an appended batch still waits for: the disk, the other replicas, or neither."""
+    """Return what an appended batch waits for: an fsync, other replicas, or nothing."""
     waits: Waits = []
     if partition.is_held:
         flushed = context.replicas.flush(partition)
@@ -256,38 +262,38 @@ def waits_of(
     return waits
 
 
-def response(
+def build_result(
     context: BrokerContext,
-    asker: Asker,
+    origin: RequestOrigin,
     names: list[str],
     topics: list[list[PartitionProduceResponse]],
-) -> ProduceAnswer:
+) -> ProduceResult:
     leaders = []
-    if asker.version >= LEADER_TOLD_SINCE:
-        for name, answers in zip(names, topics, strict=True):
-            for position, answer in enumerate(answers):
-                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    leader = leader_of(context, name, answer.index)
+    if origin.version >= CURRENT_LEADER_SINCE:
+        for name, responses in zip(names, topics, strict=True):
+            for position, response in enumerate(responses):
+                if response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader = find_leader(context, name, response.index)
                     leaders.append(leader)
-                    answers[position] = answer._replace(current_leader=leader)
-    return ProduceAnswer(
+                    responses[position] = response._replace(current_leader=leader)
+    return ProduceResult(
         tuple(
-            TopicProduceResponse(name, tuple(answers))
-            for name, answers in zip(names, topics, strict=True)
+            TopicProduceResponse(name, tuple(responses))
+            for name, responses in zip(names, topics, strict=True)
         ),
-        endpoints_of(context, leaders, asker.listener) if leaders else (),
+        find_endpoints(context, leaders, origin.listener) if leaders else (),
     )
 
 
-async def finish(
+async def wait_for_acks(
     context: BrokerContext,
-    asker: Asker,
+    origin: RequestOrigin,
     names: list[str],
     topics: list[list[PartitionProduceResponse]],
     waits: Waits,
     timeout_ms: int,
-) -> ProduceAnswer:
-    """Wait until the batches are where `acks` wants them. What was appended stays, whatever the answer."""
+) -> ProduceResult:
+    """Wait for the fsyncs and replicas. Appended batches stay in the log even if this fails."""
     deadline = asyncio.get_running_loop().time() + max(timeout_ms, 0) / 1000
     try:
         for topic, position, wait in waits:
@@ -305,18 +311,18 @@ async def finish(
                     error_code=code, error_message=message or None
                 )
     finally:
-        forget_waits(waits)
-    return response(context, asker, names, topics)
+        cancel_waits(waits)
+    return build_result(context, origin, names, topics)
 
 
-def forget_waits(waits: Waits) -> None:
-    """Cancel what is not waited for any longer, also because the client disconnected."""
+def cancel_waits(waits: Waits) -> None:
+    """Cancel the waits when they are over or the client has disconnected."""
     for *_, wait in waits:
         if not wait.cancel() and not wait.cancelled():
             wait.exception()
 
 
-def refusal(
+def build_error_response(
     context: BrokerContext, index: int, error: ApiError | StorageError, partition: Partition | None
 ) -> PartitionProduceResponse:
     if isinstance(error, StorageError):
@@ -324,8 +330,8 @@ def refusal(
             context.replicas.fail(partition, error)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     log_start = -1
-    is_about_the_log = error.code not in WITHOUT_LOG_START and not isinstance(error, BadRequest)
-    if partition is not None and is_about_the_log:
+    has_log_start = error.code not in WITHOUT_LOG_START and not isinstance(error, BadRequest)
+    if partition is not None and has_log_start:
         log_start = partition.log.log_start_offset
     return PartitionProduceResponse(
         index,
@@ -339,10 +345,10 @@ def refusal(
     )
 
 
-def summary(request: ProduceRequest, topics: list[list[PartitionProduceResponse]]) -> str:
+def summarize_errors(request: ProduceRequest, topics: list[list[PartitionProduceResponse]]) -> str:
     return ", ".join(
-        f"{topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}"
-        for topic, answers in zip(request.topic_data, topics, strict=True)
-        for answer in answers
-        if answer.error_code
+        f"{topic.name}-{response.index}: {ErrorCode(response.error_code).name}"
+        for topic, responses in zip(request.topic_data, topics, strict=True)
+        for response in responses
+        if response.error_code
     )

@@ -1,9 +1,9 @@
-"""OffsetCommit and OffsetFetch version 0, from clients older than `__consumer_offsets`: offsets in the registry.
+"""OffsetCommit and OffsetFetch version 0: offsets in the registry, from clients older than `__consumer_offsets`.
 
     /consumers/<group>/offsets/<topic>/<partition>      the offset, as a decimal number
 
-There is no group and no coordinator: any broker answers, and nothing expires. A group is one znode, so its name must
-not contain a slash.
+There is no group and no coordinator: any broker serves these requests, and offsets do not expire. A group is one
+znode, so its name must not contain a slash.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ NUMBER = re.compile(rb"-?[0-9]{1,19}")
 OFFSET_MAX = 2**63 - 1
 
 
-async def commit(context: BrokerContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def commit_to_registry(
+    context: BrokerContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
     topics = []
     turns = Turns()
     for name, partitions in request.topics:
-        answers = []
+        results = []
         await turns.leave()
         for each in partitions:
             await turns.leave()
@@ -48,46 +50,48 @@ async def commit(context: BrokerContext, request: OffsetCommitRequest) -> Offset
             elif len(note) > context.config.offset_metadata_max_bytes:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                path = path_of(request.group_id, name, each.partition_index)
+                path = offset_path(request.group_id, name, each.partition_index)
                 code = ErrorCode.UNKNOWN_SERVER_ERROR
                 if is_valid_group(request.group_id):
-                    code = await write(context.registry, path, each.committed_offset)
-            answers.append(OffsetCommitResponsePartition(each.partition_index, code))
-        topics.append(OffsetCommitResponseTopic(name, tuple(answers)))
+                    code = await write_offset(context.registry, path, each.committed_offset)
+            results.append(OffsetCommitResponsePartition(each.partition_index, code))
+        topics.append(OffsetCommitResponseTopic(name, tuple(results)))
     return OffsetCommitResponse(topics=tuple(topics))
 
 
-async def fetch(context: BrokerContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def fetch_from_registry(
+    context: BrokerContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
     """Return the offsets. A partition without an offset is UNKNOWN_TOPIC_OR_PARTITION in this version."""
     topics = []
     turns = Turns()
     for name, indexes in request.topics or ():
-        answers = []
+        results = []
         await turns.leave()
         for index in indexes:
             await turns.leave()
-            answer = OffsetFetchResponsePartition(
+            result = OffsetFetchResponsePartition(
                 index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             if context.metadata.has_partition(name, index):
                 try:
-                    path = path_of(request.group_id, name, index)
-                    offset = read((await context.registry.get(path))[0])
-                    answer = OffsetFetchResponsePartition(index, offset)
+                    path = offset_path(request.group_id, name, index)
+                    offset = parse_offset((await context.registry.get(path))[0])
+                    result = OffsetFetchResponsePartition(index, offset)
                 except NoNode:
                     pass
                 except ApiError as error:
-                    answer = OffsetFetchResponsePartition(index, error_code=error.code)
+                    result = OffsetFetchResponsePartition(index, error_code=error.code)
                 except RegistryError:
-                    answer = OffsetFetchResponsePartition(
+                    result = OffsetFetchResponsePartition(
                         index, error_code=ErrorCode.UNKNOWN_SERVER_ERROR
                     )
-            answers.append(answer)
-        topics.append(OffsetFetchResponseTopic(name, tuple(answers)))
+            results.append(result)
+        topics.append(OffsetFetchResponseTopic(name, tuple(results)))
     return OffsetFetchResponse(topics=tuple(topics))
 
 
-async def write(registry: RegistryClient, path: str, offset: int) -> ErrorCode:
+async def write_offset(registry: RegistryClient, path: str, offset: int) -> ErrorCode:
     data = b"%d" % offset
     try:
         try:
@@ -111,13 +115,13 @@ def is_valid_group(group_id: str) -> bool:
     return "/" not in group_id
 
 
-def path_of(group_id: str, topic: str, partition: int) -> str:
+def offset_path(group_id: str, topic: str, partition: int) -> str:
     return f"{znodes.CONSUMERS}/{group_id}/offsets/{topic}/{partition}"
 
 
-def read(data: bytes) -> int:
+def parse_offset(data: bytes) -> int:
     """Return the offset in a znode. Raises ApiError if the content is not an offset."""
     offset = int(data) if NUMBER.fullmatch(data) else OFFSET_MAX + 1
     if not -OFFSET_MAX <= offset <= OFFSET_MAX:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "what stands there is no offset")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the content of the znode is not an offset")
     return offset

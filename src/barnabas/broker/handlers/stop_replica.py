@@ -1,4 +1,4 @@
-"""StopReplica: the controller tells this broker to stop replicas, and to delete their logs if it says so."""
+"""StopReplica: the controller stops replicas on this broker, and may delete their logs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ async def handle(
     context: BrokerContext, request: StopReplicaRequest, _: RequestHeader, connection: Connection
 ) -> StopReplicaResponse:
     control = context.control
-    who = ("StopReplica", request.controller_id)
+    sender = ("StopReplica", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := await control.broker_error(*who, request.broker_epoch):
+    if error := await control.broker_error(*sender, request.broker_epoch):
         return StopReplicaResponse(error_code=error)
-    if not await control.recognises(*who, request.controller_epoch):
+    if not await control.recognises(*sender, request.controller_epoch):
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
-        if error := control.controller_error(*who, request.controller_epoch):
+        if error := control.controller_error(*sender, request.controller_epoch):
             return StopReplicaResponse(error_code=error)
-        errors = await context.replicas.stop_replicas(dict(partitions_of(request)))
+        errors = await context.replicas.stop_replicas(dict(partitions_to_stop(request)))
     return StopReplicaResponse(
         partition_errors=tuple(
             StopReplicaPartitionError(*tp, error) for tp, error in errors.items()
@@ -40,7 +40,7 @@ async def handle(
     )
 
 
-def partitions_of(
+def partitions_to_stop(
     request: StopReplicaRequest,
 ) -> Iterator[tuple[TopicPartition, StopReplicaPartitionState]]:
     """Yield the partitions of any version of the request. Older versions have no leader epochs."""

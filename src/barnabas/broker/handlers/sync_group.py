@@ -26,7 +26,7 @@ def handle(
     for each in request.assignments:
         assignments[each.member_id] = bytes(each.assignment)
         yield None
-    event = SyncEvent(
+    sync = SyncEvent(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id,
@@ -34,4 +34,4 @@ def handle(
         protocol=request.protocol_name,
         assignments=assignments,
     )
-    return context.groups.sync(request.group_id, event)
+    return context.groups.sync(request.group_id, sync)

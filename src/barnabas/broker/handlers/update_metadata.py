@@ -23,15 +23,15 @@ async def handle(
     context: BrokerContext, request: UpdateMetadataRequest, _: RequestHeader, connection: Connection
 ) -> UpdateMetadataResponse:
     control = context.control
-    who = ("UpdateMetadata", request.controller_id)
+    sender = ("UpdateMetadata", request.controller_id)
     if not may_act_for_the_cluster(connection):
         return UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if error := await control.broker_error(*who, request.broker_epoch):
+    if error := await control.broker_error(*sender, request.broker_epoch):
         return UpdateMetadataResponse(error_code=error)
-    if not await control.recognises(*who, request.controller_epoch):
+    if not await control.recognises(*sender, request.controller_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with control.lock:
-        if error := control.controller_error(*who, request.controller_epoch):
+        if error := control.controller_error(*sender, request.controller_epoch):
             return UpdateMetadataResponse(error_code=error)
         metadata = context.metadata
         known: dict[str, TopicMetadata] = {}
@@ -41,19 +41,17 @@ async def handle(
         # Every other writer of the topics holds the lock as well.
         size = len(request.live_brokers) + len(request.ungrouped_partition_states)
         size += sum(1 + len(topic.partition_states) for topic in request.topic_states)
-        removed = metadata.apply(
-            request, await in_thread_if_large(size, metadata.merge, request)
-        )
+        removed = metadata.apply(request, await in_thread_if_large(size, metadata.merge, request))
         if removed:
             context.topics.forget({topic for topic, _ in removed if topic not in metadata.topics})
             context.lazy_groups.partitions_deleted(removed)
             logger.info("forgot partitions=%d controller=%d", len(removed), request.controller_id)
     if known:
-        context.replicas.tasks.start("deleted-topics", forget_deleted(context, known))
+        context.replicas.tasks.start("deleted-topics", drop_deleted_topics(context, known))
     return UpdateMetadataResponse()
 
 
-async def forget_deleted(context: BrokerContext, known: Mapping[str, TopicMetadata]) -> None:
+async def drop_deleted_topics(context: BrokerContext, known: Mapping[str, TopicMetadata]) -> None:
     """Drop the topics from the metadata that were deleted while this broker was not registered.
 
     A controller reports a deletion to registered brokers only. From the first UpdateMetadata of a registration on, this

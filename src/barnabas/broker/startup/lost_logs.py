@@ -21,7 +21,7 @@ from barnabas.storage.log_manager import LogManager
 
 logger = logging.getLogger("barnabas.broker")
 
-LOOK_SECONDS = (0.05, 0.25)
+POLL_SECONDS = (0.05, 0.25)
 
 
 async def find_lost_logs(
@@ -36,9 +36,9 @@ async def find_lost_logs(
         return {}
     missing = await find_missing_logs(registry, logs, broker_id)
     deadline = asyncio.get_running_loop().time() + wait_s
-    backoff = Backoff(*LOOK_SECONDS, random=Random(broker_id))
+    backoff = Backoff(*POLL_SECONDS, random=Random(broker_id))
     while True:
-        in_sync = await in_sync_for(registry, missing, broker_id)
+        in_sync = await find_in_sync(registry, missing, broker_id)
         lost = {tp: missing[tp] for tp in in_sync}
         may_be_led = any(len(isr) > 1 for isr in in_sync.values())
         if not may_be_led or asyncio.get_running_loop().time() > deadline:
@@ -58,7 +58,7 @@ async def find_missing_logs(
         try:
             topic = znodes.decode_topic(name, node[0])
         except RegistryError as error:
-            logger.error("cannot tell what was lost of topic=%s error=%s", name, error)
+            logger.error("cannot read topic=%s, its lost logs are unknown error=%s", name, error)
             continue
         for index, assignment in topic.partitions.items():
             tp = TopicPartition(name, index)
@@ -68,7 +68,7 @@ async def find_missing_logs(
     return missing
 
 
-async def in_sync_for(
+async def find_in_sync(
     registry: RegistryClient, partitions: dict[tuple[str, int], UUID], broker_id: BrokerId
 ) -> dict[tuple[str, int], tuple[BrokerId, ...]]:
     """Return the ISR of each partition that has this broker in its ISR."""
@@ -79,7 +79,7 @@ async def in_sync_for(
         try:
             isr = znodes.decode_state(tp, node[0], version=0).isr if node is not None else ()
         except RegistryError as error:
-            logger.error("cannot tell who is in sync partition=%s error=%s", tp, error)
+            logger.error("cannot read the ISR of partition=%s error=%s", tp, error)
             continue
         if broker_id in isr:
             in_sync[tp] = isr

@@ -1,12 +1,12 @@
 """Stray logs: logs on disk at the start of a broker that belong to no topic.
 
-Usually they are set aside. Their deletion did not reach the disk, or somebody copied them here, and the next topic of
+By default they are set aside. Their deletion did not reach the disk, or they were copied here, and the next topic of
 that name must not use them. With barnabas.adopt.logs they become topics instead. Each topic is written into the
 registry with the id from its log, this broker as its only replica, and its last leader epoch. `__consumer_offsets` is
 adopted with its usual settings, so groups resume from their committed offsets.
 
-This happens before the broker registers, so that no controller assigns these partitions meanwhile. Only a broker that
-is alone adopts logs: another broker may have a replica of the same topic with other records.
+This happens before the broker registers, so that no controller assigns these partitions meanwhile. A broker adopts logs
+only if no other is registered: another broker may have a replica of the same topic with other records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
-from barnabas.broker.topic_admin.auto_creation import wish_for
+from barnabas.broker.topic_admin.auto_creation import define_topic
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.config import BrokerConfig
 from barnabas.errors import NoNode, RegistryError
@@ -37,7 +37,7 @@ from barnabas.world.ports import Create, Op, SetData
 logger = logging.getLogger("barnabas.topics")
 
 FIRST_EPOCH = LeaderEpoch(0)
-LEFT_ALONE = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
+NOT_ADOPTED = INTERNAL_TOPICS - {CONSUMER_OFFSETS}
 
 
 async def adopt_logs(
@@ -47,20 +47,23 @@ async def adopt_logs(
     broker_id = BrokerId(config.broker_id)
     others = [each for each in await registry.children(znodes.BROKER_IDS) if each != str(broker_id)]
     if others:
-        logger.error("no logs are adopted, there are other brokers ids=%s", ",".join(others))
+        logger.error("cannot adopt logs, other brokers are registered ids=%s", ",".join(others))
         return
     existing = frozenset(await registry.children(znodes.TOPICS))
     epoch = await controller_epoch(registry)
     found: dict[str, dict[int, Log]] = {}
     for tp, log in sorted(logs.logs.items()):
-        if tp.topic not in existing and tp.topic not in LEFT_ALONE:
+        if tp.topic not in existing and tp.topic not in NOT_ADOPTED:
             found.setdefault(tp.topic, {})[tp.partition] = log
     for name, partitions in found.items():
         ids = {log.topic_id for log in partitions.values()}
-        is_whole = sorted(partitions) == list(range(len(partitions))) and len(ids) == 1
-        if topic_name_error(name) or not is_whole:
-            listed = [*partitions]
-            logger.error("cannot adopt topic=%s, it is not whole partitions=%s", name, listed)
+        is_complete = sorted(partitions) == list(range(len(partitions))) and len(ids) == 1
+        if topic_name_error(name) or not is_complete:
+            logger.error(
+                "cannot adopt topic=%s, invalid name or incomplete partitions=%s",
+                name,
+                [*partitions],
+            )
             continue
         topic_id = ids.pop() or topics.new_topic_id()
         states = [
@@ -72,9 +75,9 @@ async def adopt_logs(
             )
             for _, log in sorted(partitions.items())
         ]
-        wish = wish_for(name, config)
-        configs = {key: value for key, value in wish.configs.items() if value is not None}
-        await write_topic(registry, name, topic_id, states, configs)
+        new_topic = define_topic(name, config)
+        configs = {key: value for key, value in new_topic.configs.items() if value is not None}
+        await write_adopted_topic(registry, name, topic_id, states, configs)
         logger.info("adopted topic=%s partitions=%d id=%s", name, len(partitions), topic_id)
 
 
@@ -87,7 +90,7 @@ async def controller_epoch(registry: RegistryClient) -> ControllerEpoch:
     return znodes.decode_controller_epoch(data)
 
 
-async def write_topic(
+async def write_adopted_topic(
     registry: RegistryClient,
     name: str,
     topic_id: UUID,
@@ -117,20 +120,20 @@ async def write_topic(
 
 
 async def set_stray_logs_aside(registry: RegistryClient, logs: LogManager) -> None:
-    """Move stray logs out of the way. Raises RegistryError, and moves nothing, if the registry cannot be read."""
+    """Set stray logs aside. Raises RegistryError, and changes nothing, if the registry cannot be read."""
     names = frozenset(await registry.children(znodes.TOPICS))
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in logs.logs:
         by_topic.setdefault(tp.topic, []).append(tp)
     for name, held in by_topic.items():
-        known = await partitions_of(registry, name) if name in names else frozenset()
+        known = await read_partitions(registry, name) if name in names else frozenset()
         for tp in held:
             if known is not None and tp.partition not in known:
-                logger.warning("setting aside partition=%s, which no topic has", tp)
+                logger.warning("setting aside stray log partition=%s", tp)
                 logs.set_aside(tp)
 
 
-async def partitions_of(registry: RegistryClient, name: str) -> frozenset[int] | None:
+async def read_partitions(registry: RegistryClient, name: str) -> frozenset[int] | None:
     """Return the partitions of a topic, or None if its znode is corrupt."""
     try:
         data, _ = await registry.get(znodes.topic_path(name))
@@ -139,5 +142,5 @@ async def partitions_of(registry: RegistryClient, name: str) -> frozenset[int] |
     try:
         return frozenset(znodes.decode_topic(name, data).partitions)
     except RegistryError as error:
-        logger.error("leaving the logs of topic=%s alone error=%s", name, error)
+        logger.error("cannot read topic=%s, keeping its logs error=%s", name, error)
         return None

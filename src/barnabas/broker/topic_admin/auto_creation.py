@@ -1,11 +1,10 @@
 """Automatic creation of topics that a client requests by name.
 
-The broker of the active controller creates the topics. Any other broker sends a CreateTopics to it and does not wait
-for leaders. Meanwhile the client gets LEADER_NOT_AVAILABLE and retries. If a topic cannot be created, the client gets
-the error of CreateTopics. Only one request at a time creates a name. Other clients get UNKNOWN_TOPIC_OR_PARTITION and
-retry.
+The active controller creates the topics. Any other broker sends CreateTopics to it and does not wait for leaders.
+Meanwhile the client gets LEADER_NOT_AVAILABLE and retries. If a topic cannot be created, the client gets the error of
+CreateTopics. Only one request at a time creates a topic. Other clients get UNKNOWN_TOPIC_OR_PARTITION and retry.
 
-As in Kafka, the partition count and the replication factor come from the settings of the broker that the client asked,
+As in Kafka, the partition count and the replication factor come from the settings of the broker that got the request,
 not from those of the controller. Requests by topic id, Produce and Fetch create no topics. FindCoordinator of a group
 creates `__consumer_offsets` regardless of auto.create.topics.enable.
 """
@@ -59,7 +58,7 @@ ON_ITS_WAY = (
 async def create_automatically(
     context: BrokerContext, names: Sequence[str], requester: Requester
 ) -> dict[str, ErrorCode]:
-    """Return the error code of each topic for the client. The topic of the history is not created this way."""
+    """Return the error code of each topic for the client. `__state_changes` is not created this way."""
     codes: dict[str, ErrorCode] = {}
     wanted = []
     being_created = context.topics.created_automatically
@@ -72,10 +71,10 @@ async def create_automatically(
             wanted.append(name)
             being_created[name] = None
     if wanted:
-        wishes = [wish_for(name, context.config) for name in wanted]
+        new_topics = [define_topic(name, context.config) for name in wanted]
         try:
-            found = await (create if context.controller.is_active else forward)(
-                context, wishes, requester
+            found = await (create_here if context.controller.is_active else forward_to_controller)(
+                context, new_topics, requester
             )
         finally:
             for name in wanted:
@@ -86,7 +85,7 @@ async def create_automatically(
     return codes
 
 
-def wish_for(name: str, config: BrokerConfig) -> TopicSpec:
+def define_topic(name: str, config: BrokerConfig) -> TopicSpec:
     """Return the topic to create, with explicit counts, so that it does not depend on the controller's defaults.
 
     Kafka's two internal topics have settings of their own.
@@ -123,31 +122,36 @@ def wish_for(name: str, config: BrokerConfig) -> TopicSpec:
     )
 
 
-async def create(
-    context: BrokerContext, wishes: Sequence[TopicSpec], requester: Requester
+async def create_here(
+    context: BrokerContext, new_topics: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
     try:
-        outcomes = await create_topics(context.topics, wishes, timeout_ms=DO_NOT_WAIT)
+        outcomes = await create_topics(context.topics, new_topics, timeout_ms=DO_NOT_WAIT)
     except ApiError as error:
-        return dict.fromkeys((wish.name for wish in wishes), error.code)
+        return dict.fromkeys((new_topic.name for new_topic in new_topics), error.code)
     except (RegistryError, StorageError) as error:
-        logger.error("cannot create topics=%s error=%s", listed(wishes), error)
-        return dict.fromkeys((wish.name for wish in wishes), ErrorCode.UNKNOWN_SERVER_ERROR)
-    record_creations(context, wishes, outcomes, requester)
+        logger.error("cannot create topics=%s error=%s", join_names(new_topics), error)
+        return dict.fromkeys(
+            (new_topic.name for new_topic in new_topics), ErrorCode.UNKNOWN_SERVER_ERROR
+        )
+    record_creations(context, new_topics, outcomes, requester)
     return {each.name: each.error.code for each in outcomes if each.error is not None}
 
 
-async def forward(
-    context: BrokerContext, wishes: Sequence[TopicSpec], requester: Requester
+async def forward_to_controller(
+    context: BrokerContext, new_topics: Sequence[TopicSpec], requester: Requester
 ) -> dict[str, ErrorCode]:
     """Send the request to the controller once. If that fails, the client retries."""
-    nobody = dict.fromkeys((wish.name for wish in wishes), ErrorCode.NOT_CONTROLLER)
+    not_controller = dict.fromkeys(
+        (new_topic.name for new_topic in new_topics), ErrorCode.NOT_CONTROLLER
+    )
     controller = context.metadata.controller_id
     endpoint = context.metadata.endpoint_of(controller, context.config.inter_broker_listener)
     if endpoint is None:
-        return nobody
+        return not_controller
     request = CreateTopicsRequest(
-        topics=tuple(creatable(wish) for wish in wishes), timeout_ms=DO_NOT_WAIT
+        topics=tuple(to_creatable_topic(new_topic) for new_topic in new_topics),
+        timeout_ms=DO_NOT_WAIT,
     )
     try:
         connection = await BrokerConnection.open(
@@ -158,30 +162,30 @@ async def forward(
             timeout_s=FORWARD_SECONDS,
         )
         try:
-            answer = await connection.exchange(
+            response = await connection.exchange(
                 request, CreateTopicsResponse, timeout_s=FORWARD_SECONDS
             )
         finally:
             connection.close()
     except (ConnectionError, TimeoutError, RemoteWireError) as error:
         logger.warning(
-            "cannot ask controller=%d to create topics=%s error=%s",
+            "cannot forward to controller=%d the creation of topics=%s error=%s",
             controller,
-            listed(wishes),
+            join_names(new_topics),
             reason(error),
         )
-        return nobody
-    return {topic.name: ErrorCode(topic.error_code) for topic in answer.topics}
+        return not_controller
+    return {topic.name: ErrorCode(topic.error_code) for topic in response.topics}
 
 
-def creatable(wish: TopicSpec) -> CreatableTopic:
+def to_creatable_topic(new_topic: TopicSpec) -> CreatableTopic:
     return CreatableTopic(
-        wish.name,
-        wish.partitions,
-        wish.replication_factor,
-        configs=tuple(CreatableTopicConfig(*config) for config in wish.configs.items()),
+        new_topic.name,
+        new_topic.partitions,
+        new_topic.replication_factor,
+        configs=tuple(CreatableTopicConfig(*config) for config in new_topic.configs.items()),
     )
 
 
-def listed(wishes: Sequence[TopicSpec]) -> str:
-    return ",".join(wish.name for wish in wishes)
+def join_names(new_topics: Sequence[TopicSpec]) -> str:
+    return ",".join(new_topic.name for new_topic in new_topics)

@@ -1,4 +1,4 @@
-"""Adding partitions to topics.
+"""Addition of partitions to topics.
 
     check ─► /brokers/topics/<t>, with the new partitions after the existing ones ─► wait for the metadata cache
 
@@ -21,8 +21,8 @@ from msgspec import Struct
 from barnabas.broker.topic_admin.topics import (
     IN_FLIGHT_MAX,
     Topics,
-    at_most,
     not_controller,
+    run_limited,
     to_api_error,
 )
 from barnabas.controller.assignment import check_racks
@@ -47,8 +47,11 @@ logger = logging.getLogger("barnabas.topics")
 CONTROLLER_CHECK = 0
 
 
-class NewPartitions(Struct, frozen=True, kw_only=True):
-    """`count` is the new total. `assignments` are for the new partitions only; None lets the broker assign them."""
+class PartitionIncrease(Struct, frozen=True, kw_only=True):
+    """A topic and its new partition count.
+
+    `count` is the new total. `assignments` are for the added partitions only; None lets the broker assign them.
+    """
 
     name: str
     count: int
@@ -57,56 +60,58 @@ class NewPartitions(Struct, frozen=True, kw_only=True):
 
 async def create_partitions(
     topics: Topics,
-    wishes: Sequence[NewPartitions],
+    increases: Sequence[PartitionIncrease],
     *,
     is_queued_for_deletion: Callable[[str], bool],
     timeout_ms: int,
     validate_only: bool = False,
 ) -> dict[str, ApiError | None]:
-    """Return the error of each topic, if any. No two wishes may name the same topic.
+    """Return the error of each topic, or None. Each topic may occur only once.
 
     Raises RegistryError if the registry cannot be read.
     """
-    # First of all, and also if the client assigns the replicas: as in Kafka.
+    # Checked first, even if the client assigns the replicas, as in Kafka.
     check_racks(tuple(topics.metadata.brokers.values()))
     marked, controller_version = await asyncio.gather(
         topics.registry.children(znodes.DELETE_TOPICS), topics.controller_version()
     )
-    going = frozenset(marked)
+    marked_names = frozenset(marked)
 
-    async def one(wish: NewPartitions) -> ApiError | None:
+    async def add_or_fail(increase: PartitionIncrease) -> ApiError | None:
         try:
-            if wish.name in going or is_queued_for_deletion(wish.name):
-                why = f"topic '{wish.name}' is queued for deletion"
+            if increase.name in marked_names or is_queued_for_deletion(increase.name):
+                why = f"topic '{increase.name}' is queued for deletion"
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
-            await write(topics, wish, controller_version, validate_only=validate_only)
+            await add_partitions(topics, increase, controller_version, validate_only=validate_only)
         except ApiError as error:
             # Without its traceback, which would keep all its frames in memory.
             return ApiError(error.code, error.message)
         except (RegistryError, StorageError) as error:
-            logger.error("cannot expand topic=%s error=%s", wish.name, error)
+            logger.error("cannot expand topic=%s error=%s", increase.name, error)
             return to_api_error(error)
         return None
 
-    errors = await at_most(IN_FLIGHT_MAX, one, wishes)
-    outcomes = await in_thread_if_large(len(wishes), by_name, wishes, errors)
+    errors = await run_limited(IN_FLIGHT_MAX, add_or_fail, increases)
+    outcomes = await in_thread_if_large(len(increases), by_name, increases, errors)
     if validate_only:
         return outcomes
-    waiting = {wish.name: wish.count for wish in wishes if outcomes[wish.name] is None}
+    waiting = {
+        increase.name: increase.count for increase in increases if outcomes[increase.name] is None
+    }
     await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
     return outcomes | {name: ApiError(ErrorCode.REQUEST_TIMED_OUT) for name in waiting}
 
 
 def by_name(
-    wishes: Sequence[NewPartitions], errors: Sequence[ApiError | None]
+    increases: Sequence[PartitionIncrease], errors: Sequence[ApiError | None]
 ) -> dict[str, ApiError | None]:
-    return {wish.name: error for wish, error in zip(wishes, errors, strict=True)}
+    return {increase.name: error for increase, error in zip(increases, errors, strict=True)}
 
 
-async def write(
-    topics: Topics, wish: NewPartitions, controller_version: int, *, validate_only: bool
+async def add_partitions(
+    topics: Topics, increase: PartitionIncrease, controller_version: int, *, validate_only: bool
 ) -> None:
-    name, path = wish.name, znodes.topic_path(wish.name)
+    name, path = increase.name, znodes.topic_path(increase.name)
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     if topic_name_error(name):
         raise missing  # its path may be that of another znode
@@ -118,14 +123,16 @@ async def write(
             data, stat = await topics.registry.get(path)
         except NoNode:
             raise missing from None
-        found = await in_thread_if_large(wish.count, znodes.decode_topic, name, data)
+        found = await in_thread_if_large(increase.count, znodes.decode_topic, name, data)
         if found == grown:
-            return  # our own write: its response was lost with a connection, and it was sent again
-        grown = await in_thread_if_large(wish.count, with_added, found, wish, topics)
+            return  # our own write: its response was lost, and it was sent again after a reconnect
+        grown = await in_thread_if_large(
+            increase.count, with_added_partitions, found, increase, topics
+        )
         if validate_only:
             return
         try:
-            content = await in_thread_if_large(wish.count, znodes.encode_topic, grown)
+            content = await in_thread_if_large(increase.count, znodes.encode_topic, grown)
             written = SetData(path=path, data=content, version=stat.version)
             await topics.registry.multi([check, written])
         except MultiFailed as failed:
@@ -137,18 +144,18 @@ async def write(
         else:
             logger.info(
                 "expanded topic=%s partitions=%d before=%d",
-                *(name, wish.count, len(found.partitions)),
+                *(name, increase.count, len(found.partitions)),
             )
             return
 
 
-def with_added(
-    found: znodes.TopicAssignment, wish: NewPartitions, topics: Topics
+def with_added_partitions(
+    found: znodes.TopicAssignment, increase: PartitionIncrease, topics: Topics
 ) -> znodes.TopicAssignment:
     added = check_added_partitions(
         found.partitions,
-        count=wish.count,
-        assignments=wish.assignments,
+        count=increase.count,
+        assignments=increase.assignments,
         brokers=tuple(topics.metadata.brokers.values()),
     )
     new = {

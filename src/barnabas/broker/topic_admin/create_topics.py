@@ -4,8 +4,8 @@
 
 The broker only writes znodes. The controller watches them, creates the partitions and informs every broker. When the
 metadata cache of this broker has a leader for every partition, the client gets its response. After a timeout the
-topic is created all the same. Only the broker of the active controller writes: the transaction checks that /controller
-has not changed since the request began.
+topic is created all the same. Only the active controller writes: the transaction checks that /controller has not
+changed since the request began.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from barnabas.broker.topic_admin.topics import (
     IN_FLIGHT_MAX,
     Topics,
-    at_most,
     not_controller,
+    run_limited,
     to_api_error,
 )
 from barnabas.controller.assignment import BrokerIds
@@ -54,7 +54,7 @@ CHECKED_PER_TURN = 50
 CONTROLLER_CHECK, CONFIG_WRITE, TOPIC_WRITE = range(3)
 
 
-class TopicOutcome(Struct, frozen=True, kw_only=True):
+class CreationOutcome(Struct, frozen=True, kw_only=True):
     """Result of creating one topic. Without an error the topic was written, or would be if only validated."""
 
     name: str
@@ -73,28 +73,28 @@ class RegistryState(NamedTuple):
 
 
 async def create_topics(
-    topics: Topics, wishes: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
-) -> list[TopicOutcome]:
-    """Return the outcomes in the order of the wishes. Raises RegistryError if the registry cannot be read."""
+    topics: Topics, new_topics: Sequence[TopicSpec], *, timeout_ms: int, validate_only: bool = False
+) -> list[CreationOutcome]:
+    """Return the outcomes in request order. Raises RegistryError if the registry cannot be read."""
     registry = await read_registry(topics)
     outcomes = []
-    for index, wish in enumerate(wishes):
+    for index, new_topic in enumerate(new_topics):
         if index % CHECKED_PER_TURN == CHECKED_PER_TURN - 1:
             await asyncio.sleep(0)  # lets other requests run
-        size = max(wish.partitions, len(wish.assignments or ()))
-        outcomes.append(await in_thread_if_large(size, check, topics, wish, registry))
+        size = max(new_topic.partitions, len(new_topic.assignments or ()))
+        outcomes.append(await in_thread_if_large(size, check_one, topics, new_topic, registry))
         if outcomes[-1].error is None and not validate_only:
-            registry.names.add(wish.name)
+            registry.names.add(new_topic.name)
     if validate_only:
         return outcomes
 
-    async def write_one(outcome: TopicOutcome) -> TopicOutcome:
-        return await write(topics, outcome, registry.controller_version)
+    async def write_one(outcome: CreationOutcome) -> CreationOutcome:
+        return await write_or_fail(topics, outcome, registry.controller_version)
 
-    outcomes = await at_most(IN_FLIGHT_MAX, write_one, outcomes)
+    outcomes = await run_limited(IN_FLIGHT_MAX, write_one, outcomes)
     waiting = {each.name: len(each.replicas) for each in outcomes if each.error is None}
     await topics.wait_until_none(waiting, topics.has_leaders, timeout_ms)
-    return [timed_out(each) if each.name in waiting else each for each in outcomes]
+    return [with_timeout(each) if each.name in waiting else each for each in outcomes]
 
 
 async def read_registry(topics: Topics) -> RegistryState:
@@ -106,29 +106,31 @@ async def read_registry(topics: Topics) -> RegistryState:
     return RegistryState(TakenNames(names), frozenset(marked), controller_version)
 
 
-def check(topics: Topics, wish: TopicSpec, registry: RegistryState) -> TopicOutcome:
+def check_one(topics: Topics, new_topic: TopicSpec, registry: RegistryState) -> CreationOutcome:
     try:
         replicas = check_new_topic(
-            wish,
+            new_topic,
             brokers=tuple(topics.metadata.brokers.values()),
             in_cache=topics.metadata.topics,
             in_registry=registry.names,
             marked_for_deletion=registry.marked_for_deletion,
-            defaults=topics.new_topics,
+            defaults=topics.new_topic_defaults,
             random=topics.random,
         )
-        overrides = check_topic_configs(wish.configs, topics.defaults)
+        overrides = check_topic_configs(new_topic.configs, topics.defaults)
     except ApiError as error:
-        return TopicOutcome(name=wish.name, error=error)
-    return TopicOutcome(name=wish.name, replicas=replicas, overrides=overrides)
+        return CreationOutcome(name=new_topic.name, error=error)
+    return CreationOutcome(name=new_topic.name, replicas=replicas, overrides=overrides)
 
 
-async def write(topics: Topics, outcome: TopicOutcome, controller_version: int) -> TopicOutcome:
+async def write_or_fail(
+    topics: Topics, outcome: CreationOutcome, controller_version: int
+) -> CreationOutcome:
     if outcome.error is not None:
         return outcome
     topic_id = topics.new_topic_id()
     try:
-        await write_topic(topics, outcome, topic_id, controller_version)
+        await write_znodes(topics, outcome, topic_id, controller_version)
     except ApiError as error:
         return replace(outcome, error=error)
     except (RegistryError, StorageError) as error:
@@ -139,8 +141,8 @@ async def write(topics: Topics, outcome: TopicOutcome, controller_version: int) 
     return replace(outcome, topic_id=topic_id)
 
 
-async def write_topic(
-    topics: Topics, outcome: TopicOutcome, topic_id: UUID, controller_version: int
+async def write_znodes(
+    topics: Topics, outcome: CreationOutcome, topic_id: UUID, controller_version: int
 ) -> None:
     name = outcome.name
     path = znodes.topic_config_path(name)
@@ -159,7 +161,7 @@ async def write_topic(
             if failed.index == CONTROLLER_CHECK:
                 raise not_controller() from failed
             if failed.index == TOPIC_WRITE and isinstance(failed.error, NodeExists):
-                if await is_written(topics, name, topic_id):
+                if await is_own_topic(topics, name, topic_id):
                     return
                 raise already_exists(name) from failed
             if failed.index != CONFIG_WRITE or not isinstance(failed.error, NodeExists | NoNode):
@@ -167,7 +169,7 @@ async def write_topic(
     raise already_exists(name)  # its settings are modified concurrently by another client
 
 
-async def is_written(topics: Topics, name: str, topic_id: UUID) -> bool:
+async def is_own_topic(topics: Topics, name: str, topic_id: UUID) -> bool:
     """Whether the existing topic is the one of this request.
 
     A transaction without a response is sent again after a reconnect, and the first attempt may have succeeded.
@@ -187,6 +189,6 @@ def encode_znode(topic_id: UUID, replicas: Sequence[BrokerIds]) -> bytes:
     return znodes.encode_topic(znodes.TopicAssignment(topic_id=topic_id, partitions=partitions))
 
 
-def timed_out(outcome: TopicOutcome) -> TopicOutcome:
+def with_timeout(outcome: CreationOutcome) -> CreationOutcome:
     """Return the outcome with REQUEST_TIMED_OUT and, as in Kafka, no message."""
     return replace(outcome, error=ApiError(ErrorCode.REQUEST_TIMED_OUT))

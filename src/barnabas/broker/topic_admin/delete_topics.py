@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from barnabas.broker.topic_admin.topics import IN_FLIGHT_MAX, Topics, at_most, to_api_error
+from barnabas.broker.topic_admin.topics import IN_FLIGHT_MAX, Topics, run_limited, to_api_error
 from barnabas.errors import (
     ApiError,
     ErrorCode,
@@ -29,19 +29,21 @@ logger = logging.getLogger("barnabas.topics")
 async def delete_topics(
     topics: Topics, names: Sequence[str], *, timeout_ms: int
 ) -> dict[str, ApiError | None]:
-    """Mark the topics for deletion and wait until they are gone, also those that were marked before."""
+    """Mark the topics for deletion and wait until they are deleted. This includes topics that are marked already."""
 
-    def is_gone(name: str, _: int) -> bool:
+    def is_deleted(name: str, _: int) -> bool:
         return name not in topics.metadata.topics
 
     distinct = await in_thread_if_large(len(names), dict.fromkeys, names)
-    outcomes = dict(await at_most(IN_FLIGHT_MAX, partial(mark, topics), tuple(distinct)))
+    outcomes = dict(
+        await run_limited(IN_FLIGHT_MAX, partial(mark_for_deletion, topics), tuple(distinct))
+    )
     waiting = {name: 0 for name, error in outcomes.items() if error is None}
-    await topics.wait_until_none(waiting, is_gone, timeout_ms)
+    await topics.wait_until_none(waiting, is_deleted, timeout_ms)
     return outcomes | dict.fromkeys(waiting, ApiError(ErrorCode.REQUEST_TIMED_OUT))
 
 
-async def mark(topics: Topics, name: str) -> tuple[str, ApiError | None]:
+async def mark_for_deletion(topics: Topics, name: str) -> tuple[str, ApiError | None]:
     """Mark a topic for deletion. Return its name and the error, if any."""
     missing = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     if name not in topics.metadata.topics:

@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class AppliedOverrides(NamedTuple):
-    """The settings of a topic that are in force, and the errors of those that are ignored."""
+    """The valid settings of a topic, and the errors of the invalid ones, which are ignored."""
 
     config: TopicConfig
     overrides: dict[str, str]
@@ -49,7 +49,7 @@ class AppliedOverrides(NamedTuple):
 
 
 def apply_overrides(defaults: TopicConfig, overrides: Mapping[str, str]) -> AppliedOverrides:
-    """Lay a topic's own settings over the defaults. An invalid setting is ignored."""
+    """Apply the settings of a topic to the defaults. An invalid setting is ignored."""
     applied = AppliedOverrides(defaults, {}, [])
     for key, value in overrides.items():
         try:
@@ -61,7 +61,7 @@ def apply_overrides(defaults: TopicConfig, overrides: Mapping[str, str]) -> Appl
 
 
 class Topics:
-    """The settings of topics, and what is needed to create, extend and delete topics."""
+    """The settings of topics, and the components that topic administration needs."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Topics:
         metadata: MetadataCache,
         *,
         defaults: TopicConfig,
-        new_topics: TopicDefaults,
+        new_topic_defaults: TopicDefaults,
         random: Random,
     ) -> None:
         self.registry = registry
         self.metadata = metadata
         self.defaults = defaults
-        self.new_topics = new_topics
+        self.new_topic_defaults = new_topic_defaults
         self.random = random
         self.overrides: dict[str, Mapping[str, str]] = {}
         """The settings of each topic that differ from the broker's defaults. Current for topics with a replica here."""
@@ -86,29 +86,37 @@ class Topics:
 
     async def read_overrides(self) -> None:
         """Read the settings of all topics, before the logs are opened."""
-        await self.learn(await self.registry.children(znodes.TOPICS))
+        await self.refresh(await self.registry.children(znodes.TOPICS))
 
-    async def learn(self, names: Iterable[str]) -> None:
+    async def refresh(self, names: Iterable[str]) -> None:
         """Read the settings of these topics again: the name may have belonged to another topic before."""
-        for name, found in (await self.read(names)).items():
+        for name, found in (await self.read_registry_overrides(names)).items():
             if found is None:
                 self.overrides.pop(name, None)
             else:
                 self.overrides[name] = found
 
-    async def read(self, names: Iterable[str]) -> dict[str, Mapping[str, str] | None]:
+    async def read_registry_overrides(
+        self, names: Iterable[str]
+    ) -> dict[str, Mapping[str, str] | None]:
         """Read the settings of these topics from the registry. None stands for a topic without a config znode."""
         wanted = tuple(names)
-        found = dict(zip(wanted, await at_most(IN_FLIGHT_MAX, self.read_one, wanted), strict=True))
+        found = dict(
+            zip(
+                wanted,
+                await run_limited(IN_FLIGHT_MAX, self.read_topic_overrides, wanted),
+                strict=True,
+            )
+        )
         missing = [name for name, settings in found.items() if settings is None]
         if missing:
             # A topic is created together with its settings, so our ZooKeeper server may lag behind.
             await catch_up(self.registry)
-            again = await at_most(IN_FLIGHT_MAX, self.read_one, missing)
+            again = await run_limited(IN_FLIGHT_MAX, self.read_topic_overrides, missing)
             found.update(zip(missing, again, strict=True))
         return found
 
-    async def read_one(self, name: str) -> Mapping[str, str] | None:
+    async def read_topic_overrides(self, name: str) -> Mapping[str, str] | None:
         path = znodes.topic_config_path(name)
         try:
             data, _ = await self.registry.get(path)
@@ -154,7 +162,7 @@ class Topics:
     async def wait_until_none(
         self, waiting: dict[str, int], done: Callable[[str, int], bool], timeout_ms: int
     ) -> None:
-        """Remove the topics from `waiting` that are done, until it is empty or the timeout expires.
+        """Remove topics from `waiting` when they are done, until it is empty or the timeout expires.
 
         A timeout of 0 means, as in Kafka, that the client does not wait: all topics stay in `waiting`.
         """
@@ -169,7 +177,7 @@ class Topics:
 
 
 def not_controller() -> ApiError:
-    return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is in charge by now")
+    return ApiError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
 
 
 def to_api_error(error: RegistryError | StorageError) -> ApiError:
@@ -179,7 +187,7 @@ def to_api_error(error: RegistryError | StorageError) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
 
-async def at_most(limit: int, work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
+async def run_limited(limit: int, work: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
     """Return the results in the order of the items. At most `limit` items are in progress at a time."""
     results: dict[int, R] = {}
     remaining = iter(enumerate(items))

@@ -65,7 +65,7 @@ def topics_of(registry: RegistryClient) -> Topics:
         registry,
         MetadataCache("c"),
         defaults=CONFIG,
-        new_topics=TopicDefaults(),
+        new_topic_defaults=TopicDefaults(),
         random=Random(1),
     )
 

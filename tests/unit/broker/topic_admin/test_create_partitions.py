@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from barnabas.broker.topic_admin.create_partitions import NewPartitions, create_partitions
+from barnabas.broker.topic_admin.create_partitions import PartitionIncrease, create_partitions
 from barnabas.broker.topic_admin.create_topics import create_topics
 from barnabas.broker.topic_admin.topics import Topics
 from barnabas.errors import ApiError, BadVersion, ErrorCode, MultiFailed
@@ -47,7 +47,7 @@ async def grow(
 ) -> ErrorCode:
     outcomes = await create_partitions(
         topics,
-        [NewPartitions(name="t", count=count, assignments=assignments)],
+        [PartitionIncrease(name="t", count=count, assignments=assignments)],
         is_queued_for_deletion=lambda _: queued,
         timeout_ms=timeout_ms,
         validate_only=validate_only,

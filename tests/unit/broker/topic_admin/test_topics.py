@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from barnabas.broker.topic_admin.create_topics import (
-    TopicOutcome,
+    CreationOutcome,
     check,
     create_topics,
     read_registry,
@@ -63,7 +63,7 @@ def topics(registry: RegistryClient, cache: MetadataCache) -> Topics:
         registry,
         cache,
         defaults=TopicConfig(),
-        new_topics=TopicDefaults(partitions=2, replication_factor=1),
+        new_topic_defaults=TopicDefaults(partitions=2, replication_factor=1),
         random=Random(1),
     )
 
@@ -95,7 +95,7 @@ def wish(name: str, **more: object) -> TopicSpec:
     return TopicSpec(name=name, **{"configs": {}, **more})  # type: ignore[arg-type]
 
 
-def code_of(outcome: TopicOutcome) -> ErrorCode:
+def code_of(outcome: CreationOutcome) -> ErrorCode:
     return ErrorCode.NONE if outcome.error is None else outcome.error.code
 
 
@@ -341,13 +341,13 @@ async def test_settings_are_read_anew_whenever_a_name_is_learnt(
 ) -> None:
     path = "/config/topics/t"
     await registry.create(path, znodes.encode_config({"segment.bytes": "100"}))
-    await topics.learn(["t", "nowhere"])
+    await topics.refresh(["t", "nowhere"])
     assert topics.config_of("t").segment_bytes == 100
     await registry.set(path, znodes.encode_config({"segment.bytes": "200"}))
-    await topics.learn(["t"])
+    await topics.refresh(["t"])
     assert topics.config_of("t").segment_bytes == 200
     await registry.delete(path)
-    await topics.learn(["t"])
+    await topics.refresh(["t"])
     assert topics.config_of("t") == topics.defaults == topics.config_of("nowhere")
 
 
