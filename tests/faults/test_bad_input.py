@@ -177,7 +177,7 @@ def test_the_data_of_another_broker_or_cluster_is_left_alone(
     meta.write_text(text)
     line = refusal("up", "--port=0", f"--data={stopped.data}", code=REFUSED)
     assert expected in line
-    assert "point log.dirs elsewhere" in line
+    assert "set log.dirs to another directory" in line
     assert meta.read_text() == text
     meta.write_text(ours)
     with stopped:
@@ -266,7 +266,7 @@ def test_a_broker_that_was_stopped_while_a_file_is_unreadable_keeps_what_it_can(
     with stopped, RawClient(stopped.address) as client:
         found = [record.value for record in client.read_all(TOPIC, 0)]
         assert found == [value_of(number) for number in range(99)]
-        assert "cutting invalid bytes" in stopped.log()
+        assert "truncating invalid bytes" in stopped.log()
 
 
 # ---- in a terminal ------------------------------------------------------------------------------------------

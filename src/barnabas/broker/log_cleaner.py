@@ -23,8 +23,8 @@ from barnabas.model import TopicPartition
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.retry import Backoff
-from barnabas.storage.cleaner import Cleaning, Limits, Replacement, facts_of, put_in_place
-from barnabas.storage.compaction import Cleanable, cleanable
+from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
+from barnabas.storage.compaction import Cleanable, find_cleanable
 from barnabas.storage.log import Log
 from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_thread
@@ -99,7 +99,9 @@ class LogCleaner:
             if not self.may_clean(partition):
                 continue
             try:
-                cleanable_part = cleanable(facts_of(partition.log), partition.log.config, now_ms)
+                cleanable_part = find_cleanable(
+                    collect_facts(partition.log), partition.log.config, now_ms
+                )
             except StorageError as error:
                 self.handle_error(partition, partition.log, error)
                 continue
@@ -157,17 +159,17 @@ class LogCleaner:
             return False
         finally:
             steps.close()
-            cleaning.throw_away()
-        tally = cleaning.tally
+            cleaning.discard_output()
+        stats = cleaning.stats
         logger.info(
             "cleaned partition=%s offsets=%d..%d bytes=%d->%d records=%d->%d seconds=%.1f",
             partition,
             cleanable_part.first_dirty,
             cleaning.cleaned_to,
-            tally.bytes_read,
-            tally.bytes_kept,
-            tally.records_read,
-            tally.records_kept,
+            stats.bytes_read,
+            stats.bytes_kept,
+            stats.records_read,
+            stats.records_kept,
             loop.time() - began,
         )
         return cleaning.cleaned_to > cleanable_part.first_dirty

@@ -13,7 +13,7 @@ from barnabas.errors import StorageError
 from barnabas.model import TopicPartition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.checkpoints import encode_offsets
-from barnabas.storage.log_manager import Gathered, LogManager
+from barnabas.storage.log_manager import CheckpointContent, LogManager
 from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_chunks, in_thread
 from barnabas.world.ports import Clock
@@ -77,7 +77,7 @@ def run_every(
     tasks.start(name, repeat())
 
 
-async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[Gathered]]) -> None:
+async def checkpoint(logs: LogManager, gather: Callable[[], Iterator[CheckpointContent]]) -> None:
     """Write the checkpoints in a thread: while the disk is busy, renaming a file can take tens of milliseconds."""
     for directory, path, offsets in gather():
         replace = logs.disk.replacement(path)

@@ -96,7 +96,9 @@ class Integrity:
         cuts, end_offset = log.cuts, segment_end_offset(log, segment)
         try:
             found = await in_thread(
-                lambda: checking.check(log.disk.aside(), segment, position, end_offset=end_offset)
+                lambda: checking.verify_batches(
+                    log.disk.aside(), segment, position, end_offset=end_offset
+                )
             )
         except StorageError as error:
             if self.holds(partition, segment):
@@ -104,7 +106,7 @@ class Integrity:
             return
         if not self.holds(partition, segment) or log.cuts != cuts:
             return
-        checking.note(segment, found)
+        checking.record_check(segment, found)
         if found.fault != checking.NO_FAULT:
             fault = CorruptBatch(segment.log.path, "the checksum does not match", found.fault)
             self.report_segment(partition, segment, fault)
@@ -235,7 +237,7 @@ class Integrity:
             log.cuts += 1  # operations that failed because of this segment may be retried
         finally:
             log.is_rewritten = False
-            repair.throw_away()
+            repair.discard()
             if connection is not None:
                 connection.close("done")
         logger.info(

@@ -100,7 +100,7 @@ class BatchValidator:
             check_contents(batch, header, if_small=if_small)
 
 
-def require_small(batch: memoryview, header: BatchHeader) -> None:
+def require_small_batch(batch: memoryview, header: BatchHeader) -> None:
     """Raise LargeBatch for a batch that its size or its number of records rules out."""
     if header[12] > SMALL_RECORDS or (
         header[5] & COMPRESSION_MASK and len(batch) > SMALL_PACKED_BYTES
@@ -108,7 +108,7 @@ def require_small(batch: memoryview, header: BatchHeader) -> None:
         raise LargeBatch
 
 
-def too_large(size: int, config: TopicConfig) -> ApiError:
+def too_large_error(size: int, config: TopicConfig) -> ApiError:
     if size > config.max_message_bytes:
         why = f"{size} bytes, max.message.bytes is {config.max_message_bytes}"
         return ApiError(ErrorCode.MESSAGE_TOO_LARGE, why)
@@ -116,7 +116,7 @@ def too_large(size: int, config: TopicConfig) -> ApiError:
     return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
 
 
-def in_producers_time(batch: memoryview, header: BatchHeader, config: TopicConfig) -> BatchHeader:
+def as_create_time(batch: memoryview, header: BatchHeader, config: TopicConfig) -> BatchHeader:
     """Handle a produced batch that claims log append time, which only a broker sets.
 
     A topic with create time treats its timestamps as create time. Rejected if there are none, or by other topics.
@@ -140,7 +140,7 @@ def check_records(
     earliest = now_ms - config.message_timestamp_before_max_ms
     needs_key = "compact" in config.cleanup_policy
     if if_small:
-        require_small(batch, header)
+        require_small_batch(batch, header)
     keyless: list[int] = []
     untimely: list[int] = []
     misnumbered = 0
@@ -166,7 +166,7 @@ def check_contents(batch: memoryview, header: BatchHeader, *, if_small: bool = F
     """Check that the batch holds exactly the records that its header announces."""
     known = NONE
     if if_small:
-        require_small(batch, header)
+        require_small_batch(batch, header)
     if not header[5] & COMPRESSION_MASK and header[12] <= SKIMMED_MAX:
         body = bytes(batch[HEADER_SIZE:])
         known = skim(body, header[12])
@@ -179,7 +179,10 @@ def check_contents(batch: memoryview, header: BatchHeader, *, if_small: bool = F
 def require_order(header: BatchHeader, misnumbered: int) -> None:
     """Reject a compressed batch with wrong offset deltas, as Kafka does: it does not rewrite compressed records."""
     if misnumbered and header.compression:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the offsets do not go up by one")
+        raise ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "the offset deltas of a compressed batch do not ascend by one",
+        )
 
 
 def outlines(
@@ -203,9 +206,11 @@ def outlines(
         if is_packed:
             require_readable(codec, batch[HEADER_SIZE:])
             if if_small:
-                body = opened_if_small(codec, batch[HEADER_SIZE:])
+                body = decompress_small(codec, batch[HEADER_SIZE:])
             else:
-                body = opened(codec, batch[HEADER_SIZE:], header.count, may_trust=may_trust)
+                body = decompress_batch(
+                    codec, batch[HEADER_SIZE:], header.count, may_trust=may_trust
+                )
         require_possible(header.count, len(body))
         if is_packed and may_trust:
             known = skim(bytes(body), header.count)
@@ -221,7 +226,7 @@ def outlines(
         raise ApiError(code_of(error, is_packed=is_packed), str(error)) from None
 
 
-def opened_if_small(codec: Compression, packed: memoryview) -> bytes:
+def decompress_small(codec: Compression, packed: memoryview) -> bytes:
     """Decompress a small batch. Damaged data raises LargeBatch too: the error code that Kafka returns depends on the
     records before the damage, and finding them takes long."""
     try:
@@ -230,7 +235,9 @@ def opened_if_small(codec: Compression, packed: memoryview) -> bytes:
         raise LargeBatch from None
 
 
-def opened(codec: Compression, packed: memoryview, count: int, *, may_trust: bool) -> bytes:
+def decompress_batch(
+    codec: Compression, packed: memoryview, count: int, *, may_trust: bool
+) -> bytes:
     if may_trust:
         return unpack(codec, packed, count, limit=TRUSTED_FROM_BYTES, pieces=TRUSTED_FROM_PIECES)
     return unpack(codec, packed, count, limit=SEEN_BYTES_MAX, pieces=SEEN_PIECES_MAX)

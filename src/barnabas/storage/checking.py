@@ -34,7 +34,7 @@ class Checked(NamedTuple):
     fault: int = NO_FAULT
 
 
-def check(
+def verify_batches(
     disk: Disk, segment: Segment, start: int, *, end_offset: int, size: int = AHEAD_BYTES
 ) -> Checked:
     """Verify batches from `start` on, until `size` bytes are valid. Runs in a thread, with its own disk.
@@ -81,7 +81,7 @@ def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment |
     return size, segment
 
 
-def note(segment: Segment, found: Checked) -> None:
+def record_check(segment: Segment, found: Checked) -> None:
     """Store the result of a check. Called on the event loop."""
     if found.fault != NO_FAULT:
         segment.faults = (*segment.faults, found.fault)

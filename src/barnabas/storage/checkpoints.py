@@ -70,13 +70,13 @@ def decode_offsets(data: bytes) -> OffsetCheckpoint:
     lines = data.decode("ascii", errors="replace").split("\n")
     rest = lines.pop()  # Empty, unless the last line is incomplete: its number may lack digits.
     if not lines or lines[0].strip() != "0":
-        return OffsetCheckpoint({}, f"unknown version {shown(lines[0] if lines else rest)}")
-    problems = [f"incomplete last line {shown(rest)}"] if rest else []
+        return OffsetCheckpoint({}, f"unknown version {quote(lines[0] if lines else rest)}")
+    problems = [f"incomplete last line {quote(rest)}"] if rest else []
     offsets: dict[TopicPartition, int] = {}
     for line in lines[2:]:
         entry = decode_line(line)
         if entry is None:
-            problems.append(f"bad line {shown(line)}")
+            problems.append(f"bad line {quote(line)}")
             continue
         partition, offset = entry
         known = offsets.get(partition, offset)
@@ -84,7 +84,7 @@ def decode_offsets(data: bytes) -> OffsetCheckpoint:
             problems.append(f"two values for {partition}: {known} and {offset}")
         offsets[partition] = min(known, offset)
     if len(lines) < 2 or lines[1].strip() != str(len(lines) - 2):
-        problems.append(f"{len(lines) - 2} lines, expected {shown(lines[1] if lines[1:] else '')}")
+        problems.append(f"{len(lines) - 2} lines, expected {quote(lines[1] if lines[1:] else '')}")
     return OffsetCheckpoint(offsets, problems[0] if problems else None)
 
 
@@ -106,7 +106,7 @@ def parse_number(text: str) -> int | None:
     return number if number <= LONG_MAX else None
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """Text of a damaged file, short and printable."""
     return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
 
@@ -144,7 +144,7 @@ def check_meta_properties(disk: Disk, directory: str, *, broker_id: int, cluster
                 raise StorageError(
                     path,
                     f"this directory belongs to {key} {theirs}, this broker has {ours}: {back}, "
-                    "point log.dirs elsewhere, or remove the directory if its data is no longer wanted",
+                    "set log.dirs to another directory, or remove this one if its data is not needed",
                 )
         if "cluster.id" in found and "broker.id" in found:
             return

@@ -29,9 +29,9 @@ from msgspec import Struct
 
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.storage import compaction
-from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, Output, remove_output
+from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, SegmentOutput, remove_output
 from barnabas.storage.compaction import Cleanable, LogFacts, SegmentFacts
-from barnabas.storage.compaction_batches import Survival, cleaned, keys
+from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.paths import segment_path
 from barnabas.storage.segment import Segment
@@ -61,7 +61,9 @@ class Limits(Struct, frozen=True, kw_only=True):
         return max(self.map_bytes // BYTES_PER_KEY, 1)
 
 
-class Tally(Struct, kw_only=True):
+class CleaningStats(Struct, kw_only=True):
+    """Bytes and records of one cleaning, before and after."""
+
     bytes_read: int = 0
     bytes_kept: int = 0
     records_read: int = 0
@@ -79,7 +81,7 @@ Step = int | Replacement
 """Number of bytes read and written, or a segment for `put_in_place`."""
 
 
-def facts_of(log: Log) -> LogFacts:
+def collect_facts(log: Log) -> LogFacts:
     with_times = compaction.needs_timestamps(log.config)
     closed, active = log.segments[:-1], log.segments.active
     if closed and active.size == 0:
@@ -137,7 +139,7 @@ class Cleaning:
         self.latest: dict[bytes, int] = {}
         self.cleaned_to = found.first_dirty
         """Offset up to which the log is compacted after this round. Final when all keys are read."""
-        self.tally = Tally()
+        self.stats = CleaningStats()
 
     def is_still_of(self, log: Log | None) -> bool:
         """Whether the output may still replace segments of `log`."""
@@ -160,7 +162,7 @@ class Cleaning:
             for segment in self.segments
             if segment.base_offset < self.cleaned_to
         ]
-        for group in compaction.groups(facts, self.config, self.found.first_uncleanable):
+        for group in compaction.group_segments(facts, self.config, self.found.first_uncleanable):
             old = tuple(by_base[each.base_offset] for each in group)
             yield from self.rewrite(old, survival)
             yield Replacement(old=old, base_offset=old[0].base_offset)
@@ -177,7 +179,7 @@ class Cleaning:
             done = records = 0
             for header, batch in self.batches(segment):
                 if header.last_offset >= first_dirty:
-                    for offset, key in keys(batch, header):
+                    for offset, key in find_keys(batch, header):
                         if offset >= first_dirty:
                             latest[key] = offset
                     self.cleaned_to = max(self.cleaned_to, header.next_offset)
@@ -193,19 +195,21 @@ class Cleaning:
 
     def rewrite(self, old: Sequence[Segment], survival: Survival) -> Iterator[int]:
         """Write the surviving records of these segments into `.cleaned` files, and fsync them."""
-        target = Output(self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms)
+        target = SegmentOutput(
+            self.disk, self.log.directory, old[0].base_offset, self.config, self.now_ms
+        )
         try:
             done = records = 0
             for segment in old:
                 for header, batch in self.batches(segment):
-                    left = cleaned(batch, header, survival)
+                    left = clean_batch(batch, header, survival)
                     if left is not None:
                         new = read_header(left)
                         target.add(left, new)
-                        self.tally.records_kept += new.count
+                        self.stats.records_kept += new.count
                     done += header.size
                     records += header.count
-                    self.tally.records_read += header.count
+                    self.stats.records_read += header.count
                     if target.waiting_bytes >= self.limits.buffer_bytes:
                         done += target.waiting_bytes
                         target.write()
@@ -214,8 +218,8 @@ class Cleaning:
                     elif done >= STEP_BYTES or records >= STEP_RECORDS:
                         yield done
                         done = records = 0
-                self.tally.bytes_read += segment.size
-            self.tally.bytes_kept += target.size
+                self.stats.bytes_read += segment.size
+            self.stats.bytes_kept += target.size
             target.finish(self.disk.modified_ms(old[-1].log.path))
         finally:
             target.close()
@@ -254,7 +258,7 @@ class Cleaning:
 
     # ---- on the event loop ------------------------------------------------------------------------------------
 
-    def throw_away(self) -> None:
+    def discard_output(self) -> None:
         """Remove output that was not put in place. The directory may have been deleted with its topic."""
         for segment in self.segments:
             with suppress(StorageError):

@@ -17,7 +17,7 @@ SWAP = ".swap"
 FILES = (".log", ".index", ".timeindex")
 
 
-class Output:
+class SegmentOutput:
     """Batches are buffered by `add` until `write`."""
 
     def __init__(

@@ -66,7 +66,7 @@ class Cleanable(Struct, frozen=True, kw_only=True):
         return self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
-def cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
+def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
     first_dirty = log.cleaned_to
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         # Records were deleted at the beginning, or the log was truncated: treat all of it as dirty.
@@ -110,7 +110,7 @@ def needs_timestamps(config: TopicConfig) -> bool:
 # ---- merging segments -----------------------------------------------------------------------------------------
 
 
-def groups(
+def group_segments(
     segments: Sequence[SegmentFacts], config: TopicConfig, first_uncleanable: int
 ) -> list[list[SegmentFacts]]:
     """Runs of segments that fit into one. Their sizes before the cleaning count, because the sizes after it are not
@@ -118,14 +118,14 @@ def groups(
     found: list[list[SegmentFacts]] = []
     for at, segment in enumerate(segments):
         end = segments[at + 1].base_offset if at + 1 < len(segments) else first_uncleanable
-        if found and fits(found[-1], segment, end - 1, config):
+        if found and fits_group(found[-1], segment, end - 1, config):
             found[-1].append(segment)
         else:
             found.append([segment])
     return found
 
 
-def fits(
+def fits_group(
     group: list[SegmentFacts], segment: SegmentFacts, last_offset: int, config: TopicConfig
 ) -> bool:
     return (

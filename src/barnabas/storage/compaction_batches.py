@@ -56,7 +56,7 @@ class Survival(Struct, frozen=True, kw_only=True):
     """Producer id → last offset of its last batch."""
 
 
-class Span(NamedTuple):
+class RecordSpan(NamedTuple):
     """Position of a record in the decompressed batch, and the fields that decide about it."""
 
     start: int
@@ -76,9 +76,9 @@ def fingerprint(key: bytes) -> bytes:
     return blake2b(key, digest_size=FINGERPRINT_BYTES).digest()
 
 
-def keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
+def find_keys(batch: memoryview, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
     """Offset and fingerprint of each record that may replace earlier ones."""
-    found = None if is_kept_whole(header) else opened(batch, header)
+    found = None if is_kept_whole(header) else decode_records(batch, header)
     if found is not None:
         base = header.base_offset
         for span in found[1]:
@@ -90,7 +90,7 @@ def is_kept_whole(header: BatchHeader) -> bool:
     return header.attributes & (TRANSACTIONAL | CONTROL) != 0
 
 
-def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] | None:
+def decode_records(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[RecordSpan]] | None:
     """The decompressed records; None if they are not readable. Such a batch is kept unchanged."""
     try:
         packed = batch[HEADER_SIZE : header.size]
@@ -99,14 +99,14 @@ def opened(batch: memoryview, header: BatchHeader) -> tuple[bytes, list[Span]] |
             body = decompress(codec, packed, limit=DECOMPRESSED_BYTES_MAX)
         else:
             body = bytes(packed)
-        found = list(spans(body, header.count))
+        found = list(find_spans(body, header.count))
     except (RemoteWireError, ValueError, IndexError):
         return None
     end = found[-1].end if found else 0
     return (body, found) if end == len(body) else None
 
 
-def spans(body: bytes, count: int) -> Iterator[Span]:
+def find_spans(body: bytes, count: int) -> Iterator[RecordSpan]:
     """The records of `body`. One-byte varints, which nearly all are, are decoded inline: this runs for every record."""
     at = 0
     for _ in range(count):
@@ -114,7 +114,7 @@ def spans(body: bytes, count: int) -> Iterator[Span]:
         byte = body[at]
         length, at = (byte >> 1, at + 1) if byte < 0x80 else read_varint(body, at)
         if byte & 1:
-            raise RemoteWireError("a record of less than no bytes")
+            raise RemoteWireError("a record has a negative length")
         end = at + length
         byte = body[at + 1]
         timestamp_delta, rest_at = (
@@ -127,15 +127,15 @@ def spans(body: bytes, count: int) -> Iterator[Span]:
         key, value_at = read_bytes(body, key_at, end)
         # A value length of -1 means null; its zigzag form is 1.
         has_value = body[value_at] != 1
-        yield Span(start, end, rest_at, timestamp_delta, offset_delta, key, has_value)
+        yield RecordSpan(start, end, rest_at, timestamp_delta, offset_delta, key, has_value)
         at = end
 
 
-def cleaned(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:
+def clean_batch(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffer | None:
     """The batch without the removed records: itself, a smaller one, or None if none survive."""
     if header.base_offset >= survival.mapped_to or is_kept_whole(header):
         return batch
-    found = opened(batch, header)
+    found = decode_records(batch, header)
     if found is None:
         return batch
     body, all_spans = found
@@ -154,13 +154,13 @@ def cleaned(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffe
         attributes |= DELETE_HORIZON
         base_timestamp = survival.now_ms + survival.delete_retention_ms
         shift = header.base_timestamp - base_timestamp
-        records = b"".join(shifted(body, span, shift) for span in kept)
+        records = b"".join(shift_timestamp(body, span, shift) for span in kept)
     else:
         records = b"".join(body[span.start : span.end] for span in kept)
     max_timestamp = header.max_timestamp
     if not header.is_log_append_time:
         max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
-    return rebuilt(
+    return rebuild_batch(
         header,
         records,
         count=len(kept),
@@ -170,7 +170,7 @@ def cleaned(batch: memoryview, header: BatchHeader, survival: Survival) -> Buffe
     )
 
 
-def survivors(found: list[Span], header: BatchHeader, survival: Survival) -> list[Span]:
+def survivors(found: list[RecordSpan], header: BatchHeader, survival: Survival) -> list[RecordSpan]:
     base, latest, end = header.base_offset, survival.latest, survival.mapped_to
     # After the delete horizon every reader that needs the tombstones has seen them.
     tombstones_go = header.has_delete_horizon and header.base_timestamp <= survival.now_ms
@@ -186,7 +186,7 @@ def survivors(found: list[Span], header: BatchHeader, survival: Survival) -> lis
     return kept
 
 
-def shifted(body: bytes, span: Span, shift: int) -> bytes:
+def shift_timestamp(body: bytes, span: RecordSpan, shift: int) -> bytes:
     """The record with its timestamp delta relative to another base timestamp."""
     content = b"\0" + varint(span.timestamp_delta + shift) + body[span.rest_at : span.end]
     return varint(len(content)) + content
@@ -194,7 +194,7 @@ def shifted(body: bytes, span: Span, shift: int) -> bytes:
 
 def without_records(header: BatchHeader) -> bytes:
     """The header alone, which keeps the producer's last sequence number. Without codec and delete horizon."""
-    return rebuilt(
+    return rebuild_batch(
         header,
         b"",
         count=0,
@@ -204,7 +204,7 @@ def without_records(header: BatchHeader) -> bytes:
     )
 
 
-def rebuilt(
+def rebuild_batch(
     header: BatchHeader,
     records: bytes,
     *,

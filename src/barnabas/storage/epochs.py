@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from barnabas.storage.checkpoints import parse_number, shown
+from barnabas.storage.checkpoints import parse_number, quote
 
 UNDEFINED = -1
 EPOCH_MAX = 2**31 - 1
@@ -98,7 +98,7 @@ class LeaderEpochs:
         return ("\n".join(lines) + "\n").encode()
 
 
-def decode(data: bytes) -> LeaderEpochs:
+def decode_epochs(data: bytes) -> LeaderEpochs:
     """ValueError if these bytes are not a complete checkpoint. An empty file, as Kafka creates it, has no epochs."""
     if not data:
         return LeaderEpochs()
@@ -111,9 +111,9 @@ def decode(data: bytes) -> LeaderEpochs:
     for line in lines[2:]:
         epoch, start = map(parse_number, line.split())
         if epoch is None or start is None or epoch > EPOCH_MAX:
-            raise ValueError(f"bad line {shown(line)}")
+            raise ValueError(f"bad line {quote(line)}")
         entries.append((epoch, start))
     history = LeaderEpochs(entries)
     if history.entries != entries:
-        raise ValueError("epochs and offsets do not grow together")
+        raise ValueError("epochs and start offsets do not ascend together")
     return history

@@ -239,9 +239,9 @@ class Log:
         """
         size = header[1] + 12
         if size > self.max_batch_bytes:
-            raise acceptance.too_large(size, self.config)
+            raise acceptance.too_large_error(size, self.config)
         if header[5] & LOG_APPEND_TIME:
-            header = acceptance.in_producers_time(batch, header, self.config)
+            header = acceptance.as_create_time(batch, header, self.config)
         timestamp = header[8]
         if validation is not Validation.DONE:
             is_limited = validation is Validation.IF_SMALL
@@ -405,7 +405,9 @@ class Log:
 
     def take_snapshot(self) -> str:
         """Write the producer state as of the log end offset; the path of the file."""
-        return snapshots.take(self.disk, self.directory, self.log_end_offset, self.producers)
+        return snapshots.write_snapshot(
+            self.disk, self.directory, self.log_end_offset, self.producers
+        )
 
     # ---- leader epochs ----------------------------------------------------------------------------------------
 

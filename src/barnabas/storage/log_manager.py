@@ -54,7 +54,7 @@ class LogDirInfo(Struct, frozen=True, kw_only=True):
     sizes: dict[TopicPartition, int]
 
 
-class Gathered(NamedTuple):
+class CheckpointContent(NamedTuple):
     """The content of a checkpoint file."""
 
     directory: str
@@ -149,7 +149,7 @@ class LogManager:
                 self.disk.make_directory(directory)
                 self.disk.sync_now([], [parent(directory) or "/"])
             elif not self.disk.is_directory(directory):
-                raise StorageError(directory, "is not a directory; name another one in log.dirs")
+                raise StorageError(directory, "is not a directory; set log.dirs to another path")
         except StorageError as error:
             self.mark_offline(directory, error)
             return
@@ -199,10 +199,10 @@ class LogManager:
                 continue
             partition = parse_directory_name(name)
             if partition is None:
-                logger.warning("directory is not a log, leaving it alone path=%s", path)
+                logger.warning("ignoring directory that is not a log path=%s", path)
                 continue
             if partition in self.logs:
-                raise StorageError(path, f"{partition} is in another log directory too")
+                raise StorageError(path, f"{partition} is also in another log directory")
             log = open_log(
                 disk,
                 path,
@@ -310,18 +310,6 @@ class LogManager:
 
     # ---- periodic work ------------------------------------------------------------------------------------------
 
-    def flush_due(self, now_ms: int) -> list[Log]:
-        """The logs to flush now. For each: `begin_flush`, fsync outside the event loop, `end_flush`."""
-        return [log for log in self.logs.values() if log.flush_due(now_ms)]
-
-    def run_retention(self, now_ms: int) -> int:
-        """Apply retention to every log; the number of deleted segments."""
-        removed = 0
-        for log in list(self.logs.values()):
-            with self.guarding(parent(log.directory)):
-                removed += log.delete_old_segments(now_ms)
-        return removed
-
     def purge(self, now_ms: int) -> Iterator[None]:
         """Remove the files of deleted segments whose delay is over. Yields after each log, for a pause."""
         for tp, log in [(tp, log) for tp, log in self.logs.items() if log.segments.deleted]:
@@ -336,15 +324,19 @@ class LogManager:
             self.doomed.remove(due)
             yield due[1]
 
-    def recovery_points(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
+    def recovery_points(
+        self, directories: Collection[str] | None = None
+    ) -> Iterator[CheckpointContent]:
         """May be stored late, never early. After a crash, an older value makes recovery read more than necessary."""
         return self.gather(checkpoints.RECOVERY_POINT, lambda log: log.recovery_point, directories)
 
-    def high_watermarks(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
+    def high_watermarks(
+        self, directories: Collection[str] | None = None
+    ) -> Iterator[CheckpointContent]:
         return self.gather(checkpoints.HIGH_WATERMARK, lambda log: log.watermark, directories)
 
-    def log_starts(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
-        """Only of logs that start inside their first segment. The others start with it, as its name tells."""
+    def log_starts(self, directories: Collection[str] | None = None) -> Iterator[CheckpointContent]:
+        """Only of logs that start inside their first segment. The others start with it: its name has the offset."""
         return self.gather(
             checkpoints.LOG_START,
             lambda log: log.log_start_offset,
@@ -352,7 +344,7 @@ class LogManager:
             only=lambda log: log.log_start_offset > log.segments[0].base_offset,
         )
 
-    def cleaned(self, directories: Collection[str] | None = None) -> Iterator[Gathered]:
+    def cleaned(self, directories: Collection[str] | None = None) -> Iterator[CheckpointContent]:
         """Also of logs whose topic is no longer compacted: they have holes, which recovery must accept."""
         return self.gather(
             checkpoints.CLEANED_TO,
@@ -368,13 +360,13 @@ class LogManager:
         directories: Collection[str] | None,
         *,
         only: Callable[[Log], bool] = lambda _: True,
-    ) -> Iterator[Gathered]:
+    ) -> Iterator[CheckpointContent]:
         for directory in self.directories:
             if directory not in self.offline and (directories is None or directory in directories):
                 offsets = {tp: offset_of(log) for tp, log in self.logs_in(directory) if only(log)}
-                yield Gathered(directory, f"{directory}/{name}", offsets)
+                yield CheckpointContent(directory, f"{directory}/{name}", offsets)
 
-    def checkpoint(self, gathered: Iterable[Gathered], *, sync: bool = False) -> None:
+    def checkpoint(self, gathered: Iterable[CheckpointContent], *, sync: bool = False) -> None:
         for each in gathered:
             # A caller that requires `sync` relies on the file, so it gets the error.
             with self.guarding(each.directory, silent=not sync):

@@ -48,7 +48,7 @@ class ProducedBatch(NamedTuple):
     timestamp: int
 
 
-class Producer:
+class ProducerState:
     """State of one producer id. Its next batch must begin with sequence number `next_sequence`."""
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Producers:
     __slots__ = ("by_id",)
 
     def __init__(self) -> None:
-        self.by_id: dict[int, Producer] = {}
+        self.by_id: dict[int, ProducerState] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -115,7 +115,7 @@ class Producers:
         that the leader accepted."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
-            producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
+            producer = self.by_id[header.producer_id] = ProducerState(header.producer_epoch)
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -140,7 +140,7 @@ class Producers:
         """Record the end of a transaction: the epoch stays, the sequence numbers of a new epoch begin at 0."""
         producer = self.by_id.get(header.producer_id)
         if producer is None:
-            producer = self.by_id[header.producer_id] = Producer(header.producer_epoch)
+            producer = self.by_id[header.producer_id] = ProducerState(header.producer_epoch)
         if producer.epoch != header.producer_epoch:
             producer.batches.clear()
             producer.next_sequence = 0
@@ -186,7 +186,7 @@ class Producers:
         return SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
 
-def decode(data: bytes) -> Producers:
+def decode_snapshot(data: bytes) -> Producers:
     """ValueError if these bytes are not a complete, valid snapshot."""
     head = SNAPSHOT_HEAD.size
     if len(data) < head + SNAPSHOT_COUNT.size:
@@ -203,7 +203,7 @@ def decode(data: bytes) -> Producers:
     producers = Producers()
     for entry in SNAPSHOT_ENTRY.iter_unpack(entries):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, open_at = entry
-        producer = producers.by_id[producer_id] = Producer(epoch)
+        producer = producers.by_id[producer_id] = ProducerState(epoch)
         producer.last_timestamp = timestamp
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_first_offset = open_at

@@ -77,7 +77,7 @@ def open_log(
     producer_expiration_ms: int = EXPIRATION_MS,
 ) -> Log:
     """Open a log. The offsets are checkpointed values; `clean`: the last shutdown was clean."""
-    finish_transit(disk, directory)
+    finish_interrupted_compaction(disk, directory)
     drop_orphan_indexes(disk, directory)
     segments = list(find_segments(disk, directory, config, now_ms))
     epochs, epochs_known = load_epochs(disk, directory)
@@ -100,7 +100,7 @@ def open_log(
         if tail is not None:
             end, last_epoch = tail
         else:
-            recovered = recover_all(
+            recovered = recover_unflushed(
                 disk,
                 directory,
                 segments,
@@ -117,7 +117,9 @@ def open_log(
         if any(segment.size for segment in segments):
             problem = f"beyond the log end {end}"
             base = segments[0].base_offset
-            validation.warn(directory, checkpoints.LOG_START, log_start_offset, problem, base)
+            validation.warn_checkpoint(
+                directory, checkpoints.LOG_START, log_start_offset, problem, base
+            )
             log_start_offset = base
         else:
             for segment in segments:
@@ -179,7 +181,7 @@ def open_log(
 # ---- the unflushed part ---------------------------------------------------------------------------------------
 
 
-def recover_all(
+def recover_unflushed(
     disk: Disk,
     directory: str,
     segments: list[Segment],
@@ -190,7 +192,7 @@ def recover_all(
     holes_below: int,
 ) -> Recovered:
     """Recover from the recovery point on; only the last segment if the recovery point is after the log end offset."""
-    recovered = recover(
+    recovered = recover_segments(
         disk,
         directory,
         segments,
@@ -205,11 +207,11 @@ def recover_all(
     # be repaired from another replica.
     problem = f"beyond the log end {recovered.next_offset}"
     base = segments[0].base_offset
-    validation.warn(directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base)
+    validation.warn_checkpoint(directory, checkpoints.RECOVERY_POINT, recovery_point, problem, base)
     return recovered
 
 
-def recover(
+def recover_segments(
     disk: Disk,
     directory: str,
     segments: list[Segment],
@@ -254,7 +256,7 @@ def recover(
             state.next_offset = segment.base_offset
             state.last_epoch = leader_epochs.UNDEFINED
             state.written.append(
-                snapshots.take(disk, directory, segment.base_offset, state.producers)
+                snapshots.write_snapshot(disk, directory, segment.base_offset, state.producers)
             )
         recover_segment(segment, state)
         if segment is not segments[-1]:
@@ -290,7 +292,7 @@ def recover_segment(segment: Segment, state: Recovered) -> None:
         valid = position + header.size
     if valid < segment.size:
         logger.warning(
-            "cutting invalid bytes path=%s position=%d bytes=%d next_offset=%d",
+            "truncating invalid bytes path=%s position=%d bytes=%d next_offset=%d",
             segment.log.path,
             valid,
             segment.size - valid,
@@ -339,7 +341,9 @@ def sound_tail(segment: Segment) -> tuple[int, int] | None:
         if crc_is_valid(memoryview(batch), 0, header):
             return header.next_offset, header.partition_leader_epoch
     except CorruptBatch as error:
-        logger.warning("log was not stopped as cleanly as it says error=%s", error)
+        logger.warning(
+            "log has a clean-shutdown mark but does not end with a valid batch error=%s", error
+        )
     return None
 
 
@@ -370,7 +374,7 @@ def base_offset_of(name: str) -> int | None:
     return int(stem) if len(stem) == 20 and stem.isdecimal() else None
 
 
-def finish_transit(disk: Disk, directory: str) -> None:
+def finish_interrupted_compaction(disk: Disk, directory: str) -> None:
     names = disk.list(directory)
     cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED)]
     oldest_cleaned = min((base for base in cleaned if base is not None), default=None)
@@ -435,7 +439,7 @@ def load_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
     path = f"{directory}/{leader_epochs.FILE_NAME}"
     if disk.exists(path):
         try:
-            epochs = leader_epochs.decode(read_head(disk, path, EPOCHS_MAX))
+            epochs = leader_epochs.decode_epochs(read_head(disk, path, EPOCHS_MAX))
             return epochs, bool(epochs.epochs)
         except ValueError as error:
             logger.warning(

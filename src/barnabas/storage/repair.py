@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from barnabas.errors import RemoteWireError, StorageError
 from barnabas.storage.cleaner import Replacement
-from barnabas.storage.cleaner_output import Output, remove_output
+from barnabas.storage.cleaner_output import SegmentOutput, remove_output
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
 from barnabas.wire.records import batch_headers, crc_is_valid
@@ -25,7 +25,9 @@ class Repair:
         self.next_offset = segment.base_offset
         self.end_offset = log.next_segment_offset(segment.base_offset)
         self.disk = log.disk.aside()
-        self.output = Output(self.disk, log.directory, segment.base_offset, log.config, now_ms)
+        self.output = SegmentOutput(
+            self.disk, log.directory, segment.base_offset, log.config, now_ms
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -46,9 +48,13 @@ class Repair:
             if header.last_offset < self.next_offset:
                 continue
             if header.base_offset < self.next_offset or header.next_offset > self.end_offset:
-                raise RemoteWireError(f"batch {header.base_offset} lies across our segments")
+                raise RemoteWireError(
+                    f"batch {header.base_offset} crosses a segment boundary of this log"
+                )
             if not crc_is_valid(data, position, header):
-                raise RemoteWireError(f"batch {header.base_offset} is damaged there, too")
+                raise RemoteWireError(
+                    f"batch {header.base_offset} is also corrupt on the other replica"
+                )
             self.output.add(bytes(data[position : position + header.size]), header)
             self.next_offset = header.next_offset
         self.output.write()
@@ -58,7 +64,7 @@ class Repair:
         self.output.close()
         return Replacement(old=(self.segment,), base_offset=self.segment.base_offset)
 
-    def throw_away(self) -> None:
+    def discard(self) -> None:
         try:
             self.output.close()
             remove_output(self.disk, self.log.directory, self.segment.base_offset)

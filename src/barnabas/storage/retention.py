@@ -14,7 +14,7 @@ from barnabas.storage.segment import Segment
 from barnabas.storage.segment_list import SegmentList
 
 
-class Candidate(NamedTuple):
+class DeletionCandidate(NamedTuple):
     """A segment that may be deleted if its records are replicated and a limit applies."""
 
     segment: Segment
@@ -37,7 +37,7 @@ def reasons_to_delete(
     candidates = find_candidates(segments, high_watermark, log_end_offset)
     reasons: list[str] = []
 
-    def extend(reason: str, applies: Callable[[Candidate], bool]) -> None:
+    def extend(reason: str, applies: Callable[[DeletionCandidate], bool]) -> None:
         for candidate in candidates[len(reasons) :]:
             if not applies(candidate):
                 return
@@ -58,13 +58,13 @@ def reasons_to_delete(
 
 def find_candidates(
     segments: SegmentList, high_watermark: int, log_end_offset: int
-) -> list[Candidate]:
-    candidates: list[Candidate] = []
+) -> list[DeletionCandidate]:
+    candidates: list[DeletionCandidate] = []
     bytes_left = segments.size_bytes
     for segment, end_offset in zip(segments, [*segments.bases[1:], log_end_offset], strict=True):
         is_empty = segment is segments.active and segment.size == 0
         if is_empty or end_offset > high_watermark:
             break
         bytes_left -= segment.size
-        candidates.append(Candidate(segment, end_offset, bytes_left))
+        candidates.append(DeletionCandidate(segment, end_offset, bytes_left))
     return candidates

@@ -29,7 +29,7 @@ class LogRead(NamedTuple):
     size: int
     first_incomplete: bool = False
     unchecked: Segment | None = None
-    """Set if these bytes were not verified since the start. They must not be sent before `checking.check`."""
+    """Set if these bytes were not verified since the start. They must not be sent before `checking.verify_batches`."""
 
 
 NOTHING = LogRead((), 0)

@@ -7,10 +7,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from barnabas.errors import CorruptBatch, StorageError, reason
-from barnabas.storage import producers as producer_state
 from barnabas.storage.auxiliary import SNAPSHOT_MAX, read_head
 from barnabas.storage.paths import segment_path
-from barnabas.storage.producers import Producers
+from barnabas.storage.producers import Producers, decode_snapshot
 from barnabas.storage.segment import Segment
 from barnabas.wire.records import BatchHeader, records
 from barnabas.world.ports import Disk
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 SUFFIX = ".snapshot"
 
 
-def take(disk: Disk, directory: str, offset: int, producers: Producers) -> str:
+def write_snapshot(disk: Disk, directory: str, offset: int, producers: Producers) -> str:
     path = segment_path(directory, offset) + SUFFIX
     disk.replace_bytes(path, producers.encode(), sync=False)
     return path
@@ -75,7 +74,7 @@ def newest(disk: Disk, directory: str, low: int, high: int) -> tuple[Producers, 
         if low <= offset <= high:
             path = segment_path(directory, offset) + SUFFIX
             try:
-                return producer_state.decode(read_head(disk, path, SNAPSHOT_MAX)), offset
+                return decode_snapshot(read_head(disk, path, SNAPSHOT_MAX)), offset
             except (ValueError, StorageError) as error:
                 logger.warning(
                     "producer snapshot is unusable path=%s reason=%s", path, reason(error)

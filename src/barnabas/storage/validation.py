@@ -22,7 +22,7 @@ PERHAPS_CLEANED = LONG_MAX
 """`cleaned_to` of a log whose line in a damaged checkpoint may be lost: holes in it are normal."""
 
 
-def warn(directory: str, name: str, value: int, problem: str, using: int) -> None:
+def warn_checkpoint(directory: str, name: str, value: int, problem: str, using: int) -> None:
     logger.warning(
         "checkpoint does not fit the log file=%s log=%s value=%d problem=%s using=%d",
         name,
@@ -61,9 +61,11 @@ def usable_log_start(
         using = max(first_base, epochs.starts[0])
     if problem is None:
         if clean and value < first_base:  # After a crash an old checkpoint is normal.
-            warn(directory, checkpoints.LOG_START, value, "before the first segment", first_base)
+            warn_checkpoint(
+                directory, checkpoints.LOG_START, value, "before the first segment", first_base
+            )
         return value
-    warn(directory, checkpoints.LOG_START, value, problem, using)
+    warn_checkpoint(directory, checkpoints.LOG_START, value, problem, using)
     return using
 
 
@@ -87,9 +89,9 @@ def usable_high_watermark(
     """As in Kafka, between log start and log end."""
     using = max(log_start, min(value, log_end))
     if value > log_end:
-        warn(directory, checkpoints.HIGH_WATERMARK, value, "beyond the log end", using)
+        warn_checkpoint(directory, checkpoints.HIGH_WATERMARK, value, "beyond the log end", using)
     elif clean and 0 < value < log_start:
-        warn(directory, checkpoints.HIGH_WATERMARK, value, "before the log start", using)
+        warn_checkpoint(directory, checkpoints.HIGH_WATERMARK, value, "before the log start", using)
     return using
 
 
@@ -98,7 +100,9 @@ def usable_cleaned_to(directory: str, value: int, log_end: int) -> int:
     if value <= log_end:
         return value
     if value != PERHAPS_CLEANED:
-        warn(directory, checkpoints.CLEANED_TO, value, "beyond the log end", NEVER_CLEANED)
+        warn_checkpoint(
+            directory, checkpoints.CLEANED_TO, value, "beyond the log end", NEVER_CLEANED
+        )
     return NEVER_CLEANED
 
 

@@ -138,13 +138,13 @@ async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_
     integrity, partition = single[1].replicas.integrity, single[1].partition()
     segment = partition.log.segments[0]
     segment.unchecked_to = segment.size
-    gate, check = threading.Event(), checking.check
+    gate, check = threading.Event(), checking.verify_batches
 
     def held_check(*arguments: Any, **named: Any) -> checking.Checked:
         gate.wait(5)
         return check(*arguments, **named)
 
-    monkeypatch.setattr(checking, "check", held_check)
+    monkeypatch.setattr(checking, "verify_batches", held_check)
     scrub = asyncio.create_task(integrity.scrub(1 << 40))
     await eventually(lambda: segment in integrity.in_progress)
     waiting = asyncio.create_task(fetch(single, 1, 0, wait_ms=0))

@@ -49,10 +49,10 @@ def read_checked(log: Log, offset: int) -> bytes:
         end_offset = (
             log.segments.bases[at + 1] if segment is not log.segments.active else log.log_end_offset
         )
-        found = checking.check(
+        found = checking.verify_batches(
             log.disk, segment, read.slices[0].position, end_offset=end_offset, size=500
         )
-        checking.note(segment, found)
+        checking.record_check(segment, found)
 
 
 def read_everything(log: Log) -> dict[int, bytes]:

@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.storage.cleaner import Cleaning, Limits, Replacement, facts_of, put_in_place
-from barnabas.storage.compaction import cleanable
+from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
+from barnabas.storage.compaction import find_cleanable
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import open_log
 from barnabas.wire.compression import Compression
@@ -94,7 +94,7 @@ class Story:
     def clean(self, keys_max: int) -> None:
         log = self.log
         flush(log)
-        found = cleanable(facts_of(log), CONFIG, self.now_ms)
+        found = find_cleanable(collect_facts(log), CONFIG, self.now_ms)
         limits = Limits(map_bytes=160 * keys_max, buffer_bytes=256)
         cleaning = Cleaning(log, found, limits, now_ms=self.now_ms)
         kept = {offset for offset, (_, value) in read_all(log).items() if value is None}

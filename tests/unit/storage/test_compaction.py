@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from barnabas.config.topic import TopicConfig
-from barnabas.storage.compaction import Cleanable, LogFacts, SegmentFacts, cleanable, groups
-from barnabas.storage.compaction_batches import Survival, cleaned, fingerprint, keys
+from barnabas.storage.compaction import (
+    Cleanable,
+    LogFacts,
+    SegmentFacts,
+    find_cleanable,
+    group_segments,
+)
+from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys, fingerprint
 from barnabas.wire.compression import Compression
 from barnabas.wire.records import (
     Record,
@@ -38,13 +44,13 @@ def log_of(*sizes: int, **changes: Any) -> LogFacts:
 
 
 def test_everything_before_the_active_segment_is_dirty_at_first() -> None:
-    found = cleanable(log_of(100, 100), COMPACT, NOW_MS)
+    found = find_cleanable(log_of(100, 100), COMPACT, NOW_MS)
     assert (found.first_dirty, found.first_uncleanable) == (0, 20)
     assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (0, 200, 1.0)
 
 
 def test_what_was_cleaned_before_counts_as_clean() -> None:
-    found = cleanable(log_of(300, 100, cleaned_to=10), COMPACT, NOW_MS)
+    found = find_cleanable(log_of(300, 100, cleaned_to=10), COMPACT, NOW_MS)
     assert (found.first_dirty, found.dirty_ratio) == (10, 0.25)
     assert not found.is_worth_it(COMPACT)
     assert found.is_worth_it(settings(min_cleanable_dirty_ratio=0.2))
@@ -55,7 +61,7 @@ def test_a_checkpoint_outside_the_log_is_not_believed(
     cleaned_to: int, log_start_offset: int
 ) -> None:
     log = log_of(100, 100, cleaned_to=cleaned_to, log_start_offset=log_start_offset)
-    assert cleanable(log, COMPACT, NOW_MS).first_dirty == log_start_offset
+    assert find_cleanable(log, COMPACT, NOW_MS).first_dirty == log_start_offset
 
 
 @pytest.mark.parametrize(
@@ -64,13 +70,13 @@ def test_a_checkpoint_outside_the_log_is_not_believed(
 def test_nothing_beyond_the_high_watermark_and_no_part_of_a_segment_is_cleaned(
     stable: int, first_uncleanable: int
 ) -> None:
-    found = cleanable(log_of(100, 100, stable_offset=stable), COMPACT, NOW_MS)
+    found = find_cleanable(log_of(100, 100, stable_offset=stable), COMPACT, NOW_MS)
     assert found.first_uncleanable == first_uncleanable
     assert found.dirty_bytes == 10 * first_uncleanable
 
 
 def test_a_log_cleaned_up_to_its_active_segment_has_nothing_dirty() -> None:
-    found = cleanable(log_of(100, 100, cleaned_to=20), COMPACT, NOW_MS)
+    found = find_cleanable(log_of(100, 100, cleaned_to=20), COMPACT, NOW_MS)
     assert (found.dirty_bytes, found.dirty_ratio) == (0, 0.0)
     assert not found.is_worth_it(settings(min_cleanable_dirty_ratio=0.0))
 
@@ -78,15 +84,19 @@ def test_a_log_cleaned_up_to_its_active_segment_has_nothing_dirty() -> None:
 def test_a_young_segment_and_all_behind_it_wait() -> None:
     ages = (5000, 500, 5000)
     closed = [SegmentFacts(10 * n, 100, 0, -1, NOW_MS - age) for n, age in enumerate(ages)]
-    found = cleanable(log_of(1, 1, 1, closed=closed), settings(min_compaction_lag_ms=1000), NOW_MS)
+    found = find_cleanable(
+        log_of(1, 1, 1, closed=closed), settings(min_compaction_lag_ms=1000), NOW_MS
+    )
     assert (found.first_uncleanable, found.dirty_bytes) == (10, 100)
 
 
 def test_an_overdue_record_makes_a_log_worth_it_whatever_its_ratio() -> None:
     closed = [SegmentFacts(0, 900), SegmentFacts(10, 100, 0, NOW_MS - 2000, NOW_MS)]
     log = log_of(1, 1, closed=closed, cleaned_to=10)
-    assert cleanable(log, settings(max_compaction_lag_ms=1000), NOW_MS).is_worth_it(COMPACT)
-    assert not cleanable(log, settings(max_compaction_lag_ms=3000), NOW_MS).is_worth_it(COMPACT)
+    assert find_cleanable(log, settings(max_compaction_lag_ms=1000), NOW_MS).is_worth_it(COMPACT)
+    assert not find_cleanable(log, settings(max_compaction_lag_ms=3000), NOW_MS).is_worth_it(
+        COMPACT
+    )
 
 
 def test_no_bytes_have_no_ratio() -> None:
@@ -103,18 +113,21 @@ def bases(found: list[list[SegmentFacts]]) -> list[list[int]]:
 def test_neighbours_become_one_segment_while_they_fit() -> None:
     segments = [SegmentFacts(10 * at, size) for at, size in enumerate((40, 60, 1, 99, 100, 0, 0))]
     config = settings(segment_bytes=100)
-    assert bases(groups(segments, config, 70)) == [[0, 10], [20, 30], [40, 50, 60]]
+    assert bases(group_segments(segments, config, 70)) == [[0, 10], [20, 30], [40, 50, 60]]
 
 
 def test_indexes_must_fit_too() -> None:
     segments = [SegmentFacts(at, 1, 40) for at in range(4)]
     config = settings(segment_index_bytes=100)
-    assert bases(groups(segments, config, 4)) == [[0, 1], [2, 3]]
+    assert bases(group_segments(segments, config, 4)) == [[0, 1], [2, 3]]
 
 
 def test_offsets_must_fit_into_32_bits_behind_the_first() -> None:
     segments = [SegmentFacts(0, 1), SegmentFacts(2**31 - 10, 1), SegmentFacts(2**31 + 10, 1)]
-    assert bases(groups(segments, TopicConfig(), 2**31 + 20)) == [[0], [2**31 - 10, 2**31 + 10]]
+    assert bases(group_segments(segments, TopicConfig(), 2**31 + 20)) == [
+        [0],
+        [2**31 - 10, 2**31 + 10],
+    ]
 
 
 # ---- records ------------------------------------------------------------------------------------------------------
@@ -140,7 +153,7 @@ def batch_of(*rows: tuple[bytes | None, bytes | None], **fields: Any) -> memoryv
 
 
 def left_of(batch: memoryview, rules: Survival) -> memoryview:
-    left = cleaned(batch, read_header(batch), rules)
+    left = clean_batch(batch, read_header(batch), rules)
     assert left is not None
     view = memoryview(left)
     assert crc_is_valid(view, 0, read_header(view))
@@ -205,21 +218,21 @@ def test_an_empty_batch_goes_unless_its_producer_wrote_nothing_later() -> None:
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 70}
     batch = batch_of((b"a", b"1"), (b"a", b"2"), compression=Compression.ZSTD, **fields)
     rules = survival({b"a": 200}, last_offset_of={9: 200})
-    assert cleaned(batch, read_header(batch), rules) is None
+    assert clean_batch(batch, read_header(batch), rules) is None
     view = left_of(batch, survival({b"a": 200}, last_offset_of={9: 101}))
     header = read_header(view)
     assert (header.size, header.count, header.compression) == (61, 0, 0)
     assert (header.base_offset, header.last_offset, header.base_sequence) == (100, 101, 70)
     assert header.max_timestamp == NOW_MS - 49
     assert list(records(view)) == []
-    assert cleaned(view, header, rules) is None, "and when it has, the empty one goes"
+    assert clean_batch(view, header, rules) is None, "and when it has, the empty one goes"
 
 
 @pytest.mark.parametrize("kind", ["is_transactional", "is_control"])
 def test_batches_of_transactions_are_left_alone(kind: str) -> None:
     batch = batch_of((b"a", b"1"), producer_id=9, **{kind: True})
     assert left_of(batch, survival({b"a": 200})) == batch
-    assert list(keys(batch, read_header(batch))) == []
+    assert list(find_keys(batch, read_header(batch))) == []
 
 
 def test_a_batch_that_nobody_can_open_is_left_alone() -> None:
@@ -234,8 +247,8 @@ def test_a_batch_that_nobody_can_open_is_left_alone() -> None:
 
 def left_alone(batch: memoryview) -> bool:
     header = read_header(batch)
-    return cleaned(batch, header, survival({b"key": 500})) == batch and not list(
-        keys(batch, header)
+    return clean_batch(batch, header, survival({b"key": 500})) == batch and not list(
+        find_keys(batch, header)
     )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.storage.epochs import LeaderEpochs, decode
+from barnabas.storage.epochs import LeaderEpochs, decode_epochs
 
 
 def test_the_end_of_an_epoch_is_the_start_of_the_next_larger_one() -> None:
@@ -49,9 +49,9 @@ def test_it_is_cut_with_the_log() -> None:
 def test_the_file_is_kafkas() -> None:
     epochs = LeaderEpochs([(0, 0), (3, 42)])
     assert epochs.encode() == b"0\n2\n0 0\n3 42\n"
-    assert decode(epochs.encode()).entries == epochs.entries
-    assert not decode(epochs.encode()).unsaved
-    assert decode(b"").entries == []
+    assert decode_epochs(epochs.encode()).entries == epochs.entries
+    assert not decode_epochs(epochs.encode()).unsaved
+    assert decode_epochs(b"").entries == []
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_the_file_is_kafkas() -> None:
 )
 def test_a_broken_file_is_noticed(data: bytes) -> None:
     with pytest.raises(ValueError):
-        decode(data)
+        decode_epochs(data)

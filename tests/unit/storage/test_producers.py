@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.storage import snapshots
-from barnabas.storage.producers import SEQUENCE_MAX, Producers, decode
+from barnabas.storage.producers import SEQUENCE_MAX, Producers, decode_snapshot
 from barnabas.wire.records import BatchHeader, read_header
 from tests.unit.storage.builders import (
     DIRECTORY,
@@ -76,7 +76,7 @@ def test_sequences_begin_again_after_the_largest() -> None:
     producers = Producers()
     producers.record(header(SEQUENCE_MAX), 0, 0)
     assert producers.check(header(0)) is None
-    restored = decode(producers.encode())
+    restored = decode_snapshot(producers.encode())
     assert restored.check(header(0)) is None
     found = restored.check(header(SEQUENCE_MAX))
     assert found is not None
@@ -97,7 +97,7 @@ def test_the_snapshot_is_kafkas_byte_for_byte() -> None:
         + (-1).to_bytes(8, "big", signed=True)
     )
     assert producers.encode() == b"\0\1" + crc32c(body).to_bytes(4, "big") + body
-    restored = decode(producers.encode())
+    restored = decode_snapshot(producers.encode())
     found = restored.check(header(0, 3, producer=4242, epoch=2))
     assert found is not None
     assert (found.first_offset, found.last_offset) == (10, 12)
@@ -110,12 +110,12 @@ def test_a_broken_snapshot_is_noticed(damage: object) -> None:
     data = producers.encode()
     assert callable(damage)
     with pytest.raises(ValueError):
-        decode(damage(data))
+        decode_snapshot(damage(data))
     for at in range(len(data)):
         flipped = bytearray(data)
         flipped[at] ^= 1
         with pytest.raises(ValueError):
-            decode(bytes(flipped))
+            decode_snapshot(bytes(flipped))
 
 
 def test_idle_producer_expires_unless_its_transaction_is_open() -> None:
@@ -151,7 +151,7 @@ def test_loaded_producer_gets_the_whole_expiration_time() -> None:
     producers = Producers()
     producers.record(header(0, producer=1), 0, 1000)
     producers.expire(0, 10_000)
-    loaded = decode(producers.encode())
+    loaded = decode_snapshot(producers.encode())
     loaded.expire(50_000, 10_000)
     loaded.expire(59_999, 10_000)
     assert set(loaded.by_id) == {1}

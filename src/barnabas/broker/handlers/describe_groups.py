@@ -26,13 +26,13 @@ def handle(
     groups = []
     for group_id in request.groups:
         if group_id not in found:
-            found[group_id] = describe_group(context, group_id, operations)
+            found[group_id] = build_described_group(context, group_id, operations)
         groups.append(found[group_id])
         yield None
     return DescribeGroupsResponse(groups=tuple(groups))
 
 
-def describe_group(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
+def build_described_group(context: BrokerContext, group_id: str, operations: int) -> DescribedGroup:
     """Return the description of a group. As in Kafka, a group that does not exist is Dead, without an error."""
     try:
         group = context.groups.find(group_id, may_be_empty=True)

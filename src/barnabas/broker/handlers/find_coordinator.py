@@ -57,13 +57,13 @@ def handle(
         found.append(
             without_coordinator(key, error)
             if topic is None
-            else find_coordinator(context, topic, key, connection.listener_name)
+            else locate_coordinator(context, topic, key, connection.listener_name)
         )
         yield None
     return build_find_coordinator_response(version, found)
 
 
-def find_coordinator(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
+def locate_coordinator(context: BrokerContext, topic: str, key: str, listener: str) -> Coordinator:
     known = context.metadata.topics.get(topic)
     if known is None:
         return without_coordinator(
