@@ -16,17 +16,17 @@ MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 EXCEPTIONS = {
     (
         "broker/handlers/registry_offsets.py",
-        "write",
+        "write_offset",
         "with suppress(NodeExists)",
     ): "creates one parent of the path per turn",
     (
         "broker/maintenance.py",
-        "every.repeat",
+        "run_every.repeat",
         "except StorageError",
     ): "periodic: each turn sleeps for the period",
     (
         "broker/maintenance.py",
-        "every.repeat",
+        "run_every.repeat",
         "except Exception",
     ): "periodic: each turn sleeps for the period",
     (
