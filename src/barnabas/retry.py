@@ -3,7 +3,7 @@
     backoff = Backoff(0.02, 1.0, random=Random(seed))
     while True:
         try:
-            answer = await ask()
+            response = await send_request()
             backoff.reset()
             ...
         except ConnectionError:
@@ -20,7 +20,7 @@ from random import Random
 
 JITTER = 0.2
 DELAY_S_MIN = 0.001
-"""The shortest delay, even where a setting says 0: a retry loop must not use a whole CPU."""
+"""The shortest delay, even if a setting is 0: a retry loop must not use a whole CPU."""
 STEPS_MAX = 64
 """Keeps the power within the range of a float."""
 

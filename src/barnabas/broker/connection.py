@@ -51,7 +51,7 @@ CONTROLLER_REQUESTS = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
 """Requests that only the controller sends."""
-BETWEEN_BROKERS = CONTROLLER_REQUESTS | {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION}
+BROKER_REQUESTS = CONTROLLER_REQUESTS | {ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALTER_PARTITION}
 """Requests that only brokers send."""
 MAY_BE_LARGE = CONTROLLER_REQUESTS | {ApiKey.PRODUCE}
 """Requests that may be larger than CONTROL_BYTES_MAX."""

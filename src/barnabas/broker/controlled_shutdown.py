@@ -26,8 +26,8 @@ logger = logging.getLogger("barnabas.broker")
 
 TIMEOUT_SECONDS = 10.0
 WITHOUT_REGISTRY_SECONDS = 2.0
-BETWEEN_SECONDS = 0.1
-FIRST_ATTEMPTS = 3
+QUICK_RETRY_SECONDS = 0.1
+QUICK_ATTEMPTS = 3
 """Number of attempts with a short pause: a new controller may be about to be elected."""
 
 
@@ -37,9 +37,9 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
     retries = context.config.controlled_shutdown_max_retries
     configured_s = context.config.controlled_shutdown_retry_backoff_ms / 1000
     random = Random(broker_id)
-    quick = Backoff(BETWEEN_SECONDS, BETWEEN_SECONDS, random=random)
+    quick = Backoff(QUICK_RETRY_SECONDS, QUICK_RETRY_SECONDS, random=random)
     configured = Backoff(configured_s, configured_s, random=random)
-    for attempt in range(FIRST_ATTEMPTS + retries):
+    for attempt in range(QUICK_ATTEMPTS + retries):
         # Checked in each attempt: if all brokers stop together, the others may have stopped by now.
         if not any(other != broker_id for other in context.metadata.brokers):
             return
@@ -58,7 +58,7 @@ async def shut_down_controlled(context: BrokerContext, broker_id: BrokerId) -> N
             logger.info("controlled shutdown failed error=%s", reason(error))
         if context.registry.state is not SessionState.CONNECTED:
             break
-        backoff = quick if attempt < FIRST_ATTEMPTS else configured
+        backoff = quick if attempt < QUICK_ATTEMPTS else configured
         await wait_for_another_broker(context, backoff.next_s())
     logger.warning("controlled shutdown incomplete, stopping all the same")
 

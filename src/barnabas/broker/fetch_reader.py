@@ -101,7 +101,7 @@ class PartitionReader:
             data = FetchedPartition(entry.index, 0, *offsets, preferred_read_replica=nearer)
             return PartitionRead(entry, data, partition)
         if from_follower and self.replica_id not in partition.followers:
-            # If it has our leader epoch, it has got a newer assignment than this broker.
+            # A follower with our leader epoch has a newer assignment than this broker.
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
                 if entry.current_leader_epoch >= 0
@@ -213,7 +213,7 @@ class PartitionReader:
         return name or ""
 
     def divergence(self, entry: FetchEntry, partition: Partition) -> EpochEndOffset:
-        """Return where the log of the reader diverges from ours, if the request has its last fetched epoch."""
+        """Return where the log of the reader diverges from this one, if the request has its last fetched epoch."""
         if entry.last_fetched_epoch < 0:
             return NO_DIVERGENCE
         epoch, end = partition.end_offset_for(entry.last_fetched_epoch)

@@ -161,7 +161,7 @@ class FetchSession:
         if entry is not None:
             self.to_recheck.append(entry)
 
-    def served(self, entries: Iterable[FetchEntry]) -> None:
+    def move_to_end(self, entries: Iterable[FetchEntry]) -> None:
         """Move entries that got data to the end, so that a full response does not starve the others."""
         for entry in entries:
             if entry in self.awake:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from barnabas.broker.connection import (
-    BETWEEN_BROKERS,
+    BROKER_REQUESTS,
     CloseConnection,
     Connection,
     EncodedResponse,
@@ -95,7 +95,7 @@ class Listeners:
 
         Requests of other brokers are served at once. Requests of clients wait, since any response would be wrong.
         """
-        if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BETWEEN_BROKERS:
+        if len(frame) >= KEY.size and KEY.unpack_from(frame)[0] in BROKER_REQUESTS:
             return self.serve(frame, connection)
         # Waiting requests keep their memory. The rest is for controller requests, which end the wait.
         if self.memory.used_bytes > self.memory.limit_bytes // 2:

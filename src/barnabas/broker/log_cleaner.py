@@ -24,7 +24,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.retry import Backoff
 from barnabas.storage.cleaner import Cleaning, Limits, Replacement, collect_facts, put_in_place
-from barnabas.storage.compaction import Cleanable, find_cleanable
+from barnabas.storage.compaction import CleanableRange, find_cleanable
 from barnabas.storage.log import Log
 from barnabas.storage.paths import parent
 from barnabas.tasks import Tasks, Turns, in_thread
@@ -82,16 +82,16 @@ class LogCleaner:
         best = await self.find_dirtiest()
         if best is None:
             return False
-        partition, cleanable_part = best
+        partition, cleanable = best
         log = partition.log
         log.is_rewritten = True
         try:
-            return await self.clean(partition, log, cleanable_part)
+            return await self.clean(partition, log, cleanable)
         finally:
             log.is_rewritten = False
 
-    async def find_dirtiest(self) -> tuple[Partition, Cleanable] | None:
-        best: tuple[Partition, Cleanable] | None = None
+    async def find_dirtiest(self) -> tuple[Partition, CleanableRange] | None:
+        best: tuple[Partition, CleanableRange] | None = None
         now_ms = self.clock.now_ms()
         turns = Turns()
         for partition in list(self.replicas.partitions.values()):
@@ -99,16 +99,16 @@ class LogCleaner:
             if not self.may_clean(partition):
                 continue
             try:
-                cleanable_part = find_cleanable(
+                cleanable = find_cleanable(
                     collect_facts(partition.log), partition.log.config, now_ms
                 )
             except StorageError as error:
                 self.handle_error(partition, partition.log, error)
                 continue
-            if cleanable_part.is_worth_it(partition.log.config) and (
-                best is None or cleanable_part.dirty_ratio > best[1].dirty_ratio
+            if cleanable.is_worth_it(partition.log.config) and (
+                best is None or cleanable.dirty_ratio > best[1].dirty_ratio
             ):
-                best = partition, cleanable_part
+                best = partition, cleanable
         if best is not None and not self.may_clean(best[0]):
             return None  # another cleaner took it
         return best
@@ -128,8 +128,8 @@ class LogCleaner:
             return None
         return self.replicas.logs.get(topic_partition(partition))
 
-    async def clean(self, partition: Partition, log: Log, cleanable_part: Cleanable) -> bool:
-        cleaning = Cleaning(log, cleanable_part, self.limits, now_ms=self.clock.now_ms())
+    async def clean(self, partition: Partition, log: Log, cleanable: CleanableRange) -> bool:
+        cleaning = Cleaning(log, cleanable, self.limits, now_ms=self.clock.now_ms())
         steps = cleaning.steps()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -152,7 +152,7 @@ class LogCleaner:
                 await asyncio.sleep(self.sleep_after(step, loop.time() - step_began))
             log.cleaned_to = cleaning.cleaned_to
             logs = self.replicas.logs
-            logs.checkpoint(logs.cleaned((parent(log.directory),)))
+            logs.checkpoint(logs.cleaned_offsets((parent(log.directory),)))
         except StorageError as error:
             if cleaning.is_still_of(self.log_of(partition)):
                 self.handle_error(partition, log, error)
@@ -164,7 +164,7 @@ class LogCleaner:
         logger.info(
             "cleaned partition=%s offsets=%d..%d bytes=%d->%d records=%d->%d seconds=%.1f",
             partition,
-            cleanable_part.first_dirty,
+            cleanable.first_dirty,
             cleaning.cleaned_to,
             stats.bytes_read,
             stats.bytes_kept,
@@ -172,7 +172,7 @@ class LogCleaner:
             stats.records_kept,
             loop.time() - began,
         )
-        return cleaning.cleaned_to > cleanable_part.first_dirty
+        return cleaning.cleaned_to > cleanable.first_dirty
 
     def sleep_after(self, size: int, took: float) -> float:
         """Return the seconds to sleep after a step of `size` bytes that took `took` seconds."""

@@ -103,7 +103,7 @@ async def purge(logs: LogManager, clock: Clock) -> None:
     turns = Turns()
     for _ in logs.purge(now_ms):
         await turns.leave()
-    for path in logs.take_doomed(now_ms):
+    for path in logs.pop_due_removals(now_ms):
         with logs.guarding(parent(path)):
             await in_thread(logs.disk.remove_tree, path)
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from barnabas.broker import handlers
 from barnabas.broker.bounded_work import NOT_STARTED, Background, RequestLane, TurnResult, Work
 from barnabas.broker.connection import (
-    BETWEEN_BROKERS,
+    BROKER_REQUESTS,
     CloseConnection,
     Connection,
     EncodedResponse,
@@ -307,7 +307,7 @@ class Router:
         return await self.await_response(route, header, response)
 
     def find_lane(self, header: RequestHeader) -> RequestLane:
-        is_of_broker = header.api_key == FETCH or header.api_key in BETWEEN_BROKERS
+        is_of_broker = header.api_key == FETCH or header.api_key in BROKER_REQUESTS
         return self.background.brokers if is_of_broker else self.background.clients
 
     async def serve_in_turns(

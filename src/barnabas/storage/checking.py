@@ -26,7 +26,7 @@ AHEAD_BYTES = 1 << 20
 NO_FAULT = -1
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of one check: the bytes from `start` to `end` are valid, and the batch at `fault` is corrupt."""
 
     start: int
@@ -36,7 +36,7 @@ class Checked(NamedTuple):
 
 def verify_batches(
     disk: Disk, segment: Segment, start: int, *, end_offset: int, size: int = AHEAD_BYTES
-) -> Checked:
+) -> CheckResult:
     """Verify batches from `start` on, until `size` bytes are valid. Runs in a thread, with its own disk.
 
     A batch begins at `start`. `end_offset` is the offset after the last record of the segment.
@@ -55,18 +55,18 @@ def verify_batches(
     try:
         for position, header, _ in source.checked_batches(segment.base_offset, start=start):
             if header.next_offset > end_offset:
-                return Checked(start, position, position)
+                return CheckResult(start, position, position)
             if position - start >= size:
-                return Checked(start, position)  # the batch before fits this one
+                return CheckResult(start, position)  # the batch before fits this one
             last_at, last_floor = position, floor
             end, floor = position + header.size, header.next_offset
         if end == limit:
-            return Checked(start, end)
+            return CheckResult(start, end)
         if next(source.checked_batches(last_floor, start=end), None) is not None:
             end = (
                 last_at  # valid except for its offset, so the batch before covers too many offsets
             )
-        return Checked(start, end, end)
+        return CheckResult(start, end, end)
     finally:
         source.close()
 
@@ -81,7 +81,7 @@ def sendable(segment: Segment, position: int, size: int) -> tuple[int, Segment |
     return size, segment
 
 
-def record_check(segment: Segment, found: Checked) -> None:
+def record_check(segment: Segment, found: CheckResult) -> None:
     """Store the result of a check. Called on the event loop."""
     if found.fault != NO_FAULT:
         segment.faults = (*segment.faults, found.fault)

@@ -40,7 +40,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 BLANK = ".barnabas_blank"
 LOCK = ".lock"
 LONG_MAX = 2**63 - 1
-SHOWN_MAX = 60
+QUOTE_MAX = 60
 DAMAGED_BITS_MAX = 16
 
 
@@ -108,7 +108,7 @@ def parse_number(text: str) -> int | None:
 
 def quote(text: str) -> str:
     """Text of a damaged file, short and printable."""
-    return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
+    return repr(text if len(text) <= QUOTE_MAX else text[:QUOTE_MAX] + "...")
 
 
 def read_offsets(disk: Disk, path: str) -> OffsetCheckpoint:

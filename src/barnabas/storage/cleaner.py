@@ -30,7 +30,7 @@ from msgspec import Struct
 from barnabas.errors import CorruptBatch, OutOfSpace, StorageError
 from barnabas.storage import compaction
 from barnabas.storage.cleaner_output import CLEANED, FILES, SWAP, SegmentOutput, remove_output
-from barnabas.storage.compaction import Cleanable, LogFacts, SegmentFacts
+from barnabas.storage.compaction import CleanableRange, LogFacts, SegmentFacts
 from barnabas.storage.compaction_batches import Survival, clean_batch, find_keys
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.paths import segment_path
@@ -117,7 +117,7 @@ def stable_offset(log: Log) -> int:
 class Cleaning:
     """One compaction of one log. Created on the event loop; `steps` runs in a thread."""
 
-    def __init__(self, log: Log, found: Cleanable, limits: Limits, *, now_ms: int) -> None:
+    def __init__(self, log: Log, found: CleanableRange, limits: Limits, *, now_ms: int) -> None:
         self.log = log
         self.config = log.config
         self.cuts = log.cuts

@@ -45,7 +45,7 @@ class LogFacts(Struct, frozen=True, kw_only=True):
     cleaned_to: int = NEVER_CLEANED
 
 
-class Cleanable(Struct, frozen=True, kw_only=True):
+class CleanableRange(Struct, frozen=True, kw_only=True):
     """The part of a log that can be cleaned now."""
 
     first_dirty: int
@@ -66,7 +66,7 @@ class Cleanable(Struct, frozen=True, kw_only=True):
         return self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
-def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable:
+def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> CleanableRange:
     first_dirty = log.cleaned_to
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         # Records were deleted at the beginning, or the log was truncated: treat all of it as dirty.
@@ -81,7 +81,7 @@ def find_cleanable(log: LogFacts, config: TopicConfig, now_ms: int) -> Cleanable
     # A segment is cleaned completely or not at all.
     inside = from_floor(log, limit)
     first_uncleanable = inside[0].base_offset if inside else log.active_base
-    return Cleanable(
+    return CleanableRange(
         first_dirty=first_dirty,
         first_uncleanable=first_uncleanable,
         clean_bytes=sum(each.size for each in log.closed if each.base_offset < first_dirty),

@@ -81,14 +81,15 @@ class LogManager:
         """Directories whose last write failed because the disk was full."""
         self.on_offline: Callable[[list[TopicPartition], StorageError], None] | None = None
         """Called with the partitions of a directory that goes offline."""
-        self.doomed: list[tuple[int, str]] = []
+        self.pending_removals: list[tuple[int, str]] = []
         """(time in ms from which it may be removed, directory of a deleted log)."""
         self.blank: dict[str, None] = {}
         """Directories that were empty at the start: new ones, or ones on a replaced disk."""
         self.locks: dict[str, DirectoryLock] = {}
         # One function for all logs of a directory: there may be thousands of them.
         self.on_truncated: dict[str, Callable[[], None]] = {
-            directory: partial(self.truncated, directory) for directory in self.directories
+            directory: partial(self.save_after_truncation, directory)
+            for directory in self.directories
         }
 
     # ---- loading ----------------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class LogManager:
     ) -> None:
         """Lock and load all directories. The caller must call `release` if this raises."""
         for directory in self.directories:
-            self.take(directory, broker_id=broker_id, cluster_id=cluster_id)
+            self.claim(directory, broker_id=broker_id, cluster_id=cluster_id)
         for directory in self.directories:
             if directory not in self.offline:
                 try:
@@ -142,7 +143,7 @@ class LogManager:
         if len(self.offline) == len(self.directories):
             raise next(iter(self.offline.values()))
 
-    def take(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
+    def claim(self, directory: str, *, broker_id: int, cluster_id: str) -> None:
         """Create and lock a directory. It goes offline if that fails; StorageError if it belongs to another broker."""
         try:
             if not self.disk.exists(directory):
@@ -195,7 +196,7 @@ class LogManager:
             if not disk.is_directory(path):
                 continue
             if name.endswith(DELETE):
-                self.doomed.append((now_ms, path))
+                self.pending_removals.append((now_ms, path))
                 continue
             partition = parse_directory_name(name)
             if partition is None:
@@ -215,7 +216,7 @@ class LogManager:
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
-            self.adopt(partition, log)
+            self.add_log(partition, log)
         logger.info(
             "loaded log directory path=%s logs=%d clean=%s", directory, len(self.logs), clean
         )
@@ -223,7 +224,7 @@ class LogManager:
     def read_checkpoint(self, directory: str, name: str) -> checkpoints.OffsetCheckpoint:
         return checkpoints.read_offsets(self.disk, f"{directory}/{name}")
 
-    def adopt(self, partition: TopicPartition, log: Log) -> None:
+    def add_log(self, partition: TopicPartition, log: Log) -> None:
         log.on_truncated = self.on_truncated[parent(log.directory)]
         self.logs[partition] = log
 
@@ -257,7 +258,7 @@ class LogManager:
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
             )
-        self.adopt(partition, log)
+        self.add_log(partition, log)
         return log
 
     def delete_log(self, partition: TopicPartition, now_ms: int) -> None:
@@ -265,7 +266,7 @@ class LogManager:
         log = self.logs.get(partition)
         if log is not None:
             path = self.move_away(partition, DELETE)
-            self.doomed.append((now_ms + log.config.file_delete_delay_ms, path))
+            self.pending_removals.append((now_ms + log.config.file_delete_delay_ms, path))
 
     def set_aside(self, partition: TopicPartition) -> None:
         """Rename the directory of a log that must not be served: its topic is deleted, or has another id. The files
@@ -318,10 +319,10 @@ class LogManager:
                     log.purge(now_ms)
                 yield
 
-    def take_doomed(self, now_ms: int) -> Iterator[str]:
+    def pop_due_removals(self, now_ms: int) -> Iterator[str]:
         """The directories of deleted logs whose delay is over. The caller must remove each of them."""
-        for due in [each for each in self.doomed if each[0] <= now_ms]:
-            self.doomed.remove(due)
+        for due in [each for each in self.pending_removals if each[0] <= now_ms]:
+            self.pending_removals.remove(due)
             yield due[1]
 
     def recovery_points(
@@ -344,8 +345,10 @@ class LogManager:
             only=lambda log: log.log_start_offset > log.segments[0].base_offset,
         )
 
-    def cleaned(self, directories: Collection[str] | None = None) -> Iterator[CheckpointContent]:
-        """Also of logs whose topic is no longer compacted: they have holes, which recovery must accept."""
+    def cleaned_offsets(
+        self, directories: Collection[str] | None = None
+    ) -> Iterator[CheckpointContent]:
+        """Includes logs whose topic is no longer compacted: they have holes, which recovery must accept."""
         return self.gather(
             checkpoints.CLEANED_TO,
             lambda log: log.cleaned_to,
@@ -373,11 +376,11 @@ class LogManager:
                 data = checkpoints.encode_offsets(each.offsets)
                 self.disk.replace_bytes(each.path, data, sync=sync)
 
-    def truncated(self, directory: str) -> None:
+    def save_after_truncation(self, directory: str) -> None:
         """Write the checkpoints of a directory after the recovery point of one of its logs was lowered."""
         self.checkpoint(self.recovery_points((directory,)), sync=True)
         if any(log.cleaned_to != NEVER_CLEANED for _, log in self.logs_in(directory)):
-            self.checkpoint(self.cleaned((directory,)))
+            self.checkpoint(self.cleaned_offsets((directory,)))
 
     # ---- failure and shutdown -----------------------------------------------------------------------------------
 
@@ -403,17 +406,17 @@ class LogManager:
             self.full.pop(directory, None)
 
     def mark_offline(self, directory: str, error: StorageError) -> list[TopicPartition]:
-        """Take a directory offline; the partitions whose logs are in it."""
+        """Take a directory offline. Return the partitions of its logs."""
         if directory in self.offline:
             return []
         logger.error("log directory is offline path=%s error=%s", directory, error)
         self.offline[directory] = error
-        gone = self.let_go(directory)
+        gone = self.close_logs(directory)
         if self.on_offline is not None:
             self.on_offline(gone, error)
         return gone
 
-    def let_go(self, directory: str) -> list[TopicPartition]:
+    def close_logs(self, directory: str) -> list[TopicPartition]:
         gone = self.logs_in(directory)
         for partition, log in gone:
             del self.logs[partition]
@@ -431,7 +434,12 @@ class LogManager:
     def stop(self, directory: str) -> None:
         for _, log in self.logs_in(directory):
             log.close(clean=True)
-        for gather in (self.recovery_points, self.high_watermarks, self.log_starts, self.cleaned):
+        for gather in (
+            self.recovery_points,
+            self.high_watermarks,
+            self.log_starts,
+            self.cleaned_offsets,
+        ):
             self.checkpoint(gather([directory]), sync=True)
         if directory not in self.offline:
             self.disk.replace_bytes(f"{directory}/{checkpoints.CLEAN_SHUTDOWN}", CLEAN_MARK)
@@ -439,7 +447,7 @@ class LogManager:
     def release(self) -> None:
         """Close files and release locks without writing anything, as the end of the process would."""
         for directory in self.directories:
-            self.let_go(directory)
+            self.close_logs(directory)
         for lock in self.locks.values():
             lock.release()
         self.locks.clear()

@@ -52,7 +52,7 @@ OLD_HEAD = struct.Struct(">qiIb")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-class Recovered(Struct):
+class RecoveryState(Struct):
     """The result of reading the unflushed part of a log."""
 
     epochs: LeaderEpochs
@@ -96,7 +96,7 @@ def open_log(
     producers: Producers | None = None
     end, last_epoch = log_start_offset, leader_epochs.UNDEFINED
     if segments:
-        tail = sound_tail(segments[-1]) if clean else None
+        tail = find_valid_end(segments[-1]) if clean else None
         if tail is not None:
             end, last_epoch = tail
         else:
@@ -190,7 +190,7 @@ def recover_unflushed(
     recovery_point: int,
     log_start_offset: int,
     holes_below: int,
-) -> Recovered:
+) -> RecoveryState:
     """Recover from the recovery point on; only the last segment if the recovery point is after the log end offset."""
     recovered = recover_segments(
         disk,
@@ -220,14 +220,14 @@ def recover_segments(
     recovery_point: int,
     log_start_offset: int,
     holes_below: int,
-) -> Recovered:
+) -> RecoveryState:
     """Read everything from the recovery point on. Truncates `segments` at the first invalid byte."""
     first = first_unflushed(segments, recovery_point)
     base = segments[first].base_offset
     # Later snapshots may contain batches that are lost.
     snapshots.drop(disk, directory, lambda offset: offset > base)
     start = max(log_start_offset, segments[0].base_offset)
-    state = Recovered(
+    state = RecoveryState(
         epochs=epochs,
         producers=snapshots.rebuild(
             disk, directory, segments[:first], log_start_offset=min(start, base), end=base
@@ -277,8 +277,8 @@ def first_unflushed(segments: list[Segment], recovery_point: int) -> int:
     return 0
 
 
-def recover_segment(segment: Segment, state: Recovered) -> None:
-    refuse_old_format(segment)
+def recover_segment(segment: Segment, state: RecoveryState) -> None:
+    reject_old_format(segment)
     segment.begin_rebuild()
     valid = 0
     for position, header, batch in segment.checked_batches(state.next_offset):
@@ -304,7 +304,7 @@ def recover_segment(segment: Segment, state: Recovered) -> None:
     segment.unchecked_to = 0
 
 
-def refuse_old_format(segment: Segment) -> None:
+def reject_old_format(segment: Segment) -> None:
     """StorageError if the segment has messages of format 0 or 1, which must not be removed as invalid bytes.
 
     They begin with int64 offset, int32 size, crc32 of the rest, int8 magic.
@@ -322,7 +322,7 @@ def refuse_old_format(segment: Segment) -> None:
         )
 
 
-def sound_tail(segment: Segment) -> tuple[int, int] | None:
+def find_valid_end(segment: Segment) -> tuple[int, int] | None:
     """After a clean shutdown: the log end offset, and the epoch of the last batch or -1.
 
     None if the file does not end with a complete batch with a valid checksum.

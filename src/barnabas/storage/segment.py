@@ -55,7 +55,7 @@ UNINDEXED_MAX = 4 << 20
 """Bytes that may follow the last index entry, besides index.interval.bytes: a follower's append set has one entry."""
 
 
-class Found(NamedTuple):
+class BatchPosition(NamedTuple):
     """A batch and its position in the segment."""
 
     position: int
@@ -233,7 +233,7 @@ class Segment:
 
     # ---- finding ----------------------------------------------------------------------------------------------
 
-    def find(self, offset: int) -> Found | None:
+    def find(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is `offset` or later."""
         start = self.floor_position(offset)
         try:
@@ -246,12 +246,12 @@ class Segment:
         self.rebuild_indexes()
         return self.scan_to(offset, self.floor_position(offset))
 
-    def scan_to(self, offset: int, start: int) -> Found | None:
+    def scan_to(self, offset: int, start: int) -> BatchPosition | None:
         for position, header in self.headers(start):
             if header.base_offset + header.last_offset_delta >= offset:
                 if position == start > 0 and offset < header.base_offset:
                     raise CorruptBatch(self.log.path, "the index points after the offset", start)
-                return Found(position, header)
+                return BatchPosition(position, header)
         return None
 
     def headers(self, start: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
 from barnabas.storage import checking
-from barnabas.storage.segment import Found, Segment
+from barnabas.storage.segment import BatchPosition, Segment
 from barnabas.storage.tail import Tail
 from barnabas.world.ports import FileSlice
 
@@ -111,7 +111,7 @@ class SegmentList(Sequence[Segment]):
         part = FileSlice(segment.log, position, size)
         return LogRead((part,), size, position + size < batch_end, unchecked)
 
-    def find(self, offset: int) -> tuple[Segment, Found] | None:
+    def find(self, offset: int) -> tuple[Segment, BatchPosition] | None:
         """The first batch whose last offset is `offset` or later."""
         at = bisect_right(self.bases, offset) - 1
         while at < len(self.segments):

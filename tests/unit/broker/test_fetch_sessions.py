@@ -78,7 +78,7 @@ def test_who_got_data_goes_to_the_back() -> None:
     entries = [FetchEntry("orders", TOPIC_ID, index) for index in range(3)]
     for entry in entries:
         session.put(("orders", entry.index), entry)
-    session.served([entries[0]])
+    session.move_to_end([entries[0]])
     assert list(session.awake) == [entries[1], entries[2], entries[0]]
 
 

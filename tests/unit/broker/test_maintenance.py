@@ -76,7 +76,7 @@ def held() -> HeldTree:
 
 def doomed_logs(disk: HeldTree) -> LogManager:
     logs = LogManager(disk, [A], random=Random(1))
-    logs.doomed = [(60_000, f"{A}/orders-0.1-delete"), (60_001, f"{A}/orders-1.2-delete")]
+    logs.pending_removals = [(60_000, f"{A}/orders-0.1-delete"), (60_001, f"{A}/orders-1.2-delete")]
     return logs
 
 
@@ -87,7 +87,7 @@ async def test_large_files_keep_nobody_waiting_while_they_are_removed(held: Held
     held.may_remove.set()
     await removed
     assert held.list(A) == ["orders-1.2-delete"]
-    assert logs.doomed == [(60_001, f"{A}/orders-1.2-delete")]
+    assert logs.pending_removals == [(60_001, f"{A}/orders-1.2-delete")]
     assert not logs.offline
 
 

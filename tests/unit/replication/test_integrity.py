@@ -140,7 +140,7 @@ async def test_fetch_is_answered_as_soon_as_the_scrub_has_checked_what_it_waits_
     segment.unchecked_to = segment.size
     gate, check = threading.Event(), checking.verify_batches
 
-    def held_check(*arguments: Any, **named: Any) -> checking.Checked:
+    def held_check(*arguments: Any, **named: Any) -> checking.CheckResult:
         gate.wait(5)
         return check(*arguments, **named)
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.config.topic import TopicConfig
 from barnabas.storage.compaction import (
-    Cleanable,
+    CleanableRange,
     LogFacts,
     SegmentFacts,
     find_cleanable,
@@ -100,7 +100,7 @@ def test_an_overdue_record_makes_a_log_worth_it_whatever_its_ratio() -> None:
 
 
 def test_no_bytes_have_no_ratio() -> None:
-    nothing = Cleanable(
+    nothing = CleanableRange(
         first_dirty=0, first_uncleanable=0, clean_bytes=0, dirty_bytes=0, is_overdue=True
     )
     assert (nothing.dirty_ratio, nothing.is_worth_it(COMPACT)) == (0.0, False)

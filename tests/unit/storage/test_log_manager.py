@@ -103,18 +103,18 @@ def test_a_deleted_log_is_out_of_sight_at_once_and_off_the_disk_later(disk: Forg
     assert name.startswith("orders-0.")
     assert name.endswith("-delete")
     assert len(name) == len("orders-0.") + 32 + len("-delete")
-    assert list(manager.take_doomed(NOW_MS + 59_999)) == []
+    assert list(manager.pop_due_removals(NOW_MS + 59_999)) == []
     again = manager.create_log(ORDERS, TOPIC_ID, SMALL, NOW_MS)
     assert again.log_end_offset == 0, "the name is free"
-    assert list(manager.take_doomed(NOW_MS + 60_000)) == [f"{A}/{name}"]
-    assert list(manager.take_doomed(NOW_MS + 60_000)) == [], "it is for one to remove"
+    assert list(manager.pop_due_removals(NOW_MS + 60_000)) == [f"{A}/{name}"]
+    assert list(manager.pop_due_removals(NOW_MS + 60_000)) == [], "it is for one to remove"
     manager.delete_log(ORDERS, NOW_MS)
     manager.release()
     restarted = start(disk)
     assert restarted.logs == {}
     left = [f"{A}/{name}" for name in disk.list(A) if name.endswith("-delete")]
     assert len(left) == 2
-    assert list(restarted.take_doomed(NOW_MS)) == left
+    assert list(restarted.pop_due_removals(NOW_MS)) == left
 
 
 def test_a_long_name_fits_when_it_is_deleted(tmp_path: Path) -> None:

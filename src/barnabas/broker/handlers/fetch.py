@@ -501,7 +501,7 @@ class Fetch:
         session = self.session
         quota = self.context.replicas.leader_quota if self.replica_id >= 0 else None
         if session is not None:
-            session.served([entry for entry, data, *_ in reads if data.size])
+            session.move_to_end([entry for entry, data, *_ in reads if data.size])
             if self.is_incremental:
                 reads = [read for read in reads if has_news(read)]
         topics: dict[tuple[str, UUID], list[FetchedPartition]] = {}

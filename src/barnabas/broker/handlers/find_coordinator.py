@@ -35,7 +35,7 @@ TOPICS: dict[int, str] = {
     CoordinatorType.TRANSACTION: TRANSACTION_STATE,
 }
 """The topic of each coordinator type. The leader of the partition of a key is its coordinator."""
-ON_ITS_WAY = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+BEING_CREATED = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def handle(
@@ -91,7 +91,7 @@ async def create_internal_topic(
     codes = await create_automatically(context, (topic,), requester)
     code = codes[topic]
     why = f"{topic} is being created; retry"
-    if code not in ON_ITS_WAY:
+    if code not in BEING_CREATED:
         setting = (
             f"offsets.topic.replication.factor={context.config.offsets_topic_replication_factor}"
         )
@@ -101,8 +101,8 @@ async def create_internal_topic(
         brokers = len(context.metadata.brokers)
         why = f"{topic} cannot be created: {code.name}; {brokers=} {setting}"
         if context.lazy_groups.error_log_limiter.is_due(asyncio.get_running_loop().time()):
-            what = "transaction" if topic == TRANSACTION_STATE else "consumer group"
-            logger.error("no %s can be used: %s", what, why)
+            kind = "transaction" if topic == TRANSACTION_STATE else "consumer group"
+            logger.error("no %s can be used: %s", kind, why)
     error = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
     return build_find_coordinator_response(
         header.api_version, [without_coordinator(key, error) for key in keys]

@@ -115,8 +115,8 @@ def fetch_offsets_of_group(
         return OffsetFetchResponseGroup(group_id, (), error.code)
     if group is None or group.state is GroupState.DEAD:
         size = sum(1 + len(indexes) for _, indexes in topics or ())
-        answers = yield from call_in_thread_if_large(size, partial(without_offsets, topics or ()))
-        return OffsetFetchResponseGroup(group_id, answers)
+        missing = yield from call_in_thread_if_large(size, partial(without_offsets, topics or ()))
+        return OffsetFetchResponseGroup(group_id, missing)
     offsets = group.offsets
     if topics is None:
         by_topic: dict[str, list[int]] = {}

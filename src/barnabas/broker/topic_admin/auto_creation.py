@@ -47,7 +47,7 @@ logger = logging.getLogger("barnabas.topics")
 DO_NOT_WAIT = 0
 FORWARD_SECONDS = 5.0
 """Timeout to connect to the controller, and again for its response. Clients retry for longer."""
-ON_ITS_WAY = (
+RETRIED_BY_CLIENT = (
     ErrorCode.NONE,
     ErrorCode.TOPIC_ALREADY_EXISTS,  # or is being deleted; the client retries
     ErrorCode.REQUEST_TIMED_OUT,  # the response to a request that does not wait
@@ -81,7 +81,7 @@ async def create_automatically(
                 del being_created[name]
         for name in wanted:
             code = found.get(name, ErrorCode.NONE)
-            codes[name] = ErrorCode.LEADER_NOT_AVAILABLE if code in ON_ITS_WAY else code
+            codes[name] = ErrorCode.LEADER_NOT_AVAILABLE if code in RETRIED_BY_CLIENT else code
     return codes
 
 
