@@ -141,12 +141,12 @@ async def test_the_settings_of_a_topic_created_since_are_found(
         new_topic_defaults=TopicDefaults(partitions=1, replication_factor=1),
         random=Random(1),
     )
-    await topics.learn(["orders"])
+    await topics.refresh(["orders"])
     assert topics.config_of("orders").retention_ms == TopicConfig().retention_ms
     ahead = await registry.connect(SESSION_TIMEOUT_MS)
     settings = znodes.encode_config({"retention.ms": "1234"})
     await ahead.create(znodes.topic_config_path("orders"), settings)
     with pytest.raises(NoNode):
         await behind.get(znodes.topic_config_path("orders"))
-    await topics.learn(["orders"])
+    await topics.refresh(["orders"])
     assert topics.config_of("orders").retention_ms == 1234

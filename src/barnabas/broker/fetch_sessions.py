@@ -79,7 +79,7 @@ class FetchEntry:
         if on_wake is not None:
             on_wake(self)
 
-    def forget(self) -> None:
+    def unwatch(self) -> None:
         """Remove the watcher, if any."""
         if self.partition is not None:
             self.watchers_of(self.partition).pop(self.wake, None)
@@ -129,7 +129,7 @@ class FetchSession:
         entry = self.partitions.pop(key, None)
         if entry is not None:
             self.awake.pop(entry, None)
-            entry.forget()
+            entry.unwatch()
 
     def fall_asleep(self, entry: FetchEntry, partition: Partition) -> None:
         self.awake.pop(entry, None)
@@ -144,7 +144,7 @@ class FetchSession:
         to_recheck, self.to_recheck = self.to_recheck, []
         for entry in to_recheck:
             if entry.partition is not None:
-                entry.forget()
+                entry.unwatch()
                 self.awake[entry] = None
 
     def include_in_response(self, topic: str, topic_id: UUID, index: int) -> None:
@@ -173,7 +173,7 @@ class FetchSession:
 
     def close(self) -> None:
         for entry in self.partitions.values():
-            entry.forget()
+            entry.unwatch()
         self.partitions.clear()
         self.awake.clear()
         self.to_recheck.clear()

@@ -39,7 +39,7 @@ SLEEP_SECONDS_MAX = 1.0
 
 
 class LogCleaner:
-    """The cleaner threads of a broker, as tasks of the event loop."""
+    """Compacts the logs of a broker in `log.cleaner.threads` background tasks."""
 
     def __init__(self, config: BrokerConfig, replicas: ReplicaManager, clock: Clock) -> None:
         self.config = config

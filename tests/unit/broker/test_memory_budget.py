@@ -102,7 +102,7 @@ async def test_promise_of_a_closed_connection_is_forgotten() -> None:
 
     stream = opened(MemoryBudget(LARGE))
     assert stream.connection is not None
-    stream.connection.wait_for(serve())
+    stream.connection.await_response(serve())
     answering = stream.connection.in_progress
     assert answering is not None
     answering.remove_done_callback(stream.connection.request_finished)

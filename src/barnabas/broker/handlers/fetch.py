@@ -259,7 +259,7 @@ class Fetch:
                     known = self.reader.name_of(topic_id) if uses_topic_ids else topic
                     entry = FetchEntry(known, topic_id, wanted.partition)
                 else:
-                    entry.forget()
+                    entry.unwatch()
                 if self.replica_id >= 0:
                     entry.watches_end = True
                     # It may have dropped the last response: it truncated its log, or got a new LeaderAndIsr.
@@ -396,7 +396,7 @@ class Fetch:
         for entry in entries:
             partition = self.context.replicas.partitions.get((entry.topic, entry.index))
             if partition is not None:
-                entry.forget()  # its watcher may belong to an earlier fetch of the session
+                entry.unwatch()  # its watcher may belong to an earlier fetch of the session
                 entry.sleep(partition, self.entry_changed)
 
     def entry_changed(self, entry: FetchEntry) -> None:
@@ -491,9 +491,9 @@ class Fetch:
             # Otherwise the session was continued on another connection, and the fetch there keeps its watchers.
             self.session.waiting_fetch = None
             for entry in self.session.awake:
-                entry.forget()
+                entry.unwatch()
         for entry in self.entries:
-            entry.forget()
+            entry.unwatch()
 
     # ---- response
 
