@@ -7,8 +7,8 @@
 Kafka trusts any epoch that is not smaller, and any request without a broker epoch. One stray request then makes a
 broker reject its real controller. Here an epoch that is new to the broker is looked up in the registry once.
 
-LeaderAndIsr, UpdateMetadata and StopReplica are handled one at a time. Two controllers may send requests at the same
-time for a moment, and the one with the later epoch must find the work of the other completed.
+LeaderAndIsr, UpdateMetadata and StopReplica are handled one at a time. For a moment two controllers may send requests
+concurrently. A request with a later epoch must not start in the middle of an earlier one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Controlled shutdown: before a broker stops, it requests that the controller move its leaders to other brokers.
 
-The broker repeats the request, with a pause in between, until it leads no partition that a running broker could lead,
-or until the last attempt. The only broker of a cluster sends no request. Without the registry the broker sends one
+The broker repeats the request after a pause, until it leads no partition that a running broker could lead. It gives up
+after the last attempt. The only broker of a cluster sends no request. Without the registry the broker sends one
 request: the controller has most likely lost the registry as well and cannot elect leaders.
 """
 

@@ -2,9 +2,9 @@
 
     frame ─► header ─► ROUTES[api key] ─► decode ─► handler ─► encode ─► size | header | body
 
-A handler takes (context, request, header, connection) and returns the response, an awaitable of it, a generator that
-works in bounded turns (bounded_work.py), or None if nothing is sent back. An error that concerns one item of a request
-goes into the response. An unexpected exception closes the connection, in connection.py.
+A handler takes (context, request, header, connection). It returns the response or an awaitable of it, or a generator
+that works in bounded turns (bounded_work.py). None means that no response is sent. An error of one item of a request
+goes into the response. An unexpected exception closes the connection (connection.py).
 
 Large requests are decoded, and large responses encoded, in a thread. A response beyond RESPONSE_BYTES_MAX is not sent:
 the connection is closed with one log line.

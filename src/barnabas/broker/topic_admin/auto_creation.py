@@ -4,9 +4,9 @@ The active controller creates the topics. Any other broker sends CreateTopics to
 Meanwhile the client gets LEADER_NOT_AVAILABLE and retries. If a topic cannot be created, the client gets the error of
 CreateTopics. Only one request at a time creates a topic. Other clients get UNKNOWN_TOPIC_OR_PARTITION and retry.
 
-As in Kafka, the partition count and the replication factor come from the settings of the broker that got the request,
-not from those of the controller. Requests by topic id, Produce and Fetch create no topics. FindCoordinator of a group
-creates `__consumer_offsets` regardless of auto.create.topics.enable.
+As in Kafka, the broker that got the request determines the partition count and the replication factor by its own
+settings. Requests by topic id, Produce and Fetch create no topics. FindCoordinator of a group creates
+`__consumer_offsets` regardless of auto.create.topics.enable.
 """
 
 from __future__ import annotations
