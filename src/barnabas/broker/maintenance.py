@@ -60,18 +60,19 @@ def run_every(
     name: str,
     delay_seconds: float,
     period_seconds: float,
-    work: Callable[[], Coroutine[Any, Any, None] | None],
+    work: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
+    """Start a task that runs `work` periodically. An error is logged, and the next run is not affected."""
+
     async def repeat() -> None:
         await asyncio.sleep(min(delay_seconds, DAY_SECONDS))
         while True:
             try:
-                if (rest := work()) is not None:
-                    await rest
+                await work()
             except StorageError as error:
                 logger.error("%s failed error=%s", name, error)
             except Exception:
-                logger.exception("%s failed", name)  # runs again after the period
+                logger.exception("%s failed", name)
             await asyncio.sleep(min(period_seconds, DAY_SECONDS))
 
     tasks.start(name, repeat())

@@ -36,7 +36,7 @@ async def handle(
         outcomes = await in_thread_if_large(len(names), reject_names, names)
         increases = await in_thread_if_large(len(names), parse_requests, request, outcomes)
         if increases:
-            outcomes |= await create_or_fail(context, request, increases)
+            outcomes |= await try_create_partitions(context, request, increases)
         if not request.validate_only:
             done = [increase for increase in increases if is_done(outcomes[increase.name])]
             record_in_history(context, done, requester)
@@ -47,7 +47,7 @@ async def handle(
     )
 
 
-async def create_or_fail(
+async def try_create_partitions(
     context: BrokerContext, request: CreatePartitionsRequest, increases: list[PartitionIncrease]
 ) -> Outcomes:
     try:

@@ -77,7 +77,7 @@ async def create_partitions(
     )
     marked_names = frozenset(marked)
 
-    async def add_or_fail(increase: PartitionIncrease) -> ApiError | None:
+    async def try_add_partitions(increase: PartitionIncrease) -> ApiError | None:
         try:
             if increase.name in marked_names or is_queued_for_deletion(increase.name):
                 why = f"topic '{increase.name}' is queued for deletion"
@@ -91,7 +91,7 @@ async def create_partitions(
             return to_api_error(error)
         return None
 
-    errors = await run_limited(IN_FLIGHT_MAX, add_or_fail, increases)
+    errors = await run_limited(IN_FLIGHT_MAX, try_add_partitions, increases)
     outcomes = await in_thread_if_large(len(increases), by_name, increases, errors)
     if validate_only:
         return outcomes

@@ -89,7 +89,7 @@ async def create_topics(
         return outcomes
 
     async def write_one(outcome: CreationOutcome) -> CreationOutcome:
-        return await write_or_fail(topics, outcome, registry.controller_version)
+        return await try_write(topics, outcome, registry.controller_version)
 
     outcomes = await run_limited(IN_FLIGHT_MAX, write_one, outcomes)
     waiting = {each.name: len(each.replicas) for each in outcomes if each.error is None}
@@ -123,7 +123,7 @@ def check_one(topics: Topics, new_topic: TopicSpec, registry: RegistryState) -> 
     return CreationOutcome(name=new_topic.name, replicas=replicas, overrides=overrides)
 
 
-async def write_or_fail(
+async def try_write(
     topics: Topics, outcome: CreationOutcome, controller_version: int
 ) -> CreationOutcome:
     if outcome.error is not None:
