@@ -94,30 +94,6 @@ class LogManager:
 
     # ---- loading ----------------------------------------------------------------------------------------------
 
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directories: Sequence[str],
-        *,
-        broker_id: int,
-        cluster_id: str,
-        config_of: Callable[[str], TopicConfig],
-        random: Random,
-        now_ms: int,
-        producer_expiration_ms: int = EXPIRATION_MS,
-    ) -> LogManager:
-        """Lock the directories and load every log in them. `config_of` returns the settings of a topic."""
-        manager = cls(
-            disk, directories, random=random, producer_expiration_ms=producer_expiration_ms
-        )
-        try:
-            manager.load_all(broker_id, cluster_id, config_of, now_ms)
-        except StorageError:
-            manager.release()
-            raise
-        return manager
-
     def lock_used(self) -> None:
         """Lock the directories that exist. New ones are not created yet."""
         for directory in self.directories:
@@ -131,7 +107,10 @@ class LogManager:
         config_of: Callable[[str], TopicConfig],
         now_ms: int,
     ) -> None:
-        """Lock and load all directories. The caller must call `release` if this raises."""
+        """Lock all directories and load every log in them. `config_of` returns the settings of a topic.
+
+        The caller must call `release` if this raises.
+        """
         for directory in self.directories:
             self.claim(directory, broker_id=broker_id, cluster_id=cluster_id)
         for directory in self.directories:

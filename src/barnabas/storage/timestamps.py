@@ -32,7 +32,7 @@ def first_at_or_after(
         for position, header in segment.headers(segment.floor_position_of_time(timestamp)):
             if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
                 continue
-            for record in read_records(segment, position, header):
+            for record in load_records(segment, position, header):
                 if record.timestamp >= timestamp and record.offset >= log_start_offset:
                     return TimestampOffset(
                         record.timestamp, record.offset, header.partition_leader_epoch
@@ -54,11 +54,11 @@ def largest(segments: Sequence[Segment]) -> TimestampOffset | None:
     found = best.find(best.base_offset if untimed else best.largest_timestamp_offset)
     if found is None:
         return None
-    record = max(read_records(best, *found), key=lambda record: record.timestamp)
+    record = max(load_records(best, *found), key=lambda record: record.timestamp)
     return TimestampOffset(record.timestamp, record.offset, found.header.partition_leader_epoch)
 
 
-def read_records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+def load_records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
     return list(records(memoryview(segment.log.read(position, header.size))))
 
 

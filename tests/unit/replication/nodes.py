@@ -27,7 +27,6 @@ from barnabas.model import BrokerId
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.log import AppendInfo
-from barnabas.storage.log_manager import LogManager
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.headers import RequestHeader
 from barnabas.wire.messages.alter_partition import (
@@ -55,7 +54,7 @@ from barnabas.wire.records import read_header
 from barnabas.world.disk import RealDisk
 from barnabas.world.network import SocketNetwork
 from barnabas.world.ports import NoWatchdog
-from tests.unit.storage.builders import batch
+from tests.unit.storage.builders import batch, open_log_manager
 
 NOW_MS = 1_700_000_000_000
 TOPIC = "orders"
@@ -139,7 +138,7 @@ class Node:
         self.port = 0
 
     async def start(self) -> None:
-        self.logs = LogManager.open(
+        self.logs = open_log_manager(
             self.disk,
             [self.directory],
             broker_id=self.id,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from barnabas.config.topic import TopicConfig
+from barnabas.errors import StorageError
 from barnabas.storage.log import AppendInfo, Log
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.recovery import open_log
 from barnabas.wire.records import Record, batch_headers, build_batch, read_header, records
 from barnabas.world.ports import Disk
@@ -54,6 +57,25 @@ def reopened(
         log_start_offset=log.log_start_offset if log_start_offset is None else log_start_offset,
         now_ms=NOW_MS,
     )
+
+
+def open_log_manager(
+    disk: Disk,
+    directories: Sequence[str],
+    *,
+    broker_id: int,
+    cluster_id: str,
+    config_of: Callable[[str], TopicConfig],
+    random: Random,
+    now_ms: int,
+) -> LogManager:
+    manager = LogManager(disk, directories, random=random)
+    try:
+        manager.load_all(broker_id, cluster_id, config_of, now_ms)
+    except StorageError:
+        manager.release()
+        raise
+    return manager
 
 
 def batch(

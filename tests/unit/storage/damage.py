@@ -19,6 +19,7 @@ from tests.unit.storage.builders import (
     append,
     contents,
     flush,
+    open_log_manager,
     produce,
     settings,
 )
@@ -52,7 +53,7 @@ class UnsyncedDisk(RealDisk):
 
 
 def open_manager(directory: Path, now_ms: int = NOW_MS) -> LogManager:
-    return LogManager.open(
+    return open_log_manager(
         UnsyncedDisk(),
         (str(directory),),
         broker_id=1,

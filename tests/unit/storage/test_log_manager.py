@@ -20,6 +20,7 @@ from tests.unit.storage.builders import (
     contents,
     flush,
     forgetful_disk,
+    open_log_manager,
     produce,
     settings,
 )
@@ -31,7 +32,7 @@ SMALL = settings(segment_bytes=400)
 
 
 def start(disk: Disk, *directories: str, config: TopicConfig = SMALL, seed: int = 1) -> LogManager:
-    return LogManager.open(
+    return open_log_manager(
         disk,
         directories or (A,),
         broker_id=1,
@@ -147,7 +148,7 @@ def test_a_directory_in_use_or_of_another_broker_stops_the_start(disk: Forgetful
         start(disk)
     manager.shutdown()
     with pytest.raises(StorageError, match="broker"):
-        LogManager.open(
+        open_log_manager(
             disk,
             [A],
             broker_id=2,

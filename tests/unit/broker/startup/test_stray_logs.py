@@ -22,7 +22,7 @@ from barnabas.model import BrokerId, TopicPartition
 from barnabas.storage.log_manager import LogManager
 from barnabas.world.clock import SystemClock
 from barnabas.world.registry.embedded import EmbeddedRegistry
-from tests.unit.storage.builders import NOW_MS, forgetful_disk
+from tests.unit.storage.builders import NOW_MS, forgetful_disk, open_log_manager
 
 US = BrokerId(1)
 ORDERS = UUID(int=7)
@@ -44,7 +44,7 @@ async def registry() -> AsyncIterator[RegistryClient]:
 @pytest.fixture
 def logs() -> LogManager:
     """orders-0 and orders-1, the second written in epoch 5; half-1 without half-0."""
-    manager = LogManager.open(
+    manager = open_log_manager(
         forgetful_disk(),
         ["/data/a"],
         broker_id=US,
