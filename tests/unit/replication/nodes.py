@@ -108,7 +108,7 @@ class Topics:
         self.config = TopicConfig()
         self.learnt: list[str] = []
 
-    async def learn(self, names: list[str]) -> None:
+    async def refresh(self, names: list[str]) -> None:
         self.learnt += names
 
     def forget(self, names: set[str]) -> None:
