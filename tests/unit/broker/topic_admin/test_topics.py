@@ -11,10 +11,10 @@ import pytest
 
 from barnabas.broker.topic_admin.create_topics import (
     CreationOutcome,
-    check,
+    check_one,
     create_topics,
     read_registry,
-    write,
+    try_write,
 )
 from barnabas.broker.topic_admin.delete_topics import delete_topics
 from barnabas.broker.topic_admin.topics import Topics, to_api_error
@@ -271,8 +271,8 @@ async def test_when_the_controller_moves_before_the_write_nothing_is_created(
 ) -> None:
     known = await read_registry(topics)
     await registry.set(znodes.CONTROLLER, b"{}")
-    checked = check(topics, wish("t"), known)
-    outcome = await write(topics, checked, known.controller_version)
+    checked = check_one(topics, wish("t"), known)
+    outcome = await try_write(topics, checked, known.controller_version)
     assert code_of(outcome) is ErrorCode.NOT_CONTROLLER
     assert await registry.exists("/brokers/topics/t") is None
     assert await registry.exists("/config/topics/t") is None
