@@ -120,7 +120,7 @@ async def test_beside_other_brokers_nothing_is_adopted(
     with caplog.at_level(logging.ERROR, "barnabas.topics"):
         await adopt_logs(registry, logs, topics_of(registry), BROKER)
     assert await registry.children(znodes.TOPICS) == []
-    assert "other brokers ids=2" in caplog.text
+    assert "other brokers are registered ids=2" in caplog.text
 
 
 async def test_logs_without_topic_are_set_aside(registry: RegistryClient, logs: LogManager) -> None:
