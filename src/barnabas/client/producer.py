@@ -139,7 +139,7 @@ class Producer:
 
         `timestamp` is in milliseconds; None means now. Raises ApiError.
         """
-        target = self.choose_partition(topic, key, partition)
+        target = self.target(topic, key, partition)
         size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         for name, content in headers:
             size += len(name) + len(content or b"") + 4
@@ -155,7 +155,7 @@ class Producer:
             self.send_buffers()
         return target
 
-    def choose_partition(
+    def target(
         self, topic: str, key: bytes | None, partition: int | None
     ) -> TopicPartition:
         view = self.cluster.topic(topic)
