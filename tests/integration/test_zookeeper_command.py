@@ -143,7 +143,7 @@ def test_the_znodes_stay(tmp_path: Path) -> None:
 
 
 def test_a_number_of_nodes_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="1 node here, or 3"):
+    with pytest.raises(ConfigError, match="must be 1 or 3, not"):
         ZooKeeperServers(tmp_path, nodes=2)
 
 

@@ -155,9 +155,8 @@ class Producer:
             self.send_buffers()
         return target
 
-    def target(
-        self, topic: str, key: bytes | None, partition: int | None
-    ) -> TopicPartition:
+    def target(self, topic: str, key: bytes | None, partition: int | None) -> TopicPartition:
+        """Return the partition for a record: the given one, that of its key, or the current sticky one."""
         view = self.cluster.topic(topic)
         if partition is not None:
             wanted = TopicPartition(topic, partition)
