@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from barnabas.history.analysis import analyse
-from barnabas.history.reader import events_of, read_records
+from barnabas.history.reader import distinct_events, read_records
 from barnabas.history.report import Document, Row, collect, document_of, rows_of
 from tests.spark.lifecycle_story import NOW, START, story
 
@@ -37,7 +37,7 @@ def document(spark: SparkSession) -> Document:
     lines = story().lines() * 2 + JUNK
     random.Random(7).shuffle(lines)
     records = spark.createDataFrame([(line,) for line in [*lines, None]], "value string")
-    tables = collect(analyse(events_of(records).localCheckpoint(), NOW))
+    tables = collect(analyse(distinct_events(read_records(records)).localCheckpoint(), NOW))
     return document_of(rows_of(tables), servers="here:9092", now=NOW)
 
 
@@ -47,7 +47,7 @@ def test_a_repeated_topic_in_a_request_fails_no_query(spark: SparkSession) -> No
         '"to":2,"topics":{"orders":"0","orders":"1"},"partitions":1,"result":"sent"}'
     )
     records = spark.createDataFrame([(line,)], "value string")
-    (event,) = events_of(records).collect()
+    (event,) = distinct_events(read_records(records)).collect()
     assert event["topics"] == {"orders": "1"}
 
 

@@ -79,9 +79,9 @@ def configuration_page() -> str:
         (
             HEAD,
             BROKER,
-            broker_table(),
+            broker_settings_table(),
             TOPIC,
-            topic_table(),
+            topic_settings_table(),
             MEMORY,
             WITHOUT,
             without_effect_table(),
@@ -89,7 +89,7 @@ def configuration_page() -> str:
     )
 
 
-def broker_table() -> str:
+def broker_settings_table() -> str:
     return markdown_table(
         ("Name", "Type", "Default", "Allowed", "Description"),
         (
@@ -100,7 +100,7 @@ def broker_table() -> str:
     )
 
 
-def topic_table() -> str:
+def topic_settings_table() -> str:
     return markdown_table(
         ("Name", "Type", "Default", "Allowed", "Description", "Broker setting"),
         (

@@ -54,7 +54,7 @@ class Update(StrEnum):
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update
 
 
-class Check(Struct, frozen=True):
+class ValueCheck(Struct, frozen=True):
     """Validation rule of a setting: a description and a predicate."""
 
     allowed: str
@@ -67,7 +67,7 @@ class Setting(Struct, frozen=True):
     name: str
     kind: Kind
     default: Value
-    check: Check
+    check: ValueCheck
     doc: str
     update: Update = READ_ONLY
     internal: bool = False
@@ -110,7 +110,7 @@ def setting(
     name: str,
     kind: Kind,
     default: Value,
-    check: Check,
+    check: ValueCheck,
     doc: str,
     update: Update = READ_ONLY,
     *,
@@ -147,31 +147,31 @@ def unknown_setting_error(name: str, known: list[str], what: str) -> ConfigError
 
 # Checks -------------------------------------------------------------------------------------------
 
-ANY = Check("any value", lambda value: True)
-NOT_EMPTY = Check("not empty", lambda value: value != "")
+ANY = ValueCheck("any value", lambda value: True)
+NOT_EMPTY = ValueCheck("not empty", lambda value: value != "")
 
 
-def at_least(low: int) -> Check:
-    return Check(f"at least {low}", lambda value: value is None or value >= low)
+def at_least(low: int) -> ValueCheck:
+    return ValueCheck(f"at least {low}", lambda value: value is None or value >= low)
 
 
-def between(low: float, high: float) -> Check:
-    return Check(f"from {low} to {high}", lambda value: low <= value <= high)
+def between(low: float, high: float) -> ValueCheck:
+    return ValueCheck(f"from {low} to {high}", lambda value: low <= value <= high)
 
 
-def one_of(*allowed: str) -> Check:
-    return Check(f"one of {', '.join(allowed)}", lambda value: value in allowed)
+def one_of(*allowed: str) -> ValueCheck:
+    return ValueCheck(f"one of {', '.join(allowed)}", lambda value: value in allowed)
 
 
-def each_of(*allowed: str) -> Check:
+def each_of(*allowed: str) -> ValueCheck:
     """Allow only these list elements; the list may be empty."""
-    return Check(
+    return ValueCheck(
         f"a list of {', '.join(allowed)}", lambda value: all(each in allowed for each in value)
     )
 
 
-def from_or(low: int, high: int, other: int) -> Check:
-    return Check(
+def from_or(low: int, high: int, other: int) -> ValueCheck:
+    return ValueCheck(
         f"from {low} to {high}, or {other}", lambda value: low <= value <= high or value == other
     )
 
@@ -189,7 +189,7 @@ def is_throttled_replicas(value: tuple[str, ...]) -> bool:
     return "".join(value) == "*" or all(re.fullmatch("([0-9]+:[0-9]+)?", each) for each in value)
 
 
-THROTTLED_REPLICAS = Check("* or a list of partition:broker", is_throttled_replicas)
+THROTTLED_REPLICAS = ValueCheck("* or a list of partition:broker", is_throttled_replicas)
 
 # Highest -IV number of each release.
 RELEASES = {"0.8.0": -1, "0.8.1": -1, "0.8.2": -1, "0.9.0": -1, "0.10.0": 1, "0.10.1": 2}
@@ -208,7 +208,7 @@ def is_release(value: str) -> bool:
     return not dash or (step.isdecimal() and int(step) <= RELEASES[release])
 
 
-RELEASE = Check("a Kafka release", is_release)
+RELEASE = ValueCheck("a Kafka release", is_release)
 
 
 # Reading text -------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from barnabas.config.setting import (
     NOT_EMPTY,
     READ_ONLY,
     RELEASE,
-    Check,
     Kind,
     Setting,
     Update,
+    ValueCheck,
     at_least,
     between,
     each_of,
@@ -516,7 +516,7 @@ def read_row(row: str, doc: str) -> Setting:
     return replace(declared, default=declared.parse("" if default == '""' else default))
 
 
-def read_check(allowed: str) -> Check:
+def read_check(allowed: str) -> ValueCheck:
     if allowed in NAMED_CHECKS:
         return NAMED_CHECKS[allowed]
     if match := re.fullmatch("at least (.+)", allowed):
@@ -531,8 +531,8 @@ def read_check(allowed: str) -> Check:
     return each_of(*match[1].split(", "))
 
 
-def each_like(pattern: str, allowed: str) -> Check:
-    return Check(allowed, lambda value: all(re.fullmatch(pattern, each) for each in value))
+def each_like(pattern: str, allowed: str) -> ValueCheck:
+    return ValueCheck(allowed, lambda value: all(re.fullmatch(pattern, each) for each in value))
 
 
 NAMED_CHECKS = {
@@ -541,7 +541,7 @@ NAMED_CHECKS = {
         ANY,
         NOT_EMPTY,
         RELEASE,
-        Check("-1 or at least 1", lambda value: value == -1 or value >= 1),
+        ValueCheck("-1 or at least 1", lambda value: value == -1 or value >= 1),
         each_like(r"\d+@.+:\d+", "a list of id@host:port"),
         each_like(r".+:\d+", "a list of host:port"),
     )

@@ -36,11 +36,6 @@ SCHEMA = """
 ORDER = ("epoch", "sequence")
 
 
-def events_of(records: DataFrame) -> DataFrame:
-    """Return one row per event, of records with a `value`. Malformed records are skipped."""
-    return distinct_events(read_records(records))
-
-
 def read_records(records: DataFrame) -> DataFrame:
     """Return one row per record with its `event`, which is null for a malformed record.
 

@@ -59,11 +59,11 @@ def controller_document(cluster: Cluster) -> dict[str, Any]:
         "host": found.host,
         "port": found.port,
         "rack": found.rack,
-        "epoch": controller_epoch(cluster, found.id),
+        "epoch": read_controller_epoch(cluster, found.id),
     }
 
 
-def controller_epoch(cluster: Cluster, controller_id: int) -> int | None:
+def read_controller_epoch(cluster: Cluster, controller_id: int) -> int | None:
     """Return the epoch of the last event. None if there is no history, or if another controller recorded it."""
     try:
         if STATE_CHANGES not in cluster.refresh([STATE_CHANGES]).topics:

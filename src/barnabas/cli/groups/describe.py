@@ -50,7 +50,7 @@ def describe_groups(
 
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = GroupAdmin(cluster)
-        show_or_watch(watch, output, load, groups_text)
+        show_or_watch(watch, output, load, described_groups_text)
 
 
 def describe_group(cluster: Cluster, admin: GroupAdmin, name: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def offset_document(
     }
 
 
-def groups_text(document: dict[str, Any]) -> str:
+def described_groups_text(document: dict[str, Any]) -> str:
     return "\n\n".join(group_text(group) for group in document["groups"]) or group_table(document)
 
 

@@ -133,7 +133,7 @@ def reset(
         chosen = (
             without_deleted(cluster, committed)
             if all_topics
-            else requested_partitions(cluster, wanted)
+            else find_requested_partitions(cluster, wanted)
         )
         moves = plan_resets(cluster, name, target, chosen, committed)
         if execute and moves:
@@ -183,7 +183,7 @@ def parse_topic_partitions(text: str) -> tuple[str, list[int]]:
     return found["topic"], [int(number) for number in numbers.split(",")] if numbers else []
 
 
-def requested_partitions(
+def find_requested_partitions(
     cluster: Cluster, wanted: Sequence[tuple[str, list[int]]]
 ) -> list[TopicPartition]:
     chosen = set()

@@ -41,12 +41,12 @@ def kafka_configs(arguments: Sequence[str]) -> None:
         known=OPTIONS,
         about=ABOUT,
         about_nothing=ABOUT,
-        run=lambda options: run_and_report(options, arguments),
+        run=lambda options: run_configs_and_report(options, arguments),
     )
     raise click.exceptions.Exit(code)
 
 
-def run_and_report(options: ParsedOptions, arguments: Sequence[str]) -> int:
+def run_configs_and_report(options: ParsedOptions, arguments: Sequence[str]) -> int:
     try:
         change_or_describe(options)
     except BarnabasError as error:

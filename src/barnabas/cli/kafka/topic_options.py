@@ -105,7 +105,7 @@ SHORT_MAX = 32_767
 
 
 def require_action(options: ParsedOptions) -> str:
-    """Return one of the five actions. Raises WrongUsage or Unread if the options do not fit together."""
+    """Return one of the five actions. Raises WrongUsage or InvalidCommandLine if options are missing or conflict."""
     actions = [action for action in ACTIONS if options.has(action)]
     if len(actions) != 1:
         raise WrongUsage(

@@ -67,7 +67,7 @@ def parse_setting(declared: Setting, text: str) -> Value:
 
 
 def rule_error(declared: Setting, value: Value) -> RequestRejected:
-    """Return Kafka's error for a value that breaks a rule. The text of the rule (`Check.allowed`) selects it."""
+    """Return Kafka's error for a value that breaks a rule. The text of the rule (`ValueCheck.allowed`) selects it."""
     allowed = declared.check.allowed
     if declared.check is RELEASE:
         return invalid_value_error(declared, value, f"Version {value} is not a valid version")

@@ -49,14 +49,14 @@ def run_action(options: ParsedOptions) -> int:
 
         cluster = connect_client(options)
         with cluster:
-            return run_and_report(lambda: BrokerTopics(cluster, options).run(action))
+            return run_topics_and_report(lambda: BrokerTopics(cluster, options).run(action))
 
     from barnabas.cli.kafka.topics_by_zookeeper import run_topics_on_znodes
 
-    return run_and_report(lambda: run_topics_on_znodes(connect, options, action))
+    return run_topics_and_report(lambda: run_topics_on_znodes(connect, options, action))
 
 
-def run_and_report(work: Callable[[], None]) -> int:
+def run_topics_and_report(work: Callable[[], None]) -> int:
     try:
         work()
     except BarnabasError as error:

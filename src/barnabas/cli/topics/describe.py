@@ -72,7 +72,7 @@ def describe_topics(
 
     with Cluster(bootstrap_servers, timeout_s=timeout_s) as cluster:
         admin = Admin(cluster)
-        show_or_watch(watch, output, load, topics_text)
+        show_or_watch(watch, output, load, described_topics_text)
 
 
 def load_topics(cluster: Cluster, admin: Admin, names: tuple[str, ...]) -> list[TopicView]:
@@ -130,7 +130,7 @@ def partition_document(
     }
 
 
-def topics_text(document: dict[str, Any]) -> str:
+def described_topics_text(document: dict[str, Any]) -> str:
     return "\n\n".join(topic_text(topic) for topic in document["topics"]) or topic_table(document)
 
 

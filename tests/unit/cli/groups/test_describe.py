@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from barnabas.cli.groups.describe import group_document, groups_text, short_member_ids
+from barnabas.cli.groups.describe import described_groups_text, group_document, short_member_ids
 from barnabas.cli.groups.list import group_table
 from barnabas.cli.terminal.output import number_ranges
 from barnabas.client.group_admin import GroupView, MemberView
@@ -48,7 +48,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
         {each: GroupOffset(5) for each in partitions(0, 1, 2)},
         dict.fromkeys(partitions(0, 1, 2, 3), 10),
     )
-    assert groups_text({"groups": [document]}).splitlines() == [
+    assert described_groups_text({"groups": [document]}).splitlines() == [
         "group billing: Stable, 2 members, assignor range, lag 15",
         "  coordinator h:9092",
         "TOPIC   PARTITION  COMMITTED  END  LAG  MEMBER",
@@ -66,7 +66,7 @@ def test_the_text_shows_lag_and_who_reads_what() -> None:
 def test_an_empty_group_shows_its_offsets_alone() -> None:
     view = GroupView("billing", "Empty", "consumer", "", "h:9092", ())
     document = group_document(view, {partitions(0)[0]: GroupOffset(5)}, {})
-    lines = groups_text({"groups": [document]}).splitlines()
+    lines = described_groups_text({"groups": [document]}).splitlines()
     assert lines[0] == "group billing: Empty, 0 members"
     assert lines[-1].split() == ["orders", "0", "5", "-", "-"]
 
@@ -88,4 +88,4 @@ def test_numbers_in_a_row_are_shown_as_runs() -> None:
 
 def test_without_groups_the_next_step_is_shown() -> None:
     assert "barnabas consume TOPIC --group NAME" in group_table({"groups": []})
-    assert groups_text({"groups": []}) == group_table({"groups": []})
+    assert described_groups_text({"groups": []}) == group_table({"groups": []})

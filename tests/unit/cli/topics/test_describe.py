@@ -5,8 +5,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from barnabas.cli.topics.describe import (
+    described_topics_text,
     topic_document,
-    topics_text,
 )
 from barnabas.client.admin import ConfigEntry
 from barnabas.client.view import PartitionView, TopicView
@@ -31,7 +31,7 @@ CONFIGS = [
 
 def test_a_description_names_missing_replicas_and_own_settings_only() -> None:
     document = {"topics": [topic_document(ORDERS, CONFIGS, False, ALIVE)]}
-    text = topics_text(document)
+    text = described_topics_text(document)
     assert "retention.ms = 1000" in text
     assert "cleanup.policy" not in text
     assert text.splitlines()[-5:] == [
@@ -55,7 +55,9 @@ def test_ids_are_written_as_kafka_writes_them() -> None:
 def test_partitions_with_the_same_trouble_share_a_line() -> None:
     (first, _) = ORDERS.partitions
     topic = replace(ORDERS, partitions=tuple(replace(first, partition=index) for index in range(3)))
-    lines = topics_text({"topics": [topic_document(topic, [], False, ALIVE)]}).splitlines()
+    lines = described_topics_text(
+        {"topics": [topic_document(topic, [], False, ALIVE)]}
+    ).splitlines()
     assert "  partitions 0, 1 and 2: broker 2 is not alive" in lines
 
 
@@ -64,4 +66,4 @@ def test_a_whole_topic_has_no_trouble_to_tell_of() -> None:
     whole = replace(ORDERS, partitions=(replace(first, isr=(1, 2, 3)),))
     document = topic_document(whole, [], False, ALIVE)
     assert document["next_step"] is None
-    assert "next" not in topics_text({"topics": [document]})
+    assert "next" not in described_topics_text({"topics": [document]})
