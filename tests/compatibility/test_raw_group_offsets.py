@@ -203,7 +203,7 @@ def test_too_few_brokers_for_the_topic_are_told(caplog: pytest.LogCaptureFixture
             assert found.error_message is not None
             assert "INVALID_REPLICATION_FACTOR" in found.error_message
             assert "offsets.topic.replication.factor=3" in found.error_message
-    told = [each for each in caplog.messages if "no consumer group can be used" in each]
+    told = [each for each in caplog.messages if "consumer groups cannot be used" in each]
     assert len(told) == 1, "clients ask ten times a second"
 
 

@@ -10,7 +10,7 @@ from barnabas.cli.main import COMMANDS, run_command
 
 def test_help_lists_every_command_without_importing_any() -> None:
     program = (
-        "import sys; from barnabas.cli.main import run; run(['--help']);"
+        "import sys; from barnabas.cli.main import run_command; run_command(['--help']);"
         "print(sorted(name for name in sys.modules if name.startswith('barnabas.')))"
     )
     done = subprocess.run(

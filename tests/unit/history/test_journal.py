@@ -168,7 +168,7 @@ def test_full_disk_is_logged_once_and_raises_nothing(
     for number in range(2, 50):
         journal.append([change(7, number)])
     assert len(caplog.records) == 1
-    assert "not written" in caplog.text
+    assert "cannot write" in caplog.text
     disk.fails = None
     journal.append([change(7, 50)])
     assert "missing=48" in caplog.text

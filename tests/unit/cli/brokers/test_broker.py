@@ -18,5 +18,5 @@ async def test_a_broker_that_stays_alone_says_at_once_that_it_cannot_keep_groups
     with caplog.at_level(logging.WARNING, "barnabas.broker"):
         registry = await open_broker_registry(settings)
     await registry.close()
-    assert ("no consumer group can be used" in caplog.text) == is_told
+    assert ("consumer groups cannot be used" in caplog.text) == is_told
     assert ("set it to 1" in caplog.text) == is_told

@@ -63,7 +63,7 @@ def test_data_without_its_registry_is_not_given_a_new_one(tmp_path: Path) -> Non
     keep(tmp_path, 1)
     check_registry(tmp_path, with_zookeeper=False)
     (tmp_path / "broker-1" / "meta.properties").write_text("broker.id=1\ncluster.id=c\n")
-    with pytest.raises(ConfigError, match="belongs to another cluster, whose registry is not in"):
+    with pytest.raises(ConfigError, match="belongs to a cluster whose registry is not in"):
         check_registry(tmp_path, with_zookeeper=False)
     check_registry(tmp_path, with_zookeeper=True)  # its brokers will compare the ids
 

@@ -273,7 +273,7 @@ def test_controllers_before_the_topics_time_are_left_out() -> None:
     ("configs", "words"),
     [
         ({}, "this cluster has no history"),
-        ({"barnabas.history.topic.enable": "false"}, "turned off"),
+        ({"barnabas.history.topic.enable": "false"}, "disabled"),
         ({"barnabas.history.topic.enable": "true"}, "not published yet"),
     ],
 )
@@ -320,7 +320,7 @@ def test_many_replicas_at_once_are_told_in_lines_that_fit() -> None:
 def test_states_have_plain_names() -> None:
     states = [*PartitionState, *ReplicaState]
     assert {state_name(state) for state in states} == {
-        *("gone", "new", "online", "offline", "being deleted", "deleted", "cannot be deleted now"),
+        *("removed", "new", "online", "offline", "being deleted", "deleted", "cannot be deleted now"),
     }
 
 

@@ -79,5 +79,5 @@ def test_a_client_file_is_read_and_what_we_do_not_speak_is_refused(tmp_path: Pat
     with pytest.raises(ConfigError, match="not a number of milliseconds"):
         parse_milliseconds({"a": "x"}, "a", 1.0)
     file.write_text("security.protocol=SASL_SSL\n")
-    with pytest.raises(ConfigError, match="SASL_SSL is not spoken here"):
+    with pytest.raises(ConfigError, match="SASL_SSL is not supported"):
         read_client_settings(str(file))

@@ -101,7 +101,7 @@ def test_an_error_pyspark_did_not_take_apart_is_told_by_its_innermost_cause() ->
 )
 def test_a_java_that_was_killed_is_told_in_one_line(error: Exception) -> None:
     with (
-        pytest.raises(QueryFailed, match="Java, in which Spark runs, has ended"),
+        pytest.raises(QueryFailed, match="the JVM of Spark ended"),
         translate_errors([]),
     ):
         raise error

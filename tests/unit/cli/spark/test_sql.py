@@ -9,7 +9,7 @@ from barnabas.errors import ConfigError
 
 
 def test_files_need_a_place_that_is_free(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--to: is missing"):
+    with pytest.raises(ConfigError, match="--to: required with -o parquet"):
         check_output_directory(SqlOutput.PARQUET, None, follow=False)
     with pytest.raises(ConfigError, match="needs -o parquet"):
         check_output_directory(SqlOutput.JSON, tmp_path, follow=False)

@@ -72,7 +72,7 @@ def test_the_next_step_is_for_the_worst_of_it() -> None:
         == "`barnabas brokers list` shows the live brokers"
     )
     assert suggest_next_step("orders", [behind, gone, offline], {1, 2}).startswith(
-        "start broker 3 again"
+        "restart broker 3"
     )
 
 

@@ -13,7 +13,7 @@ def hint_for(name: str, code: ErrorCode = ErrorCode.INVALID_TOPIC_EXCEPTION) -> 
 
 
 def test_a_well_formed_name_that_is_rejected_collides_with_another() -> None:
-    assert "choose a name that differs in more" in hint_for("a_b")
+    assert "choose a name with another difference" in hint_for("a_b")
     assert "characters" not in hint_for("a_b")
 
 
