@@ -1,8 +1,8 @@
-"""CRC-32C, the checksum of record batches, from the package `crc32c`, without what that package loads beside it.
+"""CRC-32C, the checksum of record batches, from the package `crc32c`.
 
-Its `__init__` asks `importlib.metadata` for its own version, which brings in zipfile, csv and the e-mail parser: a
-tenth of the time in which a broker starts. The compiled module inside it is all we need; where it is not found under
-its name, the package is imported the ordinary way.
+The `__init__` of that package reads its own version with `importlib.metadata`, which imports zipfile, csv and the
+e-mail parser: a tenth of the start time of a broker. So only the compiled module of the package is loaded. If it is
+not found, the whole package is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 
-def compiled_module() -> ModuleType | None:
+def load_compiled_module() -> ModuleType | None:
     package = find_spec("crc32c")
     if package is None:
         return None
@@ -25,8 +25,8 @@ def compiled_module() -> ModuleType | None:
     return module
 
 
-def load() -> Callable[..., int]:
-    module = compiled_module()
+def load_crc32c() -> Callable[..., int]:
+    module = load_compiled_module()
     if module is None:
         import crc32c as package
 
@@ -35,5 +35,5 @@ def load() -> Callable[..., int]:
     return function
 
 
-crc32c: Callable[..., int] = load()
-"""`crc32c(data, value=0)`: of any bytes-like object, going on from `value`."""
+crc32c: Callable[..., int] = load_crc32c()
+"""`crc32c(data, value=0)`: checksum of a bytes-like object, continued from the checksum `value`."""

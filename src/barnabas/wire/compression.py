@@ -1,13 +1,13 @@
 """The five codecs of a record batch, in the framings Kafka's clients use.
 
     gzip     the gzip format, possibly several members
-    snappy   "xerial" blocks: a 16-byte head, then (length, raw snappy)*; a bare raw block is read as well,
+    snappy   "xerial" blocks: a 16-byte header, then (length, raw snappy)*. A single raw block is read as well,
              because librdkafka sends one
-    lz4      the LZ4 frame format; we write independent blocks, since the Java client reads no others
-    zstd     zstd frames, with or without the content size in their head
+    lz4      the LZ4 frame format. Blocks are written independent of each other: the Java client reads no others
+    zstd     zstd frames, with or without the content size in their header
 
-What is decompressed comes from strangers. A few bytes can stand for gigabytes, so no size that the sender claims
-is believed: output grows in steps and stops at the smaller of `limit` and what an honest ratio allows.
+Compressed data is not trusted: a few bytes can expand to gigabytes. A size that the sender claims is checked before
+memory is allocated for it. The output stops at the smaller of `limit` and RATIO_MAX times the input.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from barnabas.errors import RemoteWireError
 Bytes = bytes | bytearray | memoryview
 
 
-class Damaged(RemoteWireError):
-    """Compressed data that cannot be opened, or must not be."""
+class DecompressionError(RemoteWireError):
+    """Compressed data that is corrupt, or exceeds a limit."""
 
 
-class Oversized(Damaged):
-    """More than was allowed for it. Nothing else is known to be wrong with it."""
+class LimitExceeded(DecompressionError):
+    """Data, records or record headers exceed a limit of the caller. The data itself may be valid."""
 
 
 class Compression(IntEnum):
@@ -42,14 +42,14 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-# Repetitive logs do compress a thousandfold; beyond that and beyond a size any honest batch fits in, it is a bomb.
+# Repetitive logs compress by a factor of 1000. A higher ratio is a decompression bomb, except for small outputs.
 RATIO_MAX = 1_000
 ALWAYS_ALLOWED_BYTES = 16 << 20
 
-ROOM_BYTES = 1 << 20
-ROOM_IS_FULL = "write whole buffer"
-"""What cramjam says then."""
-ANY_NUMBER = 1 << 62
+BUFFER_BYTES = 1 << 20
+BUFFER_FULL_MESSAGE = "write whole buffer"
+"""Part of cramjam's error message when the output buffer is full."""
+UNLIMITED = 1 << 62
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -58,15 +58,15 @@ LENGTH = struct.Struct(">i")
 SNAPPY_RATIO_MAX = 64
 GZIP_WINDOW_BYTES, GZIP_STEP_BYTES = 4 << 10, 1 << 20
 GZIP_MAGIC = b"\x1f\x8b\x08"
-GZIP_HEAD_BYTES = 10
+GZIP_HEADER_BYTES = 10
 GZIP_SHORT, GZIP_TRAILER = struct.Struct("<H"), struct.Struct("<II")
 GZIP_MEMBER_BYTES_MIN = 19
-"""Java does not look at what is shorter, and no whole one is."""
+"""Size of the shortest member. Java ignores shorter trailing data."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLAGS_AT = len(LZ4_MAGIC)
 LZ4_SIZE = struct.Struct("<I")
-LZ4_STORED = 0x8000_0000
-"""In the size of a block: it is not packed."""
+LZ4_UNCOMPRESSED = 0x8000_0000
+"""Flag in the size of a block: the block is not compressed."""
 
 
 class GzipFlag(IntFlag):
@@ -101,64 +101,72 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> bytes
             return bytes(cramjam.zstd.compress(data, level=level))
 
 
-def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = ANY_NUMBER) -> bytes:
-    """The plain bytes, at most `limit` of them. Damaged for what is no such data, and for bombs. `pieces`: so many
-    members of gzip, or blocks of snappy or LZ4, for who has no time to open many small ones. zstd's take none."""
+def decompress(codec: Compression, data: Bytes, *, limit: int, pieces: int = UNLIMITED) -> bytes:
+    """Return the uncompressed bytes.
+
+    Raises LimitExceeded above `limit` bytes, or above `pieces` gzip members, snappy blocks or LZ4 blocks: many small
+    pieces take long. zstd has no limit of pieces. Raises DecompressionError for corrupt data.
+    """
     limit = min(limit, max(ALWAYS_ALLOWED_BYTES, len(data) * RATIO_MAX))
     try:
         match codec:
             case Compression.NONE:
-                return within(limit, bytes(data))
+                return require_size(limit, bytes(data))
             case Compression.GZIP:
                 return decompress_gzip(memoryview(data), limit, pieces)
             case Compression.SNAPPY:
                 return decompress_snappy(memoryview(data), limit, pieces)
             case Compression.LZ4:
                 frame = first_lz4_frame(memoryview(data), pieces)
-                return decompress_growing(cramjam.lz4.decompress_into, frame, limit)
-            case Compression.ZSTD:  # no frames at all are fine, too
+                return decompress_into_buffer(cramjam.lz4.decompress_into, frame, limit)
+            case Compression.ZSTD:  # empty data is valid: it has no frames
                 return (
-                    decompress_growing(cramjam.zstd.decompress_into, data, limit) if data else b""
+                    decompress_into_buffer(cramjam.zstd.decompress_into, data, limit)
+                    if data
+                    else b""
                 )
     except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-        raise Damaged(f"damaged {codec.name} data: {error}") from None
+        raise DecompressionError(f"corrupt {codec.name} data: {error}") from None
 
 
-def too_large(limit: int) -> Oversized:
-    return Oversized(f"decompresses to more than the {limit} bytes allowed for it")
+def size_limit_error(limit: int) -> LimitExceeded:
+    return LimitExceeded(f"decompresses to more than the limit of {limit} bytes")
 
 
-def too_many() -> Oversized:
-    return Oversized("packed in more pieces than are opened here")
+def piece_limit_error() -> LimitExceeded:
+    return LimitExceeded("compressed in more pieces than allowed")
 
 
-def within(limit: int, data: bytes) -> bytes:
+def require_size(limit: int, data: bytes) -> bytes:
     if len(data) > limit:
-        raise too_large(limit)
+        raise size_limit_error(limit)
     return data
 
 
 def decompress_gzip(data: memoryview, limit: int, pieces: int) -> bytes:
     plain = bytearray()
-    for step in gzip_steps(bytes(data), pieces):
+    for step in iter_gzip_steps(bytes(data), pieces):
         plain += step
         if len(plain) > limit:
-            raise too_large(limit)
+            raise size_limit_error(limit)
     return bytes(plain)
 
 
-def gzip_steps(
-    data: bytes, pieces: int, *, reads: int = 0, step_bytes: int = GZIP_STEP_BYTES
+def iter_gzip_steps(
+    data: bytes, pieces: int, *, window_bytes: int = 0, step_bytes: int = GZIP_STEP_BYTES
 ) -> Iterator[bytes]:
-    """What its members hold, a step at a time. What stands behind the last one is nothing, for the Java client as well.
-    `reads`: how much is read at a time; if it does not matter, more and more."""
-    at = behind_gzip_head(data, 0)
+    """Yield the contents of all members in steps of up to `step_bytes`.
+
+    Trailing data after the last member is ignored, as in the Java client. `window_bytes` is the number of compressed
+    bytes read at a time; 0 reads more each time.
+    """
+    at = skip_gzip_header(data, 0)
     for _ in range(pieces):
         member = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
         checksum = size = 0
         read = b""
-        # What is read beyond a member is copied, so small ones are read in small bits.
-        window = reads or GZIP_WINDOW_BYTES
+        # Bytes read beyond the end of a member are copied, so reading starts with a small window.
+        window = window_bytes or GZIP_WINDOW_BYTES
         while True:
             step = member.decompress(read, step_bytes)
             read = member.unconsumed_tail
@@ -170,28 +178,29 @@ def gzip_steps(
             if not step and not read:
                 read = data[at : at + window]
                 at += len(read)
-                window = reads or window * 16
+                window = window_bytes or window * 16
                 if not read:
-                    raise Damaged("damaged GZIP data: it ends too early")
+                    raise DecompressionError("corrupt GZIP data: it ends too early")
         at -= len(member.unused_data)
         if GZIP_TRAILER.unpack_from(data, at) != (checksum, size & 0xFFFF_FFFF):
-            raise Damaged("damaged GZIP data: its checksum is wrong")
+            raise DecompressionError("corrupt GZIP data: wrong checksum or size")
         at += GZIP_TRAILER.size
         if len(data) - at < GZIP_MEMBER_BYTES_MIN:
             return
         try:
-            at = behind_gzip_head(data, at)
-        except Damaged:
+            at = skip_gzip_header(data, at)
+        except DecompressionError:
             return
-    raise too_many()
+    raise piece_limit_error()
 
 
-def behind_gzip_head(data: bytes, at: int) -> int:
-    head = data[at : at + GZIP_HEAD_BYTES]
-    if len(head) < GZIP_HEAD_BYTES or not head.startswith(GZIP_MAGIC):
-        raise Damaged("damaged GZIP data: it does not begin as it should")
-    flags = head[3]
-    begin, at = at, at + GZIP_HEAD_BYTES
+def skip_gzip_header(data: bytes, at: int) -> int:
+    """Return the position after the header of a member."""
+    header = data[at : at + GZIP_HEADER_BYTES]
+    if len(header) < GZIP_HEADER_BYTES or not header.startswith(GZIP_MAGIC):
+        raise DecompressionError("corrupt GZIP data: no gzip header")
+    flags = header[3]
+    begin, at = at, at + GZIP_HEADER_BYTES
     try:
         if flags & GzipFlag.EXTRA:
             at += 2 + GZIP_SHORT.unpack_from(data, at)[0]
@@ -200,62 +209,68 @@ def behind_gzip_head(data: bytes, at: int) -> int:
                 at = data.index(b"\0", at) + 1
         if flags & GzipFlag.CHECKSUM:
             if GZIP_SHORT.unpack_from(data, at)[0] != zlib.crc32(data[begin:at]) & 0xFFFF:
-                raise Damaged("damaged GZIP data: the checksum of its head is wrong")
+                raise DecompressionError("corrupt GZIP data: wrong checksum of the header")
             at += GZIP_SHORT.size
     except (struct.error, ValueError):
-        raise Damaged("damaged GZIP data: it ends in its head") from None
+        raise DecompressionError("corrupt GZIP data: it ends within the header") from None
     return at
 
 
 def require_readable(codec: Compression, data: memoryview) -> None:
-    """Damaged for what we can unpack and the Java client cannot: LZ4 blocks that need others to be unpacked."""
+    """Raise DecompressionError for LZ4 blocks that depend on earlier ones: the Java client cannot read them."""
     if codec is not Compression.LZ4 or len(data) <= LZ4_FLAGS_AT:
         return
     if not data[LZ4_FLAGS_AT] & Lz4Flag.INDEPENDENT:
-        raise Damaged("blocks of LZ4 that need the ones before, which the Java client cannot read")
+        raise DecompressionError(
+            "linked LZ4 blocks are not supported: the Java client cannot read them"
+        )
 
 
 def first_lz4_frame(data: memoryview, pieces: int) -> memoryview:
-    """What stands behind it is nothing, for the Java client as well."""
+    """Return the first frame. Trailing data after it is ignored, as in the Java client."""
     if len(data) <= LZ4_FLAGS_AT or bytes(data[:LZ4_FLAGS_AT]) != LZ4_MAGIC:
-        raise Damaged("damaged LZ4 data: it does not begin as a frame")
+        raise DecompressionError("corrupt LZ4 data: no LZ4 frame header")
     flags = data[LZ4_FLAGS_AT]
     at = 15 if flags & Lz4Flag.CONTENT_SIZE else 7
-    behind = 4 if flags & Lz4Flag.BLOCK_CHECKSUM else 0
-    while size := LZ4_SIZE.unpack_from(data, at)[0] & ~LZ4_STORED:
-        at += LZ4_SIZE.size + size + behind
+    checksum_bytes = 4 if flags & Lz4Flag.BLOCK_CHECKSUM else 0
+    while size := LZ4_SIZE.unpack_from(data, at)[0] & ~LZ4_UNCOMPRESSED:
+        at += LZ4_SIZE.size + size + checksum_bytes
         pieces -= 1
         if pieces < 0:
-            raise too_many()
+            raise piece_limit_error()
     return data[: at + LZ4_SIZE.size + (4 if flags & Lz4Flag.CONTENT_CHECKSUM else 0)]
 
 
-rooms: list[bytearray] = []
-"""To unpack into, one for each thread that does: fresh memory would cost as much again as unpacking."""
+buffers: list[bytearray] = []
+"""Output buffers for reuse, one per thread at work: allocating one takes as long as decompressing."""
 
 
-def decompress_growing(into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int) -> bytes:
-    """Try with the room there is, then with ever more. cramjam streams into what it is given and stops when that is
-    full, so no more than `limit` is ever allocated, whatever the frame's head claims."""
+def decompress_into_buffer(
+    into: Callable[[Bytes, bytearray], int], data: Bytes, limit: int
+) -> bytes:
+    """Decompress into a buffer, and retry with a larger one while it is too small.
+
+    cramjam stops when the buffer is full, so at most `limit` bytes are allocated, whatever size the frame claims.
+    """
     try:
-        room = rooms.pop()
+        buffer = buffers.pop()
     except IndexError:
-        room = bytearray(ROOM_BYTES)
-    plain = room
+        buffer = bytearray(BUFFER_BYTES)
+    plain = buffer
     try:
         while True:
             try:
                 written = into(data, plain)
             except cramjam.DecompressionError as error:
-                if ROOM_IS_FULL not in str(error):
+                if BUFFER_FULL_MESSAGE not in str(error):
                     raise
                 if len(plain) >= limit:
-                    raise too_large(limit) from None
+                    raise size_limit_error(limit) from None
                 plain = bytearray(min(limit, len(plain) * 4))
             else:
-                return within(limit, bytes(memoryview(plain)[:written]))
+                return require_size(limit, bytes(memoryview(plain)[:written]))
     finally:
-        rooms.append(room)
+        buffers.append(buffer)
 
 
 def compress_xerial(data: Bytes) -> bytes:
@@ -272,45 +287,55 @@ def decompress_snappy(view: memoryview, limit: int, pieces: int) -> bytes:
         return decompress_raw_snappy(view, limit)
     total = 0
     blocks = []
-    for block in xerial_blocks(view):
-        size = plain_snappy_size(block, limit - total)
+    for block in iter_xerial_blocks(view):
+        size = claimed_snappy_size(block, limit - total)
         blocks.append((block, total, total + size))
         total += size
         if len(blocks) > pieces:
-            raise too_many()
+            raise piece_limit_error()
     plain = bytearray(total)
     for block, start, end in blocks:
         cramjam.snappy.decompress_raw_into(block, memoryview(plain)[start:end])
     return bytes(plain)
 
 
-def xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    """There may be another head between two of them, known by how it begins; a length that is cut short is nothing."""
+def iter_xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    """Yield each compressed block.
+
+    Another header may stand between two blocks. An incomplete length at the end is ignored.
+    """
     at = len(XERIAL_HEAD)
     while at + LENGTH.size <= len(view):
         if view[at : at + LENGTH.size] == XERIAL_MAGIC[: LENGTH.size]:
             at += len(XERIAL_HEAD)
             if at > len(view):
-                raise Damaged("damaged SNAPPY data: it ends in a head")
+                raise DecompressionError("corrupt SNAPPY data: it ends within a header")
             continue
         (length,) = LENGTH.unpack_from(view, at)
         at += LENGTH.size
         if not 0 <= length <= len(view) - at:
-            raise Damaged(f"damaged SNAPPY data: a block of {length} bytes")
+            raise DecompressionError(
+                f"corrupt SNAPPY data: block of {length} bytes, but {len(view) - at} are left"
+            )
         yield view[at : at + length]
         at += length
 
 
 def decompress_raw_snappy(block: memoryview, limit: int) -> bytes:
-    plain_snappy_size(block, limit)
+    claimed_snappy_size(block, limit)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def plain_snappy_size(block: memoryview, limit: int) -> int:
-    """What a block claims. None can expand more than 64-fold, so a larger claim is a lie and not worth the memory."""
+def claimed_snappy_size(block: memoryview, limit: int) -> int:
+    """Return the uncompressed size that a block claims.
+
+    Snappy expands at most 64-fold, so a larger claim is rejected before memory is allocated for it.
+    """
     claimed: int = cramjam.snappy.decompress_raw_len(block)
     if claimed > SNAPPY_RATIO_MAX * len(block):
-        raise Damaged(f"damaged SNAPPY data: {len(block)} bytes claim to be {claimed}")
+        raise DecompressionError(
+            f"corrupt SNAPPY data: block of {len(block)} bytes claims {claimed} uncompressed bytes"
+        )
     if claimed > limit:
-        raise too_large(limit)
+        raise size_limit_error(limit)
     return claimed

@@ -1,10 +1,11 @@
-"""Does a batch hold the records its header promises?
+"""Validation of the records in a batch against its header.
 
     length │ attributes │ timestamp delta │ offset delta │ key │ value │ headers
 
-Every record says how long it is, when and the how-manieth, and each of its parts how long that is. A broker goes from
-record to record, as Kafka does, so that no consumer meets one that it cannot read. `skim` does that for what clients
-send; `walk` goes on where that has stopped, and what it takes and refuses is what Kafka does.
+Each record carries its length, timestamp delta and offset delta, and each of its fields carries its size. The broker
+reads every record, as Kafka does, so that no consumer receives a record that it cannot read. `skim` does this quickly
+for the records that clients usually send. `walk_records` continues where `skim` stops, and accepts and rejects exactly
+what Kafka does.
 """
 
 from __future__ import annotations
@@ -13,76 +14,80 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Oversized
+from barnabas.wire.compression import LimitExceeded
 from barnabas.wire.records import Bytes
-from barnabas.wire.skim import Skimmed
+from barnabas.wire.skim import SkimResult
 
 RECORD_BYTES_MIN, HEADER_BYTES_MIN = 7, 2
 SKIMMED_MAX = 200_000
 WALKED_MAX = 20_000
-"""To go through more records and headers than that takes long enough to hold up others."""
+"""Limits of records and record headers: reading more takes long enough to delay other requests."""
 INT_BYTES_MAX, LONG_BYTES_MAX = 5, 10
-NONE = Skimmed(0, 0)
+NOTHING_SKIMMED = SkimResult(0, 0)
 
 
-class Endless(RemoteWireError):
-    """A record whose length does not end."""
+class InvalidRecordLength(RemoteWireError):
+    """The length of a record is not a valid varint."""
 
 
-class Short(RemoteWireError):
-    """It ends before the last record does."""
+class TruncatedRecords(RemoteWireError):
+    """The data ends before the last record."""
 
     def __init__(self, why: str, *, in_record: bool) -> None:
         super().__init__(why)
         self.in_record = in_record
-        """Or between two."""
+        """Whether the data ends within a record, not between two."""
 
 
-class Impossible(RemoteWireError):
-    """More records or headers than the bytes there are can hold."""
+class ImpossibleCount(RemoteWireError):
+    """More records or record headers than fit into the data."""
 
 
 class Outline(NamedTuple):
-    """What a leader wants to know of a record."""
+    """The parts of a record that a leader validates. Positions are relative to the records of the batch."""
 
     offset_delta: int
     timestamp_delta: int
     has_key: bool
     fields_at: int
-    """Key, value and headers stand from here to `end`."""
+    """Start of key, value and headers, which extend to `end`."""
     end: int
 
 
 def require_possible(count: int, size: int) -> None:
-    """Oversized for more records than anybody goes through; RemoteWireError if they would not even fit."""
+    """Raise LimitExceeded for more than SKIMMED_MAX records, or ImpossibleCount if they cannot fit into `size`."""
     if count > SKIMMED_MAX:
-        raise too_many(count, size, "records")
+        raise record_limit_error(count, size, "records")
 
 
-def walk(
+def walk_records(
     body: Bytes,
     count: int,
     *,
-    by_fields: bool = False,
-    at_most: int = WALKED_MAX,
-    behind: Skimmed = NONE,
+    ignore_lengths: bool = False,
+    limit: int = WALKED_MAX,
+    start: SkimResult = NOTHING_SKIMMED,
 ) -> Iterator[Outline]:
-    """One after the other, but for those known to be in order; RemoteWireError for what is not `count` records and
-    nothing else, Oversized if more would have to be read than `at_most` records and headers. Who goes by the fields
-    alone does not hold the length of a record against them."""
-    known, at = behind
+    """Yield the outline of each record after those in `start`, which `skim` has validated.
+
+    `ignore_lengths` skips the check of a record's length against its fields. Raises RemoteWireError if `body` is not
+    exactly `count` records, and LimitExceeded after `limit` records and record headers.
+    """
+    known, at = start
     begin, end, length = at, len(body), 0
-    left = at_most
+    left = limit
     try:
         for number in range(known, count):
             begin = at
             try:
                 length, at = read_int(body, at)
             except RemoteWireError:
-                raise Endless(f"the record at {begin} has a length that does not end") from None
+                raise InvalidRecordLength(f"record at {begin} has an invalid length") from None
             stop = at + length
-            if stop > end and not by_fields:
-                raise Short(f"a record of {length} bytes in {end - at}", in_record=True)
+            if stop > end and not ignore_lengths:
+                raise TruncatedRecords(
+                    f"record has {length} bytes, but {end - at} are left", in_record=True
+                )
             timestamp_delta, at = read_long(body, at + 1)
             offset_delta, fields_at = read_int(body, at)
             key_size, at = read_int(body, fields_at)
@@ -94,36 +99,41 @@ def walk(
                 at = skip_record_headers(body, at, header_count, left)
                 left -= header_count
             if left < 0:
-                raise too_many(count - number - 1, end - at, "records")
-            if at != stop and not by_fields:
-                raise RemoteWireError(f"a record says it ends at {stop}, its fields end at {at}")
+                raise record_limit_error(count - number - 1, end - at, "records")
+            if at != stop and not ignore_lengths:
+                raise RemoteWireError(
+                    f"record ends at {stop} by its length, but its fields end at {at}"
+                )
             yield Outline(offset_delta, timestamp_delta, key_size >= 0, fields_at, at)
     except IndexError:
-        if at > begin and not by_fields:  # the record is there, its fields go on behind it
-            raise RemoteWireError(f"a record is longer than the {length} bytes it says") from None
-        why = f"the batch ends before the last of {count} records"
-        raise Short(why, in_record=at > begin) from None
+        if at > begin and not ignore_lengths:  # the record is complete, but its fields exceed it
+            raise RemoteWireError(
+                f"fields of a record exceed its length of {length} bytes"
+            ) from None
+        why = f"batch ends before the last of {count} records"
+        raise TruncatedRecords(why, in_record=at > begin) from None
     if at != end:
-        raise RemoteWireError(f"{end - at} bytes behind the last of {count} records")
+        raise RemoteWireError(f"{end - at} trailing bytes after the last of {count} records")
 
 
-def too_many(count: int, room: int, what: str) -> RemoteWireError:
-    """More than can be looked at; or more than there can be, which is seen at once."""
+def record_limit_error(count: int, room: int, what: str) -> RemoteWireError:
+    """Return ImpossibleCount if `count` more records or headers cannot fit into `room` bytes, else LimitExceeded."""
     size = RECORD_BYTES_MIN if what == "records" else HEADER_BYTES_MIN
     if count * size > room:
-        return Impossible(f"{count} more {what} in {room} bytes")
-    return Oversized(f"{count} more {what}: too many to look at")
+        return ImpossibleCount(f"{count} more {what}, but {room} bytes are left")
+    return LimitExceeded(f"limit of {what} exceeded: {count} not read")
 
 
-def skip_record_headers(body: Bytes, at: int, count: int, at_most: int) -> int:
+def skip_record_headers(body: Bytes, at: int, count: int, limit: int) -> int:
+    """Return the position after `count` headers."""
     if count < 0:
-        raise RemoteWireError(f"{count} record headers")
+        raise RemoteWireError(f"record has {count} headers")
     for number in range(count):
-        if number > at_most:
-            raise too_many(count - number, len(body) - at, "headers")
+        if number > limit:
+            raise record_limit_error(count - number, len(body) - at, "headers")
         name_size, at = read_int(body, at)
         if name_size < 0:
-            raise RemoteWireError("a record header without a name")
+            raise RemoteWireError("record header has a null key")
         value_size, at = read_int(body, at + name_size)
         at += max(value_size, 0)
     if at > len(body):
@@ -132,21 +142,23 @@ def skip_record_headers(body: Bytes, at: int, count: int, at_most: int) -> int:
 
 
 def read_int(body: Bytes, at: int) -> tuple[int, int]:
-    doubled, end = read_digits(body, at)
+    """Read a varint of up to 32 bits as Kafka does: excess bits of the last byte are dropped."""
+    zigzag, end = read_zigzag(body, at)
     if end - at > INT_BYTES_MAX:
-        raise RemoteWireError("a varint longer than 32 bits")
-    doubled &= 0xFFFF_FFFF
-    return (doubled >> 1) ^ -(doubled & 1), end
+        raise RemoteWireError("varint is longer than 32 bits")
+    zigzag &= 0xFFFF_FFFF
+    return (zigzag >> 1) ^ -(zigzag & 1), end
 
 
 def read_long(body: Bytes, at: int) -> tuple[int, int]:
-    doubled, end = read_digits(body, at)
-    doubled &= 0xFFFF_FFFF_FFFF_FFFF
-    return (doubled >> 1) ^ -(doubled & 1), end
+    """Read a varint of up to 64 bits as Kafka does: excess bits of the last byte are dropped."""
+    zigzag, end = read_zigzag(body, at)
+    zigzag &= 0xFFFF_FFFF_FFFF_FFFF
+    return (zigzag >> 1) ^ -(zigzag & 1), end
 
 
-def read_digits(body: Bytes, at: int) -> tuple[int, int]:
-    """What a varint stands for, doubled. Its last byte may have more bits than there is room for."""
+def read_zigzag(body: Bytes, at: int) -> tuple[int, int]:
+    """Return the zigzag value of a varint and the position after it. The value may have more than 64 bits."""
     value = 0
     for shift in range(0, 7 * LONG_BYTES_MAX, 7):
         byte = body[at]
@@ -154,4 +166,4 @@ def read_digits(body: Bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise RemoteWireError("a varint longer than 64 bits")
+    raise RemoteWireError("varint is longer than 64 bits")

@@ -1,4 +1,4 @@
-"""A topic may want its own codec: open a batch's records, pack them again, leave all else as it was."""
+"""Recompression of a batch for a topic with its own `compression.type`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from contextlib import suppress
 from struct import Struct
 
 from barnabas.wire.checksum import crc32c
-from barnabas.wire.compression import Compression, Oversized, compress
-from barnabas.wire.contents import Outline, require_possible, walk
+from barnabas.wire.compression import Compression, LimitExceeded, compress
+from barnabas.wire.contents import Outline, require_possible, walk_records
 from barnabas.wire.damaged import unpack
 from barnabas.wire.records import (
     COMPRESSION_MASK,
@@ -28,16 +28,19 @@ ATTRIBUTES = Struct(">h")
 def recompress(
     batch: memoryview, header: BatchHeader, target: Compression, *, level: int | None, limit: int
 ) -> tuple[memoryview, BatchHeader]:
-    """The same batch with its records packed by `target`; RemoteWireError if they cannot be opened, or are not what the
-    header promises."""
+    """Return the batch with its records compressed by `target`, and the new header.
+
+    `limit` is the maximum uncompressed size in bytes. Raises RemoteWireError for corrupt data, or if the records do not
+    match the header.
+    """
     codec = Compression(header.compression)
-    plain = unpack(codec, batch[HEADER_SIZE:], header.count, limit=limit, by_fields=False)
-    with suppress(Oversized):
+    plain = unpack(codec, batch[HEADER_SIZE:], header.count, limit=limit, ignore_lengths=False)
+    with suppress(LimitExceeded):
         require_possible(header.count, len(plain))
         if skim(plain, header.count) != (header.count, len(plain)):
-            plain = in_order(plain, list(walk(plain, header.count)))
-    packed = compress(target, plain, level)
-    data = bytearray(batch[:HEADER_SIZE]) + packed
+            plain = renumber_records(plain, list(walk_records(plain, header.count)))
+    compressed = compress(target, plain, level)
+    data = bytearray(batch[:HEADER_SIZE]) + compressed
     LENGTH.pack_into(data, 8, len(data) - LOG_OVERHEAD)
     ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~COMPRESSION_MASK | target)
     view = memoryview(data)
@@ -45,8 +48,8 @@ def recompress(
     return view, read_header(view)
 
 
-def in_order(plain: bytes, records: list[Outline]) -> bytes:
-    """The records numbered as they stand, if they are not: as Kafka does here, and nowhere else."""
+def renumber_records(plain: bytes, records: list[Outline]) -> bytes:
+    """Return the records with offset deltas 0, 1, 2, …. Kafka corrects wrong deltas here, and nowhere else."""
     if all(record.offset_delta == number for number, record in enumerate(records)):
         return plain
     body = bytearray()

@@ -2,23 +2,24 @@
 
     position  size  field
            0     8  base offset                 the broker writes it          ┐ outside the crc
-           8     4  length                      of everything behind it       │
+           8     4  length                      of all bytes after this field │
           12     4  partition leader epoch      the broker writes it          │
           16     1  magic                       2                             │
           17     4  crc32c                      of bytes 21..end              ┘
-          21     2  attributes                  0-2 codec, 3 log append time, 4 transactional, 5 control, 6 horizon
-          23     4  last offset delta           kept by compaction, so it may exceed count - 1 on disk
-          27     8  base timestamp              the delete horizon, if attribute 6 is set
+          21     2  attributes                  bits 0-2 codec, 3 log append time, 4 transactional, 5 control,
+                                                6 delete horizon
+          23     4  last offset delta           compaction keeps it, so it may exceed count - 1 on disk
+          27     8  base timestamp              the delete horizon, if attribute bit 6 is set
           35     8  max timestamp
           43     8  producer id                 -1: not idempotent
-          51     2  producer epoch
-          53     4  base sequence
+          51     2  producer epoch              -1: not idempotent
+          53     4  base sequence               -1: not idempotent
           57     4  count
           61        records, compressed as one block
 
-A broker looks at these 61 bytes for nearly every request; the functions above the line run once per produced batch
-and are written for speed, as is `skim.py`, which looks at the records. Below it, batches are opened and built record by
-record.
+The broker reads these 61 bytes of every produced batch, so the functions before the line "record by record" are
+optimized for speed. `skim.py` validates the records of a batch. The functions after the line read and build batches
+record by record.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import NO_TIMESTAMP
 from barnabas.wire.checksum import crc32c
 from barnabas.wire.compression import Compression, compress, decompress
+from barnabas.wire.primitives import uvarint
 
 Bytes = bytes | bytearray | memoryview
 
@@ -57,7 +59,7 @@ DECOMPRESSED_BYTES_MAX = 128 << 20
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch. `length` counts from byte 12, `size` from byte 0."""
+    """The fixed part of a batch. `length` counts bytes from position 12, `size` from position 0."""
 
     base_offset: int
     length: int
@@ -71,7 +73,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
 
     @property
     def size(self) -> int:
@@ -107,14 +109,17 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: Bytes, at: int = 0) -> BatchHeader:
+    """Read a header without validating it. Raises RemoteWireError if fewer than HEADER_SIZE bytes are left."""
     try:
         return tuple.__new__(BatchHeader, HEADER.unpack_from(data, at))
     except struct.error:
-        raise RemoteWireError(f"a batch header needs {HEADER_SIZE} bytes") from None
+        raise RemoteWireError(
+            f"batch header at {at} needs {HEADER_SIZE} bytes, got {max(len(data) - at, 0)}"
+        ) from None
 
 
 def crc_is_valid(data: memoryview, at: int, header: BatchHeader) -> bool:
-    """Whether the whole batch is here and its bytes are the ones that were summed."""
+    """Return whether `data` holds the whole batch and its checksum matches."""
     end = at + header.length + LOG_OVERHEAD
     if header.length < HEADER_SIZE - LOG_OVERHEAD or end > len(data):
         return False
@@ -123,12 +128,15 @@ def crc_is_valid(data: memoryview, at: int, header: BatchHeader) -> bool:
 
 
 def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch. An incomplete batch at the end is not one: a fetch may be cut there.
-    RemoteWireError where something stands that cannot be a batch."""
+    """Yield the position and the header of each whole batch.
+
+    A partial batch at the end is ignored: a fetch response may be cut there. Raises RemoteWireError for a length or a
+    magic that no batch can have.
+    """
     while len(data) - at >= HEADER_SIZE:
         header = read_header(data, at)
         if header.length < HEADER_SIZE - LOG_OVERHEAD or header.magic != MAGIC:
-            raise RemoteWireError(f"no batch at {at}: length {header.length}, magic {header.magic}")
+            raise RemoteWireError(f"no batch at {at}: length={header.length} magic={header.magic}")
         if at + header.length + LOG_OVERHEAD > len(data):
             return
         yield at, header
@@ -136,98 +144,110 @@ def batch_headers(data: Bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 class BadRequest(ApiError):
-    """Refused before the log was looked at, so that its start is not told."""
+    """A batch rejected before its log is looked up. The response then has no log start offset."""
 
 
-def first_whole_batch(data: memoryview) -> memoryview:
-    """Without the beginning of another batch behind it: what is not whole counts as not sent."""
+def drop_partial_batch(data: memoryview) -> memoryview:
+    """Return the first batch alone if only a partial batch follows it, otherwise `data` unchanged.
+
+    Kafka ignores a partial batch at the end of the records of a partition.
+    """
     if len(data) >= HEADER_SIZE and data[MAGIC_AT] == MAGIC:
         if LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD == len(data):
             return data
         header = read_header(data)
-        behind = len(data) - header.size
-        if header.length >= HEADER_SIZE - LOG_OVERHEAD and behind > 0:
-            length = LENGTH.unpack_from(data, header.size + 8)[0] if behind > LOG_OVERHEAD else 0
-            if behind <= MAGIC_AT or length + LOG_OVERHEAD > behind:
+        trailing = len(data) - header.size
+        if header.length >= HEADER_SIZE - LOG_OVERHEAD and trailing > 0:
+            length = LENGTH.unpack_from(data, header.size + 8)[0] if trailing > LOG_OVERHEAD else 0
+            if trailing <= MAGIC_AT or length + LOG_OVERHEAD > trailing:
                 return data[: header.size]
     return data
 
 
-def holds_nothing_whole(data: memoryview) -> bool:
-    """Neither a batch nor a message of an older format: both begin with an offset and a size."""
+def has_only_partial_batch(data: memoryview) -> bool:
+    """Return whether `data` holds neither a whole batch nor a whole message of an older format.
+
+    Both begin with an offset and a length.
+    """
     return len(data) < LOG_OVERHEAD or LENGTH.unpack_from(data, 8)[0] + LOG_OVERHEAD > len(data)
 
 
 def validate_produced(data: memoryview, produce_version: int) -> BatchHeader:
-    """The header of the one batch a producer sent for one partition, or ApiError with the code Kafka answers.
+    """Validate the one batch that a producer sent for one partition, and return its header.
 
-    Everything here is seen from the header; whether the records keep what it promises is for the log to see.
+    Checks the header and the checksum only; the log validates the records. Raises ApiError with the error code that
+    Kafka returns.
     """
     if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
-        raise refusal_of_format(data, produce_version)
+        raise format_error(data, produce_version)
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     length, attributes, count = header[1], header[5], header[12]
     if length + LOG_OVERHEAD != len(data):
-        raise refusal_of_length(header, len(data))
+        raise length_error(header, len(data))
     if header[0] != 0:
-        raise invalid(f"the base offset must be 0, it is {header[0]}")
+        raise invalid_record(f"base offset is {header[0]}, must be 0")
     if crc32c(data[CRC_START:]) != header[4]:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the checksum does not match")
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "checksum of the batch does not match")
     if attributes != 0:
         check_attributes(attributes, produce_version)
     if count <= 0 or header[6] + 1 != count:
-        raise invalid(f"{count} records, but the last offset delta is {header[6]}")
+        raise invalid_record(f"record count is {count}, but last offset delta is {header[6]}")
     if header[9] >= 0 and header[11] < 0:
-        raise invalid(f"producer {header[9]} sent base sequence {header[11]}")
+        raise invalid_record(f"base sequence is {header[11]}, but producer id is {header[9]}")
     return header
 
 
 def check_attributes(attributes: int, produce_version: int) -> None:
+    """Reject unknown codecs, zstd in old versions, and control batches."""
     codec = attributes & COMPRESSION_MASK
     if codec > Compression.ZSTD:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {codec}")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"unknown compression codec {codec}")
     if codec == Compression.ZSTD and produce_version < 7:
-        why = f"zstd needs Produce version 7, this is {produce_version}"
+        why = f"zstd needs Produce version 7 or later, got version {produce_version}"
         raise BadRequest(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, why)
     if attributes & CONTROL:
-        raise invalid("clients may not write control batches")
+        raise invalid_record("clients must not write control batches")
 
 
-def refusal_of_format(data: memoryview, produce_version: int) -> ApiError:
+def format_error(data: memoryview, produce_version: int) -> ApiError:
+    """Return the error for data that does not begin with a whole header of magic 2."""
     if len(data) <= MAGIC_AT:
-        return BadRequest(ErrorCode.INVALID_RECORD, "there is no record batch")
+        return BadRequest(ErrorCode.INVALID_RECORD, "request has no record batch")
     magic = data[MAGIC_AT]
     if magic > MAGIC:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {magic}")
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {magic}")
     if magic == MAGIC:
-        return BadRequest(ErrorCode.INVALID_RECORD, "there is no whole record batch")
+        return BadRequest(ErrorCode.INVALID_RECORD, "request has no whole record batch")
     if produce_version >= 3:
-        why = f"Produce version {produce_version} takes magic 2 only, this is {magic}"
+        why = f"Produce version {produce_version} requires magic 2, got magic {magic}"
         return BadRequest(ErrorCode.INVALID_RECORD, why)
-    why = f"messages of magic {magic} are not converted; use a client that sends Produce version 3"
+    why = f"magic {magic} is not supported; use a client that sends Produce version 3 or later"
     return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
 
 
-def refusal_of_length(header: BatchHeader, available: int) -> ApiError:
+def length_error(header: BatchHeader, available: int) -> ApiError:
+    """Return the error for a batch whose length is not that of the data."""
     if header.length < HEADER_SIZE - LOG_OVERHEAD:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have length {header.length}")
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"invalid batch length {header.length}")
     if header.size > available:
-        why = f"a batch of {header.size} bytes, but only {available} were sent"
+        why = f"batch has {header.size} bytes, but the request has only {available}"
         return BadRequest(ErrorCode.INVALID_RECORD, why)
-    return BadRequest(ErrorCode.INVALID_RECORD, "exactly one record batch per partition is allowed")
+    return BadRequest(ErrorCode.INVALID_RECORD, "more than one record batch for a partition")
 
 
-def invalid(why: str) -> ApiError:
+def invalid_record(why: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_RECORD, why)
 
 
 stamp = struct.Struct(">qii").pack_into
-"""(data, at, base offset, length, leader epoch): write what the leader assigns, with the length that stands between the
-two once more. All stand outside the crc, so the batch stays valid."""
+"""`stamp(data, at, base_offset, length, leader_epoch)`: write the fields that the leader assigns.
+
+The length lies between the two and is written unchanged. The checksum covers none of the three, so it stays valid.
+"""
 
 
 def stamp_log_append_time(data: memoryview, at: int, now_ms: int) -> None:
-    """Every record of the batch now counts as of `now_ms`: an attribute says so and the max timestamp is the time."""
+    """Set the timestamp of every record to `now_ms`: set the attribute and the max timestamp, update the checksum."""
     header = read_header(data, at)
     ATTRIBUTES.pack_into(data, at + CRC_START, header.attributes | LOG_APPEND_TIME)
     TIMESTAMP.pack_into(data, at + 35, now_ms)
@@ -235,7 +255,7 @@ def stamp_log_append_time(data: memoryview, at: int, now_ms: int) -> None:
 
 
 def stamp_create_time(data: memoryview, header: BatchHeader) -> BatchHeader:
-    """The same batch, its times the producer's."""
+    """Clear the log append time attribute, update the checksum, and return the new header."""
     ATTRIBUTES.pack_into(data, CRC_START, header.attributes & ~LOG_APPEND_TIME)
     CRC.pack_into(data, 17, crc32c(data[CRC_START : header.size]))
     return read_header(data)
@@ -258,47 +278,54 @@ class Record(NamedTuple):
 
 
 def records(batch: memoryview) -> Iterator[Record]:
-    """The records of the batch that begins at byte 0. The crc is not checked here: see `crc_is_valid`.
+    """Yield the records of the batch that begins at byte 0, without checking its checksum (see `crc_is_valid`).
 
-    Every length is checked against the bytes there are; RemoteWireError for a batch that contradicts itself.
+    Every length is checked against the available bytes. Raises RemoteWireError for a corrupt batch.
     """
     header = read_header(batch)
     if header.magic != MAGIC or header.size < HEADER_SIZE or header.size > len(batch):
         raise RemoteWireError(
-            f"no whole batch: magic {header.magic}, {header.size} of {len(batch)} bytes"
+            f"no whole batch: magic={header.magic} size={header.size} available={len(batch)}"
         )
     if header.compression > Compression.ZSTD:
-        raise RemoteWireError(f"there is no codec {header.compression}")
+        raise RemoteWireError(f"unknown compression codec {header.compression}")
     if header.count < 0:
-        raise RemoteWireError(f"a batch of {header.count} records")
+        raise RemoteWireError(f"batch has record count {header.count}")
     body = decompress(
         Compression(header.compression),
         batch[HEADER_SIZE : header.size],
         limit=DECOMPRESSED_BYTES_MAX,
     )
-    appended_at = header.max_timestamp if header.is_log_append_time else None
+    log_append_time = header.max_timestamp if header.is_log_append_time else None
     at = 0
     try:
         for _ in range(header.count):
-            record, at = read_record(body, at, header, appended_at)
+            record, at = read_record(body, at, header, log_append_time)
             yield record
     except (IndexError, UnicodeDecodeError) as error:
-        raise RemoteWireError(f"a record in the batch at {header.base_offset}: {error}") from None
+        raise RemoteWireError(
+            f"corrupt record in the batch at offset {header.base_offset}: {error}"
+        ) from None
     if at != len(body):
-        raise RemoteWireError(f"{len(body) - at} bytes behind the last of {header.count} records")
+        raise RemoteWireError(
+            f"{len(body) - at} trailing bytes after the last of {header.count} records"
+        )
 
 
 def read_record(
-    body: bytes, at: int, header: BatchHeader, appended_at: int | None
+    body: bytes, at: int, header: BatchHeader, log_append_time: int | None
 ) -> tuple[Record, int]:
+    """Return the record at `at` and the position after it. `log_append_time` replaces its timestamp, if given."""
     length, at = read_varint(body, at)
     end = at + length
     if length < 0 or end > len(body):
-        raise RemoteWireError(f"a record of {length} bytes in {len(body) - at}")
+        raise RemoteWireError(f"record has {length} bytes, but {len(body) - at} are left")
     timestamp_delta, at = read_varint(body, at + 1)
     offset_delta, at = read_varint(body, at)
     if not 0 <= offset_delta <= header.last_offset_delta:
-        raise RemoteWireError(f"offset delta {offset_delta} of {header.last_offset_delta}")
+        raise RemoteWireError(
+            f"offset delta {offset_delta} is not in 0..{header.last_offset_delta}"
+        )
     key, at = read_bytes(body, at, end)
     value, at = read_bytes(body, at, end)
     headers: tuple[tuple[str, bytes | None], ...] = ()
@@ -307,8 +334,10 @@ def read_record(
     else:
         at += 1
     if at != end:
-        raise RemoteWireError(f"a record says it ends at {end}, its fields end at {at}")
-    timestamp = header.base_timestamp + timestamp_delta if appended_at is None else appended_at
+        raise RemoteWireError(f"record ends at {end} by its length, but its fields end at {at}")
+    timestamp = (
+        header.base_timestamp + timestamp_delta if log_append_time is None else log_append_time
+    )
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
 
 
@@ -316,20 +345,21 @@ def read_record_headers(
     body: bytes, at: int, end: int
 ) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = read_varint(body, at)
-    # Two lengths at least stand for each header: a larger count is refused before anything is built from it.
+    # Each header takes at least two bytes, so a larger count is rejected before memory is allocated for it.
     if not 0 <= count <= (end - at) // 2:
-        raise RemoteWireError(f"{count} record headers in {end - at} bytes")
+        raise RemoteWireError(f"record has {count} headers, but {end - at} bytes are left")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, at = read_bytes(body, at, end)
         if name is None:
-            raise RemoteWireError("a record header without a name")
+            raise RemoteWireError("record header has a null key")
         value, at = read_bytes(body, at, end)
         headers.append((name.decode(), value))
     return tuple(headers), at
 
 
 def read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    """Return the field at `at` and the position after it. `end` is the end of the record."""
     byte = body[at]
     if byte < 0x80:
         length, at = (byte >> 1) ^ -(byte & 1), at + 1
@@ -337,16 +367,16 @@ def read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
         length, at = read_varint(body, at)
     if length < 0:
         if length != -1:
-            raise RemoteWireError(f"a field of {length} bytes")
+            raise RemoteWireError(f"field has length {length}")
         return None, at
     stop = at + length
     if stop > end:
-        raise RemoteWireError(f"a field of {length} bytes where {end - at} are left")
+        raise RemoteWireError(f"field has {length} bytes, but {end - at} are left")
     return body[at:stop], stop
 
 
 def read_varint(body: Bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits, and where it ended. IndexError if the bytes run out."""
+    """Return a zigzag varint of up to 64 bits and the position after it. Raises IndexError at the end of the data."""
     byte = body[at]
     at += 1
     if byte < 0x80:
@@ -364,7 +394,7 @@ def read_varint(body: Bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             break
-    raise RemoteWireError("a varint longer than 64 bits")
+    raise RemoteWireError("varint is longer than 64 bits")
 
 
 def build_batch(
@@ -383,10 +413,10 @@ def build_batch(
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One batch of records whose offsets rise from `base_offset` on; a producer numbers its records from 0.
+    """Return one batch of records with ascending offsets from `base_offset` on. A producer numbers records from 0.
 
-    `last_offset` keeps the end of a batch that lost records to compaction; such a batch may be empty.
-    `delete_horizon_ms` is when its tombstones may go; it takes the place of the base timestamp.
+    `last_offset` is the original last offset of a batch that lost records to compaction; such a batch may be empty.
+    `delete_horizon_ms` is the time from which its tombstones may be deleted. It replaces the base timestamp.
     """
     if last_offset is None:
         last_offset = records[-1].offset
@@ -397,7 +427,7 @@ def build_batch(
     body = bytearray()
     for record in records:
         write_record(body, record, base_offset, base_timestamp)
-    # With nothing in it there is nothing to decompress, and an empty frame of some codecs is refused by readers.
+    # An empty batch is not compressed: some readers reject an empty frame.
     codec = compression if records else Compression.NONE
     return seal_batch(
         body,
@@ -434,13 +464,13 @@ def seal_batch(
     base_sequence: int = -1,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """The batch around records that are already written one behind the other."""
+    """Return a batch from its serialized, uncompressed records: compress `body` and add the header."""
     codec = Compression(attributes & COMPRESSION_MASK)
-    packed: Bytes = compress(codec, body, compression_level) if codec else body
+    compressed: Bytes = compress(codec, body, compression_level) if codec else body
     batch = bytearray(
         HEADER.pack(
             base_offset,
-            HEADER_SIZE - LOG_OVERHEAD + len(packed),
+            HEADER_SIZE - LOG_OVERHEAD + len(compressed),
             partition_leader_epoch,
             MAGIC,
             0,
@@ -454,7 +484,7 @@ def seal_batch(
             count,
         )
     )
-    batch += packed
+    batch += compressed
     CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
     return bytes(batch)
 
@@ -479,18 +509,9 @@ def write_record(body: bytearray, record: Record, base_offset: int, base_timesta
 
 
 def varint(value: int) -> bytes:
-    """Zigzag: small numbers of either sign take few bytes."""
-    rest = (value << 1) ^ (value >> 63)
-    return SMALL_VARINTS[rest] if rest < 1024 else write_uvarint(rest)
+    """Encode a zigzag varint, in which small numbers of either sign take few bytes."""
+    zigzag = (value << 1) ^ (value >> 63)
+    return SMALL_VARINTS[zigzag] if zigzag < 1024 else uvarint(zigzag)
 
 
-def write_uvarint(rest: int) -> bytes:
-    target = bytearray()
-    while rest > 0x7F:
-        target.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    target.append(rest)
-    return bytes(target)
-
-
-SMALL_VARINTS = tuple(write_uvarint(number) for number in range(1024))
+SMALL_VARINTS = tuple(uvarint(number) for number in range(1024))

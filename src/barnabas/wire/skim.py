@@ -1,11 +1,11 @@
-"""Are these so many records, one behind the other? For what clients send, at a fraction of the price of a walk.
+"""Fast validation of the records in a batch, for the records that clients usually send.
 
     length │ attributes │ timestamp delta │ offset delta │ key │ value │ headers
 
-Most batches have runs of records of one size. Each byte there that says how a record is laid out stands as far from the
-same byte of the next record as a record is long: one slice has them all, and what it should hold is known beforehand.
-Other records are read one by one, in as few steps as Python allows. Whatever is out of the ordinary, wrong or not, is
-left to `walk` in contents.py: here a record is in order, or nothing is said of it.
+Most batches have runs of records of one size. In a run, each length, size and delta lies at the same distance from that
+of the next record. One slice of the body therefore reads it for all records, and is compared with the expected bytes.
+Other records are read one by one, in as few Python operations as possible. `skim` stops at the first unusual record,
+valid or not; `walk_records` in contents.py validates the rest.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from barnabas.wire.records import read_varint
 
 LONG_BYTES = 9
 RUN_MIN = 12
-"""In a shorter run each record is read for itself, which takes no longer."""
+"""Shorter runs are read record by record, which takes no longer."""
 STRETCH_MAX = 256
-"""Where records differ, so many are read before the next run is looked for;"""
+"""Number of records of different sizes that are read before the next search for a run."""
 REST_MAX = 8192
-"""and so many where they do not seem to, and do."""
+"""The same for records of one size whose layouts differ."""
 LAYOUTS_MAX = 32
 LAYOUT_BYTES_MAX = 128 << 10
 PLACES_MAX = 64
 HEADERS_MAX = 200_000
-BEYOND = 1 << 40
-"""Behind all records: where what is not in order ends."""
+INVALID_END = 1 << 40
+"""End position of an invalid or unusual record. It is greater than any valid position."""
 
 CONTINUED = bytes(range(0x80, 0x100))
-"""What every byte of a varint but its last is one of."""
+"""All bytes of a varint except the last are among these."""
 
-# The offset deltas from 0 on, as varints: all their first bytes, all their second bytes.
+# The offset deltas from 0 on as varints: all first bytes, all second bytes.
 ONE_BYTE, PERIOD = 64, 8192
 ONLY = bytes(number << 1 for number in range(ONE_BYTE))
 FIRST = bytes(number << 1 & 0x7F | 0x80 for number in range(ONE_BYTE)) * (PERIOD // ONE_BYTE)
@@ -46,101 +46,100 @@ TWO_BYTES = memoryview(
     bytes(digit for pair in zip(FIRST, LAST, strict=True) for digit in pair)
 ).cast("H")
 
-# A length of two bytes, a timestamp delta of one, an offset delta of one or two, the size of a key.
+# Record length of two bytes, timestamp delta of one byte, offset delta of one or two bytes, key size of one byte.
 start_of_early_record = struct.Struct("=BBxBBB").unpack_from
 start_of_late_record = struct.Struct("=BBxBHB").unpack_from
 
 
-class Skimmed(NamedTuple):
-    """So many records are in order, and end there."""
+class SkimResult(NamedTuple):
+    """The number of leading records that are valid, and the position after them."""
 
     records: int
     end: int
 
 
-class Layout(NamedTuple):
-    """Where to look in a batch for what settles how its records are laid out, and what to find there."""
+class RunLayout(NamedTuple):
+    """Positions of the bytes that determine the layout of the records in a run, and their expected values."""
 
-    settled: tuple[slice, ...]
+    columns_at: tuple[slice, ...]
     take: Callable[[bytes], tuple[bytes, ...]]
-    """All of them at once; there are always several."""
+    """Returns all of `columns_at` from a body in one call."""
     expected: tuple[bytes, ...]
-    """What stands there: the lengths, the offset deltas, the sizes of keys, values and headers."""
+    """Expected bytes: the lengths, the offset deltas, the sizes of keys, values and headers."""
     last: tuple[slice, ...]
     continued: tuple[slice, ...]
-    """Of the timestamp deltas, which may be any: the last bytes, and those before."""
+    """Positions of the last bytes, and of the other bytes, of the timestamp deltas. Their values are not compared."""
 
 
 class Run(NamedTuple):
-    """Records of one size, one behind the other."""
+    """Consecutive records of one size. `number` is the index of the first record in the batch."""
 
     begin: int
     number: int
-    """Of the first."""
     size: int
-    alike: int
+    records: int
 
 
-layouts: dict[Run | tuple[int, int], Layout] = {}
-"""Those of the last batches, by their sizes and how many records they had; and those of single runs."""
+layouts: dict[Run | tuple[int, int], RunLayout] = {}
+"""Layouts of recent batches by (size, record count), and of recent runs."""
 
 
-def skim(body: bytes, count: int) -> Skimmed:
-    """The records from the first on that are in order and numbered, `count` at most."""
+def skim(body: bytes, count: int) -> SkimResult:
+    """Validate records with consecutive offset deltas from the first on, up to `count`."""
     whole = layouts.get((len(body), count))
-    if whole is not None and fits(body, whole):
-        return Skimmed(count, len(body))
+    if whole is not None and matches_layout(body, whole):
+        return SkimResult(count, len(body))
     at = number = 0
     stretch, headers_left = RUN_MIN, HEADERS_MAX
-    runs: list[tuple[Run, Layout]] = []
+    runs: list[tuple[Run, RunLayout]] = []
     next_run, rest = 0, RUN_MIN
     try:
         while number < count:
             run = find_run(body, at, number, count) if number >= next_run else None
             if run is not None:
-                layout = settle(body, run)
+                layout = find_layout(body, run)
                 if layout is not None:
                     runs.append((run, layout))
-                    number += run.alike
-                    at += run.alike * run.size
+                    number += run.records
+                    at += run.records * run.size
                     continue
-                # They have one length and differ within. To look again and again would cost more than to read them.
+                # The records have one size but different layouts. Frequent searches would cost more than reading them.
                 rest = min(rest * 2, REST_MAX)
                 next_run = number + rest
             stretch = min(stretch * 2, STRETCH_MAX)
             until = min(number + stretch, count)
             before = number
-            number, at = in_step(body, at, number, until)
+            number, at = skim_common_records(body, at, number, until)
             if number < until:
                 until = number + 1 if number > before else min(number + RUN_MIN, until)
-                number, at, headers = one_by_one(body, at, number, until)
+                number, at, headers = skim_each_record(body, at, number, until)
                 headers_left -= headers
                 if number < until or headers_left < 0:
                     break
     except (IndexError, struct.error):
-        pass  # the last of what was looked at; nothing is said of those few
+        pass  # the last records are incomplete: left to walk_records
     if runs and number == count and at == len(body):
         remember_whole(body, count, runs)
-    return Skimmed(number, at)
+    return SkimResult(number, at)
 
 
-def remember_whole(body: bytes, count: int, runs: list[tuple[Run, Layout]]) -> None:
-    """How a batch is laid out that has runs alone, and often one more record to fill it."""
+def remember_whole(body: bytes, count: int, runs: list[tuple[Run, RunLayout]]) -> None:
+    """Cache the layout of a batch that consists of runs, and of one more record at the end at most."""
     last = runs[-1][0]
-    behind, number = last.begin + last.size * last.alike, last.number + last.alike
-    if sum(run.alike for run, _ in runs) != number or number < count - 1:
+    end, number = last.begin + last.size * last.records, last.number + last.records
+    if sum(run.records for run, _ in runs) != number or number < count - 1:
         return
     pieces = [layout for _, layout in runs]
     if number < count:
-        filling = layout_of(body, Run(behind, number, len(body) - behind, 1))
+        filling = build_layout(body, Run(end, number, len(body) - end, 1))
         if filling is None:
             return
         pieces.append(filling)
-    settled = [places for piece in pieces for places in piece.settled]
-    if len(settled) <= PLACES_MAX:
-        whole = Layout(
-            tuple(settled),
-            itemgetter(*settled),
+    columns_at = [places for piece in pieces for places in piece.columns_at]
+    if len(columns_at) <= PLACES_MAX:
+        whole = RunLayout(
+            tuple(columns_at),
+            itemgetter(*columns_at),
             tuple(column for piece in pieces for column in piece.expected),
             tuple(places for piece in pieces for places in piece.last),
             tuple(places for piece in pieces for places in piece.continued),
@@ -148,7 +147,7 @@ def remember_whole(body: bytes, count: int, runs: list[tuple[Run, Layout]]) -> N
         remember((len(body), count), whole)
 
 
-def remember(key: Run | tuple[int, int], layout: Layout) -> None:
+def remember(key: Run | tuple[int, int], layout: RunLayout) -> None:
     if sum(map(len, layout.expected)) <= LAYOUT_BYTES_MAX:
         if len(layouts) >= LAYOUTS_MAX:
             layouts.clear()
@@ -159,7 +158,7 @@ def remember(key: Run | tuple[int, int], layout: Layout) -> None:
 
 
 def find_run(body: bytes, at: int, number: int, count: int) -> Run | None:
-    """The records from here on that may be alike, by their lengths."""
+    """Return the run that begins at `at`, judged by the lengths of its records alone."""
     most = count - number
     if most < RUN_MIN:
         return None
@@ -175,7 +174,7 @@ def find_run(body: bytes, at: int, number: int, count: int) -> Run | None:
         return None
     end = at + most * size
     if body[end - size : end - size + width] != sought:
-        end -= size  # usually it is only the last that is different
+        end -= size  # usually only the last record differs
         most -= 1
         if body[end - size : end - size + width] != sought:
             lengths = body[at:end:size]
@@ -184,25 +183,25 @@ def find_run(body: bytes, at: int, number: int, count: int) -> Run | None:
 
 
 def run_max(number: int) -> int:
-    """How many records from that one on have offset deltas of as many bytes; of three, with the same third."""
+    """Return the number of records from `number` on whose offset deltas have the same width and third byte."""
     if number < ONE_BYTE:
         return ONE_BYTE - number
     return PERIOD - number % PERIOD if number < THREE_BYTES else 0
 
 
-def settle(body: bytes, run: Run) -> Layout | None:
-    """How its records are laid out, if all are as the first of them is."""
+def find_layout(body: bytes, run: Run) -> RunLayout | None:
+    """Return the layout of a run, or None if the records differ from the first one."""
     layout = layouts.get(run)
-    if layout is not None and fits(body, layout):
+    if layout is not None and matches_layout(body, layout):
         return layout
-    layout = layout_of(body, run)
-    if layout is None or not fits(body, layout):
+    layout = build_layout(body, run)
+    if layout is None or not matches_layout(body, layout):
         return None
     remember(run, layout)
     return layout
 
 
-def fits(body: bytes, layout: Layout) -> bool:
+def matches_layout(body: bytes, layout: RunLayout) -> bool:
     _, take, expected, last, continued = layout
     if take(body) != expected:
         return False
@@ -212,29 +211,29 @@ def fits(body: bytes, layout: Layout) -> bool:
     return not any(body[places].translate(None, CONTINUED) for places in continued)
 
 
-def layout_of(body: bytes, run: Run) -> Layout | None:
-    """As the first record has it; None if that one is not in order, or has very many parts."""
-    begin, number, size, alike = run
-    if one_by_one(body, begin, number, number + 1)[1] != begin + size:
+def build_layout(body: bytes, run: Run) -> RunLayout | None:
+    """Return the layout of the first record for the whole run, or None if that record is invalid or unusual."""
+    begin, number, size, records = run
+    if skim_each_record(body, begin, number, number + 1)[1] != begin + size:
         return None
-    behind = begin + alike * size
+    end = begin + records * size
     _, attributes_at = read_varint(body, begin)
-    numbers_at = behind_varint(body, attributes_at + 1)
-    fields_at = behind_varint(body, numbers_at)
+    numbers_at = find_varint_end(body, attributes_at + 1)
+    fields_at = find_varint_end(body, numbers_at)
     same = [*range(begin, attributes_at), *places_of_fields(body, fields_at)]
     if len(same) > PLACES_MAX:
         return None
     *continued, last = range(attributes_at + 1, numbers_at)
     first = number % PERIOD
-    columns = [body[place : place + 1] * alike for place in same]
-    columns += [column[first : first + alike] for column in offset_deltas(number)]
-    settled = [slice(place, behind, size) for place in (*same, *range(numbers_at, fields_at))]
-    return Layout(
-        tuple(settled),
-        itemgetter(*settled),
+    columns = [body[place : place + 1] * records for place in same]
+    columns += [column[first : first + records] for column in offset_deltas(number)]
+    columns_at = [slice(place, end, size) for place in (*same, *range(numbers_at, fields_at))]
+    return RunLayout(
+        tuple(columns_at),
+        itemgetter(*columns_at),
         tuple(columns),
-        (slice(last, behind, size),),
-        tuple(slice(place, behind, size) for place in continued),
+        (slice(last, end, size),),
+        tuple(slice(place, end, size) for place in continued),
     )
 
 
@@ -247,7 +246,7 @@ def offset_deltas(number: int) -> tuple[bytes, ...]:
 
 
 def places_of_fields(body: bytes, at: int) -> list[int]:
-    """Where the sizes of key, value and headers stand, in a record that is in order."""
+    """Return the positions of the sizes of key, value and headers in a valid record."""
     places: list[int] = []
 
     def size_at(at: int) -> tuple[int, int]:
@@ -268,9 +267,11 @@ def places_of_fields(body: bytes, at: int) -> list[int]:
 # ---- one by one ------------------------------------------------------------------------------------------------
 
 
-def in_step(body: bytes, at: int, number: int, until: int) -> tuple[int, int]:
-    """`one_by_one` for the most usual kind: of 64 bytes to 8 KB, within 64 ms, with no headers and a short key or none.
-    The first that is not so ends it."""
+def skim_common_records(body: bytes, at: int, number: int, until: int) -> tuple[int, int]:
+    """Validate the most common records, and stop at the first other one. Return the next number and position.
+
+    Common records have 64 bytes to 8 KiB, a timestamp delta below 64 ms, no headers, and a short key or none.
+    """
     if number < ONE_BYTE:
         start, width = start_of_early_record, 6
         deltas: bytes | memoryview = ONLY[number:until]
@@ -283,7 +284,7 @@ def in_step(body: bytes, at: int, number: int, until: int) -> tuple[int, int]:
         low, high, timestamp, delta, key = start(body, at)
         if delta != expected or timestamp > 0x7F or low < 0x80 or high > 0x7F or low & 1:
             break
-        stop = at + (low + (high << 7) - 126 >> 1)  # where the number of headers stands
+        stop = at + (low + (high << 7) - 126 >> 1)  # position of the header count
         at += width
         if key != 1:
             if key & 0x81:
@@ -305,48 +306,48 @@ def in_step(body: bytes, at: int, number: int, until: int) -> tuple[int, int]:
     return number, begin
 
 
-def one_by_one(body: bytes, at: int, number: int, until: int) -> tuple[int, int, int]:
-    """Up to which number records are in order, where the last of them ends, and how many headers they have."""
+def skim_each_record(body: bytes, at: int, number: int, until: int) -> tuple[int, int, int]:
+    """Validate records up to `until`. Return the next number and position, and the number of headers read."""
     headers_seen = 0
     for current in range(number, until):
-        end, headers = behind_record(body, at, current)
-        if end == BEYOND:
+        end, headers = find_record_end(body, at, current)
+        if end == INVALID_END:
             return current, at, headers_seen
         at = end
         headers_seen += headers
     return until, at, headers_seen
 
 
-def behind_record(body: bytes, at: int, number: int) -> tuple[int, int]:
-    """Where a record of that number ends, and its headers. BEYOND if it is not in order, or IndexError."""
+def find_record_end(body: bytes, at: int, number: int) -> tuple[int, int]:
+    """Return the end of a record and its number of headers. INVALID_END or IndexError if the record is invalid."""
     size = body[at]
     at += 1
     if size > 0x7F:
         size, at = long_varint(body, at, size)
     stop = at + (size >> 1)
     at += 1
-    at = behind_varint(body, at) if body[at] > 0x7F else at + 1
+    at = find_varint_end(body, at) if body[at] > 0x7F else at + 1
     delta = body[at]
     at += 1
     if delta > 0x7F:
         delta, at = long_varint(body, at, delta)
     if size & 1 or delta != number << 1:
-        return BEYOND, 0
+        return INVALID_END, 0
     size = body[at]  # of the key
     at += 1
-    at = behind_other(body, at, size) if size & 0x81 else at + (size >> 1)
+    at = find_field_end(body, at, size) if size & 0x81 else at + (size >> 1)
     size = body[at]  # of the value
     at += 1
-    at = behind_other(body, at, size) if size & 0x81 else at + (size >> 1)
+    at = find_field_end(body, at, size) if size & 0x81 else at + (size >> 1)
     headers = body[at]
     at += 1
     if headers:
-        at = behind_headers(body, at, headers)
-    return at if at == stop <= len(body) else BEYOND, headers >> 1
+        at = find_headers_end(body, at, headers)
+    return at if at == stop <= len(body) else INVALID_END, headers >> 1
 
 
 def long_varint(body: bytes, at: int, first: int) -> tuple[int, int]:
-    """The others of its bytes with it, as the number it stands for doubled; -1 if it has no 32 bits."""
+    """Return the zigzag value of a varint whose first byte is `first`, and the position after it; -1 above 32 bits."""
     value, shift = first & 0x7F, 7
     while shift < 35:
         byte = body[at]
@@ -358,33 +359,33 @@ def long_varint(body: bytes, at: int, first: int) -> tuple[int, int]:
     return -1, at
 
 
-def behind_varint(body: bytes, at: int) -> int:
+def find_varint_end(body: bytes, at: int) -> int:
     for end in range(at, at + LONG_BYTES):
         if body[end] < 0x80:
             return end + 1
-    return BEYOND
+    return INVALID_END
 
 
-def behind_headers(body: bytes, at: int, count: int) -> int:
-    """`count` as it stands there, doubled. BEYOND for more than 63, too."""
+def find_headers_end(body: bytes, at: int, count: int) -> int:
+    """Return the position after the headers; INVALID_END also for more than 63. `count` is a zigzag value."""
     if count & 0x81:
-        return BEYOND
+        return INVALID_END
     for _ in range(count >> 1):
         size = body[at]  # of the name, which is never null
         at += 1
         if size == 1:
-            return BEYOND
-        at = behind_other(body, at, size) if size & 0x81 else at + (size >> 1)
+            return INVALID_END
+        at = find_field_end(body, at, size) if size & 0x81 else at + (size >> 1)
         size = body[at]
         at += 1
-        at = behind_other(body, at, size) if size & 0x81 else at + (size >> 1)
+        at = find_field_end(body, at, size) if size & 0x81 else at + (size >> 1)
     return at
 
 
-def behind_other(body: bytes, at: int, size: int) -> int:
-    """Behind what is null, or has 64 bytes or more."""
+def find_field_end(body: bytes, at: int, size: int) -> int:
+    """Return the end of a field that is null or has 64 bytes or more. `size` is its first byte."""
     if size == 1:
         return at
     if size > 0x7F:
         size, at = long_varint(body, at, size)
-    return BEYOND if size & 1 else at + (size >> 1)
+    return INVALID_END if size & 1 else at + (size >> 1)

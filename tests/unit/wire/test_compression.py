@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Compression, Oversized, compress, decompress
+from barnabas.wire.compression import Compression, LimitExceeded, compress, decompress
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 TEXT = b"one line of a log, much like the next one\n" * 5_000
@@ -82,7 +82,7 @@ def test_a_snappy_block_that_claims_gigabytes_is_not_believed() -> None:
         decompress(Compression.SNAPPY, b"\x80\x80\x80\x04" + b"abc", limit=1 << 40)
     with pytest.raises(RemoteWireError, match="claim") as caught:
         decompress(Compression.SNAPPY, b"\x80\x80\x80\x04" + b"abc", limit=1_000)
-    assert not isinstance(caught.value, Oversized)  # it is a lie, not too much
+    assert not isinstance(caught.value, LimitExceeded)  # it is a lie, not too much
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import Oversized
-from barnabas.wire.contents import Endless, walk
+from barnabas.wire.compression import LimitExceeded
+from barnabas.wire.contents import InvalidRecordLength, walk_records
 from barnabas.wire.records import (
     HEADER_SIZE,
     Record,
@@ -14,7 +14,7 @@ from barnabas.wire.records import (
     read_header,
     varint,
 )
-from barnabas.wire.skim import Skimmed
+from barnabas.wire.skim import SkimResult
 
 NOW = 1_700_000_000_000
 times = st.integers(NOW - 1_000_000, NOW + 1_000_000)
@@ -39,8 +39,12 @@ def plain(count: int, value: bytes = b"some value", *, step: int = 1) -> bytes:
 def test_whatever_a_producer_sends_is_taken(sent: list[Record]) -> None:
     batch = build_batch(sent)
     header = read_header(batch)
-    for by_fields in (False, True):
-        found = list(walk(memoryview(batch)[HEADER_SIZE:], header.count, by_fields=by_fields))
+    for ignore_lengths in (False, True):
+        found = list(
+            walk_records(
+                memoryview(batch)[HEADER_SIZE:], header.count, ignore_lengths=ignore_lengths
+            )
+        )
         assert [record.offset_delta for record in found] == list(range(len(sent)))
         assert [record.has_key for record in found] == [record.key is not None for record in sent]
         assert [header.base_timestamp + record.timestamp_delta for record in found] == [
@@ -58,9 +62,13 @@ def test_what_is_damaged_is_refused_or_read_but_never_breaks_the_reader(
         at = data.draw(st.integers(HEADER_SIZE, len(batch) - 1))
         batch[at] = data.draw(st.integers(0, 255))
     header = read_header(batch)
-    for by_fields in (False, True):
+    for ignore_lengths in (False, True):
         try:
-            found = list(walk(bytes(batch[HEADER_SIZE:]), header.count, by_fields=by_fields))
+            found = list(
+                walk_records(
+                    bytes(batch[HEADER_SIZE:]), header.count, ignore_lengths=ignore_lengths
+                )
+            )
         except RemoteWireError:
             continue
         assert len(found) == header.count
@@ -69,37 +77,37 @@ def test_what_is_damaged_is_refused_or_read_but_never_breaks_the_reader(
 def test_a_length_is_held_against_the_fields_unless_told_otherwise() -> None:
     fields = b"\0\0\0" + varint(-1) + varint(1) + b"v" + varint(0)
     body = varint(len(fields) + 3) + fields
-    with pytest.raises(RemoteWireError, match="bytes in"):
-        list(walk(body, 1))
-    assert len(list(walk(body, 1, by_fields=True))) == 1
+    with pytest.raises(RemoteWireError, match="are left"):
+        list(walk_records(body, 1))
+    assert len(list(walk_records(body, 1, ignore_lengths=True))) == 1
     with pytest.raises(RemoteWireError, match="ends at"):
-        list(walk(body + bytes(3), 1))
-    with pytest.raises(RemoteWireError, match="behind"):
-        list(walk(body + bytes(3), 1, by_fields=True))
+        list(walk_records(body + bytes(3), 1))
+    with pytest.raises(RemoteWireError, match="trailing"):
+        list(walk_records(body + bytes(3), 1, ignore_lengths=True))
 
 
 def test_a_length_that_does_not_end_is_told_from_the_rest() -> None:
-    with pytest.raises(Endless):
-        list(walk(b"\xff" * 5 + b"\1", 1))
+    with pytest.raises(InvalidRecordLength):
+        list(walk_records(b"\xff" * 5 + b"\1", 1))
     with pytest.raises(RemoteWireError, match="32 bits"):
-        list(walk(varint(20) + b"\0\0" + b"\xff" * 5 + b"\1" + bytes(20), 1))
+        list(walk_records(varint(20) + b"\0\0" + b"\xff" * 5 + b"\1" + bytes(20), 1))
 
 
 def test_a_walk_goes_on_behind_what_is_known() -> None:
     body = plain(20)[HEADER_SIZE:]
-    all_of_them = list(walk(body, 20))
-    assert list(walk(body, 20, behind=Skimmed(7, all_of_them[6].end))) == all_of_them[7:]
-    assert list(walk(body, 20, behind=Skimmed(20, len(body)))) == []
-    with pytest.raises(RemoteWireError, match="behind"):
-        list(walk(body + b"\0", 20, behind=Skimmed(20, len(body))))
+    all_of_them = list(walk_records(body, 20))
+    assert list(walk_records(body, 20, start=SkimResult(7, all_of_them[6].end))) == all_of_them[7:]
+    assert list(walk_records(body, 20, start=SkimResult(20, len(body)))) == []
+    with pytest.raises(RemoteWireError, match="trailing"):
+        list(walk_records(body + b"\0", 20, start=SkimResult(20, len(body))))
 
 
 def test_a_walk_ends_when_it_has_seen_enough() -> None:
     body = plain(20)[HEADER_SIZE:]
-    assert len(list(walk(body, 20, at_most=20))) == 20
-    with pytest.raises(Oversized):
-        list(walk(body, 20, at_most=19))
+    assert len(list(walk_records(body, 20, limit=20))) == 20
+    with pytest.raises(LimitExceeded):
+        list(walk_records(body, 20, limit=19))
     broken = body[:-40] + bytes(40)
-    with pytest.raises(RemoteWireError, match="a record") as found:
-        list(walk(broken, 20, at_most=19))
-    assert not isinstance(found.value, Oversized)
+    with pytest.raises(RemoteWireError, match="record ends at") as found:
+        list(walk_records(broken, 20, limit=19))
+    assert not isinstance(found.value, LimitExceeded)

@@ -10,8 +10,8 @@ import lz4.frame
 import pytest
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.compression import XERIAL_HEAD, Compression, Damaged, compress
-from barnabas.wire.damaged import PIECES_MAX, lz4_checksum, remains, unpack
+from barnabas.wire.compression import XERIAL_HEAD, Compression, DecompressionError, compress
+from barnabas.wire.damaged import PIECES_MAX, lz4_checksum, salvage, unpack
 from barnabas.wire.records import varint
 
 LIMIT = 16 << 20
@@ -39,7 +39,7 @@ def is_broken(codec: Compression, packed: bytes, count: int = COUNT) -> bool:
     """Whether a record is found to be, and not the packing."""
     with pytest.raises(RemoteWireError) as found:
         unpack(codec, memoryview(packed), count, limit=LIMIT)
-    return not isinstance(found.value, Damaged)
+    return not isinstance(found.value, DecompressionError)
 
 
 def garbled(packed: bytes, at: float) -> bytes:
@@ -92,7 +92,7 @@ def test_blocks_are_handed_out_in_steps(codec: Compression, at: float, seen: int
     last_seen = next(n for n in range(COUNT) if position(n + 1) > seen) - 1
     for broken, expected in ((last_seen, True), (last_seen + 1, False)):
         packed = compress(codec, body(broken))
-        assert len(remains(codec, memoryview(garbled(packed, at)), LIMIT).plain) == seen
+        assert len(salvage(codec, memoryview(garbled(packed, at)), LIMIT).plain) == seen
         assert is_broken(codec, garbled(packed, at)) is expected
 
 
@@ -105,7 +105,7 @@ def test_the_step_of_gzip_in_which_it_fails_is_lost() -> None:
 
 def test_the_last_part_of_snappy_comes_with_what_is_behind_it() -> None:
     packed = compress(Compression.SNAPPY, body())
-    found = remains(Compression.SNAPPY, memoryview(packed + b"rubbish"), LIMIT)
+    found = salvage(Compression.SNAPPY, memoryview(packed + b"rubbish"), LIMIT)
     assert len(found.plain) == len(body()) // 2048 * 2048
 
 
@@ -151,7 +151,7 @@ def test_a_second_frame_of_zstd_that_is_damaged_is_seen_by_its_own_steps() -> No
     first = body()[: position(100)]
     second = compress(Compression.ZSTD, body()[position(100) :])
     packed = compress(Compression.ZSTD, first) + garbled(second, 0.45)
-    found = remains(Compression.ZSTD, memoryview(packed), LIMIT)
+    found = salvage(Compression.ZSTD, memoryview(packed), LIMIT)
     assert (len(found.plain) - len(first)) % 16_384 == 0
     assert body().startswith(found.plain)
 
@@ -184,12 +184,12 @@ def test_a_frame_of_zstd_that_holds_nothing_is_skipped() -> None:
 def test_of_very_many_pieces_the_first_are_looked_at(codec: Compression, piece: bytes) -> None:
     head = {Compression.SNAPPY: XERIAL_HEAD, Compression.LZ4: lz4.frame.compress(b"")[:7]}
     frame = head.get(codec, b"") + piece * 9_000 + b"\x7f\xff\xff\xff\xff\xff\xff\xff"
-    assert len(remains(codec, memoryview(frame), LIMIT).plain) <= 2 * PIECES_MAX
+    assert len(salvage(codec, memoryview(frame), LIMIT).plain) <= 2 * PIECES_MAX
 
 
 def test_very_many_frames_of_zstd_are_opened_at_once() -> None:
     packed = compress(Compression.ZSTD, b"x") * 9_000 + b"something else"
-    assert remains(Compression.ZSTD, memoryview(packed), LIMIT).plain == b"x" * 9_000
+    assert salvage(Compression.ZSTD, memoryview(packed), LIMIT).plain == b"x" * 9_000
 
 
 def test_what_is_announced_before_the_damage_is_not_believed() -> None:

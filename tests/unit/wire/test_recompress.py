@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.errors import RemoteWireError
 from barnabas.wire.compression import Compression
-from barnabas.wire.contents import walk
+from barnabas.wire.contents import walk_records
 from barnabas.wire.recompress import recompress
 from barnabas.wire.records import (
     HEADER_SIZE,
@@ -43,7 +43,7 @@ def test_a_batch_keeps_its_records_and_its_producer(
 def renumbered(batch: bytes, count: int) -> list[int]:
     header = read_header(batch)._replace(count=count, last_offset_delta=count - 1)
     packed, _ = recompress(memoryview(batch), header, Compression.NONE, level=None, limit=1 << 20)
-    outlines = walk(packed[HEADER_SIZE:], count)
+    outlines = walk_records(packed[HEADER_SIZE:], count)
     return [outline.offset_delta for outline in outlines]
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from barnabas.errors import RemoteWireError
 from barnabas.wire import skim as skimming
-from barnabas.wire.contents import walk
+from barnabas.wire.contents import walk_records
 from barnabas.wire.records import HEADER_SIZE, Record, build_batch, read_varint, varint
-from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Layout, Run, Skimmed, skim
+from barnabas.wire.skim import HEADERS_MAX, LAYOUTS_MAX, Run, RunLayout, SkimResult, skim
 from tests.unit.wire import aiokafka_batches
 
 NOW = 1_700_000_000_000
@@ -32,9 +32,9 @@ def is_whole(body: bytes, count: int) -> bool:
 
 def is_right(body: bytes, count: int) -> bool:
     """By the slow way, for plain batches and for packed ones."""
-    for by_fields in (False, True):
+    for ignore_lengths in (False, True):
         try:
-            found = list(walk(body, count, by_fields=by_fields, at_most=1 << 40))
+            found = list(walk_records(body, count, ignore_lengths=ignore_lengths, limit=1 << 40))
         except RemoteWireError:
             return False
         if [record.offset_delta for record in found] != list(range(count)):
@@ -191,7 +191,7 @@ def test_numbers_in_another_order_are_left_to_the_walk() -> None:
     body = body_of([Record(n if n != 30 else 31, NOW, None, b"v") for n in range(50)])
     assert skim(body, 50).records <= 30
     assert not is_whole(body, 50)
-    assert len(list(walk(body, 50))) == 50
+    assert len(list(walk_records(body, 50))) == 50
 
 
 def test_headers_without_end_are_left_to_the_walk() -> None:
@@ -207,7 +207,7 @@ def test_headers_without_end_are_left_to_the_walk() -> None:
 def test_what_goes_on_behind_the_end_is_not_in_order() -> None:
     body = body_of([Record(0, NOW, b"k", b"v", (("h", b"zz"),))])
     assert is_whole(body, 1)
-    assert skim(body[:-1], 1) == Skimmed(0, 0)
+    assert skim(body[:-1], 1) == SkimResult(0, 0)
 
 
 def test_records_of_one_size_that_differ_within_are_not_taken_for_a_run_again_and_again(
@@ -215,21 +215,21 @@ def test_records_of_one_size_that_differ_within_are_not_taken_for_a_run_again_an
 ) -> None:
     records = [Record(n, NOW, b"k" * (1 + n % 2), b"v" * (2 - n % 2)) for n in range(20_000)]
     tried: list[Run] = []
-    settle = skimming.settle
+    find_layout = skimming.find_layout
 
-    def noted(body: bytes, run: Run) -> Layout | None:
+    def noted(body: bytes, run: Run) -> RunLayout | None:
         tried.append(run)
-        return settle(body, run)
+        return find_layout(body, run)
 
-    monkeypatch.setattr(skimming, "settle", noted)
+    monkeypatch.setattr(skimming, "find_layout", noted)
     assert is_whole(body_of(records), 20_000)
     assert 1 <= len(tried) < 20
 
 
 def test_nothing_is_no_record() -> None:
-    assert skim(b"", 0) == Skimmed(0, 0)
-    assert skim(b"", 1) == Skimmed(0, 0)
-    assert skim(b"\0", 1) == Skimmed(0, 0)
+    assert skim(b"", 0) == SkimResult(0, 0)
+    assert skim(b"", 1) == SkimResult(0, 0)
+    assert skim(b"\0", 1) == SkimResult(0, 0)
 
 
 def test_batches_of_another_library_are_in_order() -> None:

@@ -38,8 +38,8 @@ from barnabas.wire.messages.produce import (
 from barnabas.wire.records import (
     TRANSACTIONAL,
     BadRequest,
-    first_whole_batch,
-    holds_nothing_whole,
+    drop_partial_batch,
+    has_only_partial_batch,
     validate_produced,
 )
 from barnabas.world.ports import Clock, Part
@@ -165,8 +165,8 @@ def append(
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"only brokers write to {partition.topic}"
         )
-    batch = first_whole_batch(memoryview(records or b""))
-    if version < ONE_BATCH_SINCE and holds_nothing_whole(batch):
+    batch = drop_partial_batch(memoryview(records or b""))
+    if version < ONE_BATCH_SINCE and has_only_partial_batch(batch):
         return AppendInfo(-1, -1, NO_TIMESTAMP, partition.log.log_start_offset)
     header = validate_produced(batch, version)
     if header.is_transactional and request.transactional_id is None:
