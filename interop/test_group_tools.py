@@ -16,8 +16,8 @@ import pytest
 from barnabas.errors import ErrorCode
 from barnabas.java.process import JavaProcess
 from barnabas.wire.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerAssignment,
+    ConsumerSubscription,
     TopicPartitions,
     encode_assignment,
     encode_subscription,
@@ -150,7 +150,7 @@ class Side:
 
     def live(self) -> list[Told]:
         """What is told of it from line to line, to its end."""
-        subscribed = encode_subscription(Subscription((self.topic,)))
+        subscribed = encode_subscription(ConsumerSubscription((self.topic,)))
         options = {
             "protocols": (JoinGroupRequestProtocol("range", subscribed),),
             "session_ms": LONG_MS,
@@ -176,8 +176,10 @@ class Side:
             )
             first.join(**options)
             second.end_join(begun)
-            share = encode_assignment(Assignment((TopicPartitions(self.topic, (0,)),)))
-            first.sync({first.member_id: share, second.member_id: encode_assignment(Assignment())})
+            share = encode_assignment(ConsumerAssignment((TopicPartitions(self.topic, (0,)),)))
+            first.sync(
+                {first.member_id: share, second.member_id: encode_assignment(ConsumerAssignment())}
+            )
             second.sync()
             wanted = commit(
                 self.name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.wire.codec import Message
-from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from barnabas.wire.consumer_protocol import ConsumerSubscription, encode_subscription
 from barnabas.wire.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.messages.heartbeat import HeartbeatRequest
@@ -49,7 +49,7 @@ def alone(number: int) -> str:
 
 
 def subscribed(*topics: str) -> bytes:
-    return encode_subscription(Subscription(topics))
+    return encode_subscription(ConsumerSubscription(topics))
 
 
 RANGE = ("range", subscribed(TOPIC))

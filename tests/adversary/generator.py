@@ -15,7 +15,7 @@ from uuid import UUID
 from barnabas.broker.connection import CONTROL_BYTES_MAX
 from barnabas.broker.router import SMALL_BYTES
 from barnabas.wire.apis import Api
-from barnabas.wire.codec import layout_of
+from barnabas.wire.codec import build_struct_layout
 from barnabas.wire.headers import RequestHeader, encode_request_header
 from barnabas.wire.primitives import STRING_MAX, uvarint
 from tests.adversary.hints import (
@@ -194,7 +194,7 @@ def cached_fields(cls: Any, version: int) -> list[Field]:
 
 @cache
 def wires_of(cls: Any, version: int, flexible: bool) -> dict[str, Any]:
-    return {field.name: field.wire for field in layout_of(cls, version, flexible).plain}
+    return {field.name: field.codec for field in build_struct_layout(cls, version, flexible).plain}
 
 
 # ---- the kinds of attack

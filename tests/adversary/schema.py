@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 from uuid import UUID
 
 from barnabas.wire.apis import APIS, Api
-from barnabas.wire.codec import Blob, Fixed, NullableSince, Since, Tag, Until, defaults_of
+from barnabas.wire.codec import Blob, Fixed, NullableSince, Since, Tag, Until, field_defaults
 
 Path = tuple[str, ...]
 """Field names from the message down to one field."""
@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 def fields_of(cls: type[Any], version: int) -> list[Field]:
     hints = get_type_hints(cls, include_extras=True)
-    found = [field_of(cls.__name__, name, hints[name], version) for name, _ in defaults_of(cls)]
+    found = [field_of(cls.__name__, name, hints[name], version) for name, _ in field_defaults(cls)]
     return [field for field in found if field is not None]
 
 

@@ -9,7 +9,7 @@ from typing import Self
 from barnabas.errors import ErrorCode
 from barnabas.groups.store import partition_of
 from barnabas.wire.apis import APIS
-from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from barnabas.wire.consumer_protocol import ConsumerSubscription, encode_subscription
 from barnabas.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -27,7 +27,7 @@ from barnabas.wire.messages.sync_group import (
 from support.waiting import eventually
 from tests.compatibility.raw import Raw
 
-READS = encode_subscription(Subscription(topics=("read",)))
+READS = encode_subscription(ConsumerSubscription(topics=("read",)))
 RANGE = (JoinGroupRequestProtocol("range", READS),)
 
 

@@ -14,7 +14,7 @@ from barnabas.errors import ErrorCode
 from barnabas.groups.store import GroupStore, partition_of
 from barnabas.metadata.topic_names import CONSUMER_OFFSETS
 from barnabas.wire.apis import APIS
-from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from barnabas.wire.consumer_protocol import ConsumerSubscription, encode_subscription
 from barnabas.wire.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -141,7 +141,7 @@ class Joined:
     def __init__(self, raw: Raw, group: str, topic: str, protocol_type: str = "consumer") -> None:
         self.raw = raw
         self.group = group
-        subscription = encode_subscription(Subscription((topic,)))
+        subscription = encode_subscription(ConsumerSubscription((topic,)))
         answer = raw.ask(
             JoinGroupRequest(
                 group_id=group,

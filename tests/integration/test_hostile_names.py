@@ -17,8 +17,8 @@ from barnabas.errors import ErrorCode
 from barnabas.wire.apis import APIS
 from barnabas.wire.codec import Message, encode
 from barnabas.wire.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerAssignment,
+    ConsumerSubscription,
     TopicPartitions,
     encode_assignment,
     encode_subscription,
@@ -107,11 +107,13 @@ def member(broker: BrokerProcess) -> Iterator[RawMember]:
         joined.raw.close()
         joined.raw = HostileRaw(broker.bootstrap_servers)
         wait_until_read(joined.raw, HOSTILE)
-        subscription = encode_subscription(Subscription(topics=(HOSTILE,), user_data=b"\x1b"))
+        subscription = encode_subscription(
+            ConsumerSubscription(topics=(HOSTILE,), user_data=b"\x1b")
+        )
         protocols = (JoinGroupRequestProtocol("range", subscription),)
         answer = joined.join(protocols=protocols, session_ms=300_000)
         assert answer.error_code == ErrorCode.NONE
-        share = Assignment(assigned_partitions=(TopicPartitions(HOSTILE, (0,)),))
+        share = ConsumerAssignment(assigned_partitions=(TopicPartitions(HOSTILE, (0,)),))
         assert not joined.sync({joined.member_id: encode_assignment(share)}).error_code
         yield joined
 

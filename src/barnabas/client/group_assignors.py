@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.model import TopicPartition
-from barnabas.wire.consumer_protocol import Subscription, TopicPartitions
+from barnabas.wire.consumer_protocol import ConsumerSubscription, TopicPartitions
 
 RANGE = "range"
 COOPERATIVE_STICKY = "cooperative-sticky"
@@ -27,7 +27,7 @@ class MemberSubscription(NamedTuple):
     """A member and its subscription. `instance_id` is set for a static member."""
 
     member_id: str
-    subscription: Subscription
+    subscription: ConsumerSubscription
     instance_id: str | None = None
 
 

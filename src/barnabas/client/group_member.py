@@ -27,8 +27,8 @@ from barnabas.errors import ApiError, ErrorCode, RemoteWireError
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import (
     PROTOCOL_TYPE,
-    Assignment,
-    Subscription,
+    ConsumerAssignment,
+    ConsumerSubscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -91,7 +91,7 @@ class GroupMembership:
     def join(self, owned: Iterable[TopicPartition], reason: str = "") -> JoinGroupRequest:
         self.has_lost_partitions = False
         subscription = encode_subscription(
-            Subscription(
+            ConsumerSubscription(
                 topics=self.topics,
                 owned_partitions=to_topic_partitions(owned),
                 generation_id=self.generation,
@@ -153,7 +153,7 @@ class GroupMembership:
             protocol_name=self.assignor,
             assignments=tuple(
                 SyncGroupRequestAssignment(
-                    member, encode_assignment(Assignment(to_topic_partitions(partitions)))
+                    member, encode_assignment(ConsumerAssignment(to_topic_partitions(partitions)))
                 )
                 for member, partitions in assignments.items()
             ),

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from barnabas.errors import RemoteWireError
 from barnabas.model import NO_TIMESTAMP
-from barnabas.wire.codec import Blob, Int32, Int64, Since, Until, compiled, encode_struct
+from barnabas.wire.codec import Blob, Int32, Int64, Since, Until, compile_struct, encode_struct
 
 VERSION = struct.Struct(">h")
 CONTROL_KEY = struct.Struct(">hh")
@@ -175,8 +175,8 @@ def is_commit_marker(key: bytes) -> bool:
 def decode_fields(cls: type[S], version: int, data: bytes) -> S:
     layout: Any = cls
     try:
-        wire = compiled(layout, version, version >= FLEXIBLE_SINCE)
-        value: S = wire.read(memoryview(data), VERSION.size)[0]
+        codec = compile_struct(layout, version, version >= FLEXIBLE_SINCE)
+        value: S = codec.read(memoryview(data), VERSION.size)[0]
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise RemoteWireError(f"{cls.__name__} v{version}: {error}") from error
     return value

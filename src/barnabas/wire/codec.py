@@ -1,20 +1,23 @@
-"""Messages to bytes and back: an annotated class is the schema, compiled once per version into closures.
+"""Encoding and decoding of Kafka messages: an annotated class is the schema, compiled once per version into closures.
 
     timeout_ms: Int32 = 60_000                                  in every version
-    validate_only: Annotated[Bool, Since(1)] = False            from version 1 on; before it the default stands in
-    replica_id: Annotated[Int32, Until(14)] = -1                up to and with version 14
-    name: Annotated[str | None, NullableSince(10)]              null is legal from version 10 on
-    cluster_id: Annotated[str | None, Since(12), Tag(0)] = None a tagged field, absent from the wire at its default
-    topics: Annotated[tuple[Topic, ...], Since(6), Essential]   refused, not dropped, in a version without it
+    validate_only: Annotated[Bool, Since(1)] = False            from version 1 on; the default applies before
+    replica_id: Annotated[Int32, Until(14)] = -1                up to and including version 14
+    name: Annotated[str | None, NullableSince(10)]              null is allowed from version 10 on
+    cluster_id: Annotated[str | None, Since(12), Tag(0)] = None a tagged field, not sent if it has its default
+    topics: Annotated[tuple[Topic, ...], Since(6), Essential]   an error, if set, in a version without this field
 
-From FLEXIBLE_SINCE on, sizes and counts are varints of n + 1 and every struct ends in tagged fields; unknown tags
-are skipped. A message is a frozen Struct with keywords; the structs inside it are NamedTuples, which are read and made
-by position.
+From FLEXIBLE_SINCE on, sizes and counts are varints of n + 1, and every struct ends with tagged fields. Unknown tags
+are skipped. A message is a frozen msgspec Struct with keyword arguments. The structs inside it are NamedTuples, which are
+built by position.
 
-Laws. Bytes fields come back as memoryviews into the data that was given: nothing is copied, and the data must live as
-long as they do. Bytes after a message are no error. Received bytes raise RemoteWireError or nothing; every size and
-count is held against the bytes that remain before anything is made of it. A value of ours that does not fit raises
-LocalWireError.
+Invariants:
+
+- Bytes fields are returned as memoryviews of the input, without a copy. The input must live as long as they do.
+- Bytes after a message are not an error.
+- Decoding raises RemoteWireError only. Sizes and counts are checked against the remaining bytes before memory is
+  allocated for them.
+- Encoding raises LocalWireError for a value that does not fit its field.
 """
 
 from __future__ import annotations
@@ -41,35 +44,37 @@ from msgspec import NODEFAULT
 from barnabas.errors import LocalWireError, RemoteWireError
 from barnabas.wire.primitives import (
     Append,
-    Wire,
-    array,
-    blob,
-    fixed,
-    nullable_struct,
+    TypeCodec,
+    array_codec,
+    bytes_codec,
+    fixed_codec,
+    nullable_struct_codec,
     read_tags,
     read_uuid,
-    string,
+    string_codec,
     uvarint,
     write_uuid,
 )
 
-# ---- the vocabulary of schemas --------------------------------------------------------------------------------
+# ---- annotations of schemas -----------------------------------------------------------------------------------
 
 
 class Fixed:
-    """A big-endian number of fixed width, as `struct` calls it."""
+    """A big-endian number of fixed width. `letter` is its format character in `struct`."""
 
     def __init__(self, letter: str) -> None:
         self.letter = letter
 
 
 class Blob:
-    """Opaque bytes behind a four-byte (or varint) size."""
+    """Opaque bytes after a size of four bytes, or after a varint in flexible versions."""
 
 
-class Mark:
-    """Equal to itself alone: `Annotated` keeps one object for all that compare equal, so as a tuple Since(3) could
-    come back as Until(3)."""
+class FieldMark:
+    """Annotation of a field with a number.
+
+    It must not be a tuple: `Annotated` merges annotations that compare equal, and would return Until(3) for Since(3).
+    """
 
     __match_args__ = ("number",)
 
@@ -77,24 +82,24 @@ class Mark:
         self.number = number
 
 
-class Since(Mark):
+class Since(FieldMark):
     """The first version that has the field."""
 
 
-class Until(Mark):
+class Until(FieldMark):
     """The last version that has the field."""
 
 
-class NullableSince(Mark):
-    """The first version in which it may be null."""
+class NullableSince(FieldMark):
+    """The first version in which the field may be null."""
 
 
-class Tag(Mark):
+class Tag(FieldMark):
     """The field is tagged with this number."""
 
 
 class EssentialMark:
-    """Without this field the message would mean something else, so it is never dropped in silence."""
+    """Marks a field that must not be dropped: without it the message has another meaning."""
 
 
 Essential = EssentialMark()
@@ -102,9 +107,7 @@ Essential = EssentialMark()
 Bool = Annotated[bool, Fixed("?")]
 Int8 = Annotated[int, Fixed("b")]
 Int16 = Annotated[int, Fixed("h")]
-UInt16 = Annotated[int, Fixed("H")]
 Int32 = Annotated[int, Fixed("i")]
-UInt32 = Annotated[int, Fixed("I")]
 Int64 = Annotated[int, Fixed("q")]
 Float64 = Annotated[float, Fixed("d")]
 Bytes = Annotated[bytes | memoryview, Blob()]
@@ -112,7 +115,7 @@ Records = Bytes
 
 
 class Message(Protocol):
-    """What every request and response class has."""
+    """A request or response class."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[range]
@@ -121,7 +124,7 @@ class Message(Protocol):
 
 M = TypeVar("M", bound=Message)
 
-# ---- the four doors -------------------------------------------------------------------------------------------
+# ---- encode and decode ----------------------------------------------------------------------------------------
 
 
 class MessageTooLarge(Exception):
@@ -129,24 +132,24 @@ class MessageTooLarge(Exception):
 
 
 def encode(message: Message, version: int, *, bytes_max: int | None = None) -> bytes:
-    """Raises MessageTooLarge beyond `bytes_max`, before more memory than that is used."""
+    """Return the encoded message. Raises MessageTooLarge as soon as it exceeds `bytes_max` bytes."""
     if bytes_max is None:
         return b"".join(encode_parts(message, version))
-    # Pieces of a few bytes each would take ten times as much memory as the whole.
+    # A list of small parts would take ten times as much memory as the whole message.
     whole = bytearray()
 
     def append(part: bytes) -> None:
         whole.extend(part)
         if len(whole) > bytes_max:
-            whole.clear()  # the traceback keeps this function until the next garbage collection
-            raise MessageTooLarge(f"more than {bytes_max} bytes")
+            whole.clear()  # the traceback keeps `whole` alive until the next garbage collection
+            raise MessageTooLarge(f"{type(message).__name__} exceeds {bytes_max} bytes")
 
     write_message(message, version, append)
     return bytes(whole)
 
 
 def encode_parts(message: Message, version: int) -> list[bytes]:
-    """The same bytes in pieces."""
+    """Return the encoded message as a list of parts."""
     parts: list[bytes] = []
     write_message(message, version, parts.append)
     return parts
@@ -160,7 +163,7 @@ def write_message(message: Message, version: int, append: Append) -> None:
 
 
 def encode_struct(value: Any, version: int, flexible: bool) -> list[bytes]:
-    """A part of a message by itself, for those who join messages from prepared pieces."""
+    """Return an encoded struct as a list of parts, for callers that build messages from parts."""
     parts: list[bytes] = []
     write_struct(value, version, flexible, parts.append)
     return parts
@@ -168,33 +171,38 @@ def encode_struct(value: Any, version: int, flexible: bool) -> list[bytes]:
 
 def write_struct(value: Any, version: int, flexible: bool, append: Append) -> None:
     try:
-        compiled(value.__class__, version, flexible).write(value, append)
+        compile_struct(value.__class__, version, flexible).write(value, append)
     except (struct.error, UnicodeEncodeError, AttributeError, TypeError) as error:
         raise LocalWireError(f"{type(value).__name__} v{version}: {error}") from error
 
 
-def has_more_elements(value: Any, most: int) -> bool:
-    """Whether the arrays of a message hold more than `most` elements in all. Takes no longer than counting those."""
-    return count_elements(value, most) > most
+def has_more_elements(value: Any, limit: int) -> bool:
+    """Return whether the arrays of a message hold more than `limit` elements in total. Stops counting at the limit."""
+    return count_elements(value, limit) > limit
 
 
-def count_elements(value: Any, most: int) -> int:
-    fields = value if isinstance(value, tuple) else map(value.__getattribute__, names_of(value))
+def count_elements(value: Any, limit: int) -> int:
+    """Return the number of elements, or any number above `limit` if there are more."""
+    fields = (
+        value
+        if isinstance(value, tuple)
+        else map(value.__getattribute__, struct_field_names(value))
+    )
     count = 0
     for field in fields:
         if type(field) is tuple or type(field) is list:
             count += len(field)
-            if count > most:
+            if count > limit:
                 return count
             if field and isinstance(field[0], tuple):
                 for element in field:
-                    count += count_elements(element, most - count)
-                    if count > most:
+                    count += count_elements(element, limit - count)
+                    if count > limit:
                         return count
     return count
 
 
-def names_of(value: Any) -> tuple[str, ...]:
+def struct_field_names(value: Any) -> tuple[str, ...]:
     return getattr(value, "__struct_fields__", ())
 
 
@@ -203,11 +211,11 @@ def decode(cls: type[M], version: int, data: memoryview | bytes, at: int = 0) ->
 
 
 def decode_from(cls: type[M], version: int, data: memoryview | bytes, at: int = 0) -> tuple[M, int]:
-    """The message and the position behind it."""
+    """Return the message and the position after it."""
     if version not in cls.VERSIONS:
         raise RemoteWireError(f"{cls.__name__} has no version {version}")
     try:
-        message, end = compiled(cls, version, version >= cls.FLEXIBLE_SINCE).read(
+        message, end = compile_struct(cls, version, version >= cls.FLEXIBLE_SINCE).read(
             memoryview(data), at
         )
     except (struct.error, IndexError) as error:
@@ -217,68 +225,69 @@ def decode_from(cls: type[M], version: int, data: memoryview | bytes, at: int = 
     return message, end
 
 
-# ---- one type, one version ------------------------------------------------------------------------------------
+# ---- codec of a type ------------------------------------------------------------------------------------------
 
 
-def wire_of(hint: Any, version: int, flexible: bool, nullable: bool = False) -> Wire:
-    """A nullable hint is `X | None`; whether null is legal in this very version the caller has found out."""
+def build_codec(hint: Any, version: int, flexible: bool, nullable: bool = False) -> TypeCodec:
+    """Return the codec of a type hint. `nullable` tells whether null is allowed in this version."""
     if get_origin(hint) is Annotated:
         inner, *marks = get_args(hint)
         for mark in marks:
             if isinstance(mark, Fixed):
-                return fixed(mark.letter)
+                return fixed_codec(mark.letter)
             if isinstance(mark, Blob):
-                return blob(flexible, nullable)
-        return wire_of(inner, version, flexible, nullable)
+                return bytes_codec(flexible, nullable)
+        return build_codec(inner, version, flexible, nullable)
     if type(None) in get_args(hint):
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
-        return wire_of(inner, version, flexible, nullable)
+        return build_codec(inner, version, flexible, nullable)
     if hint is str:
-        return string(flexible, nullable)
+        return string_codec(flexible, nullable)
     if hint is UUID:
-        return Wire(read_uuid, write_uuid, 16)
+        return TypeCodec(read_uuid, write_uuid, 16)
     if get_origin(hint) is tuple:
-        return array(wire_of(get_args(hint)[0], version, flexible), flexible, nullable)
+        return array_codec(build_codec(get_args(hint)[0], version, flexible), flexible, nullable)
     return (
-        nullable_struct(compiled(hint, version, flexible))
+        nullable_struct_codec(compile_struct(hint, version, flexible))
         if nullable
-        else compiled(hint, version, flexible)
+        else compile_struct(hint, version, flexible)
     )
 
 
-# ---- one struct, one version ----------------------------------------------------------------------------------
+# ---- codec of a struct ----------------------------------------------------------------------------------------
 
 
 class Field(NamedTuple):
     name: str
-    wire: Wire
+    codec: TypeCodec
     tag: int | None
     default: Any
 
 
-class Layout(NamedTuple):
-    """A struct's fields in one version, in wire order."""
+class StructLayout(NamedTuple):
+    """The fields of a struct in one version, in the order of encoding."""
 
     plain: list[Field]
     tagged: list[Field]
     absent: dict[str, Any]
-    """Fields this version does not have, with the defaults that stand in for them."""
+    """Fields that this version does not have, with their defaults."""
     essential: list[str]
-    """Those of the absent ones that must not be lost."""
+    """The absent fields that must not be dropped: encoding another value than the default is an error."""
 
 
 @cache
-def compiled(cls: type[Any], version: int, flexible: bool) -> Wire:
-    layout = layout_of(cls, version, flexible)
-    write = struct_writer(cls.__name__, version, flexible, layout)
-    read = struct_reader(cls, flexible, layout)
-    return Wire(read, write, sum(field.wire.minimum for field in layout.plain) + flexible)
+def compile_struct(cls: type[Any], version: int, flexible: bool) -> TypeCodec:
+    """Return the codec of a struct in one version."""
+    layout = build_struct_layout(cls, version, flexible)
+    write = make_struct_writer(cls.__name__, version, flexible, layout)
+    read = make_struct_reader(cls, flexible, layout)
+    return TypeCodec(read, write, sum(field.codec.min_bytes for field in layout.plain) + flexible)
 
 
-def layout_of(cls: type[Any], version: int, flexible: bool) -> Layout:
-    layout = Layout([], [], {}, [])
+def build_struct_layout(cls: type[Any], version: int, flexible: bool) -> StructLayout:
+    layout = StructLayout([], [], {}, [])
     hints = get_type_hints(cls, include_extras=True)
-    for name, default in defaults_of(cls):
+    for name, default in field_defaults(cls):
         hint = hints[name]
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
         since, until, nullable_since, tag = 0, version, 0, None
@@ -297,7 +306,7 @@ def layout_of(cls: type[Any], version: int, flexible: bool) -> Layout:
         if since <= version <= until:
             base = get_args(hint)[0] if get_origin(hint) is Annotated else hint
             nullable = type(None) in get_args(base) and version >= nullable_since
-            field = Field(name, wire_of(hint, version, flexible, nullable), tag, default)
+            field = Field(name, build_codec(hint, version, flexible, nullable), tag, default)
             (layout.plain if tag is None else layout.tagged).append(field)
         else:
             assert default is not NODEFAULT, f"{cls.__name__}.{name} needs a default"
@@ -308,7 +317,8 @@ def layout_of(cls: type[Any], version: int, flexible: bool) -> Layout:
     return layout
 
 
-def defaults_of(cls: type[Any]) -> Iterable[tuple[str, Any]]:
+def field_defaults(cls: type[Any]) -> Iterable[tuple[str, Any]]:
+    """Return the name and the default of each field; NODEFAULT for a required field."""
     if issubclass(cls, tuple):
         names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
         return [(name, cls._field_defaults.get(name, NODEFAULT)) for name in names]  # type: ignore[attr-defined]
@@ -318,29 +328,29 @@ def defaults_of(cls: type[Any]) -> Iterable[tuple[str, Any]]:
     return list(zip(names, required + defaults, strict=True))
 
 
-def runs(plain: list[Field]) -> list[list[Field]]:
-    """Fixed-width neighbours together, everything else alone."""
+def group_fixed_width(plain: list[Field]) -> list[list[Field]]:
+    """Group consecutive fixed-width fields, to pack each group in one call. Other fields form groups of one."""
     groups: list[list[Field]] = []
     for field in plain:
-        if field.wire.letter and groups and groups[-1][0].wire.letter:
+        if field.codec.letter and groups and groups[-1][0].codec.letter:
             groups[-1].append(field)
         else:
             groups.append([field])
     return groups
 
 
-def struct_writer(
-    name: str, version: int, flexible: bool, layout: Layout
+def make_struct_writer(
+    name: str, version: int, flexible: bool, layout: StructLayout
 ) -> Callable[[Any, Append], None]:
-    steps = [write_step(group) for group in runs(layout.plain)]
+    steps = [make_write_step(group) for group in group_fixed_width(layout.plain)]
     if layout.tagged:
-        steps.append(tags_writer(layout.tagged))
+        steps.append(make_tags_writer(layout.tagged))
     elif flexible:
         steps.append(lambda value, append: append(b"\x00"))
-    kept = [(field, layout.absent[field]) for field in layout.essential]
+    essential = [(field, layout.absent[field]) for field in layout.essential]
 
     def write(value: Any, append: Append) -> None:
-        for field, default in kept:
+        for field, default in essential:
             if getattr(value, field) != default:
                 raise LocalWireError(f"{name} v{version} has no {field}")
         for step in steps:
@@ -349,22 +359,22 @@ def struct_writer(
     return write
 
 
-def write_step(group: list[Field]) -> Callable[[Any, Append], None]:
+def make_write_step(group: list[Field]) -> Callable[[Any, Append], None]:
     get = attrgetter(*(field.name for field in group))
     if len(group) > 1:
-        pack = struct.Struct(">" + "".join(field.wire.letter for field in group)).pack
+        pack = struct.Struct(">" + "".join(field.codec.letter for field in group)).pack
         return lambda value, append: append(pack(*get(value)))
-    write = group[0].wire.write
+    write = group[0].codec.write
     return lambda value, append: write(get(value), append)
 
 
-def tags_writer(tagged: list[Field]) -> Callable[[Any, Append], None]:
+def make_tags_writer(tagged: list[Field]) -> Callable[[Any, Append], None]:
     def write(value: Any, append: Append) -> None:
         present = [field for field in tagged if getattr(value, field.name) != field.default]
         append(uvarint(len(present)))
         for field in present:
             parts: list[bytes] = []
-            field.wire.write(getattr(value, field.name), parts.append)
+            field.codec.write(getattr(value, field.name), parts.append)
             raw = b"".join(parts)
             append(uvarint(field.tag or 0) + uvarint(len(raw)) + raw)
 
@@ -374,14 +384,14 @@ def tags_writer(tagged: list[Field]) -> Callable[[Any, Append], None]:
 ReadStep = Callable[[memoryview, int, list[Any]], int]
 
 
-def struct_reader(
-    cls: type[Any], flexible: bool, layout: Layout
+def make_struct_reader(
+    cls: type[Any], flexible: bool, layout: StructLayout
 ) -> Callable[[memoryview, int], tuple[Any, int]]:
-    steps = [read_step(group) for group in runs(layout.plain)]
+    steps = [make_read_step(group) for group in group_fixed_width(layout.plain)]
     if flexible:
-        steps.append(tags_reader(layout.tagged))
+        steps.append(make_tags_reader(layout.tagged))
     order = [field.name for field in (*layout.plain, *layout.tagged)]
-    build = builder(cls, [*order, *layout.absent])
+    build = make_builder(cls, [*order, *layout.absent])
     absent = list(layout.absent.values())
 
     def read(data: memoryview, at: int) -> tuple[Any, int]:
@@ -393,9 +403,9 @@ def struct_reader(
     return read
 
 
-def read_step(group: list[Field]) -> ReadStep:
+def make_read_step(group: list[Field]) -> ReadStep:
     if len(group) > 1:
-        numbers = struct.Struct(">" + "".join(field.wire.letter for field in group))
+        numbers = struct.Struct(">" + "".join(field.codec.letter for field in group))
         unpack_from, size = numbers.unpack_from, numbers.size
 
         def read_numbers(data: memoryview, at: int, values: list[Any]) -> int:
@@ -403,7 +413,7 @@ def read_step(group: list[Field]) -> ReadStep:
             return at + size
 
         return read_numbers
-    read = group[0].wire.read
+    read = group[0].codec.read
 
     def read_one(data: memoryview, at: int, values: list[Any]) -> int:
         value, at = read(data, at)
@@ -413,8 +423,8 @@ def read_step(group: list[Field]) -> ReadStep:
     return read_one
 
 
-def tags_reader(tagged: list[Field]) -> ReadStep:
-    known = {field.tag: (index, field.wire.read) for index, field in enumerate(tagged)}
+def make_tags_reader(tagged: list[Field]) -> ReadStep:
+    known = {field.tag: (index, field.codec.read) for index, field in enumerate(tagged)}
     defaults = [field.default for field in tagged]
 
     def read(data: memoryview, at: int, values: list[Any]) -> int:
@@ -422,20 +432,22 @@ def tags_reader(tagged: list[Field]) -> ReadStep:
         values += defaults
         if not data[at]:
             return at + 1
-        found, behind = read_tags(data, at)
+        found, after = read_tags(data, at)
         for tag, start, end in found:
             if tag in known:
                 index, read_value = known[tag]
                 values[first + index], stop = read_value(data, start)
                 if stop != end:
-                    raise RemoteWireError(f"tag {tag} at {start} has {end - start} bytes")
-        return behind
+                    raise RemoteWireError(
+                        f"tag {tag} at {start} has {end - start} bytes, but its value has {stop - start}"
+                    )
+        return after
 
     return read
 
 
-def builder(cls: type[Any], order: list[str]) -> Callable[[list[Any]], Any]:
-    """A maker from values in this order."""
+def make_builder(cls: type[Any], order: list[str]) -> Callable[[list[Any]], Any]:
+    """Return a function that builds a `cls` from a list of values in this order of fields."""
     if issubclass(cls, tuple):
         names: list[str] = list(cls._fields)  # type: ignore[attr-defined]
         make: Callable[[Iterable[Any]], Any] = cls._make  # type: ignore[attr-defined]

@@ -1,9 +1,9 @@
-"""What consumers of a group say to each other in bytes that the coordinator carries unread.
+"""The consumer protocol: bytes that the members of a group exchange through the coordinator, which does not read them.
 
-    version (2) | Subscription    from each member to the leader, in JoinGroup
-    version (2) | Assignment      from the leader to each member, in SyncGroup
+    version (2) | ConsumerSubscription    from each member to the leader, in JoinGroup
+    version (2) | ConsumerAssignment      from the leader to each member, in SyncGroup
 
-Fields are only ever added at the end, so a version that is not known yet is read as the newest that is.
+New versions only add fields at the end. Data of an unknown later version is read as the latest known version.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from struct import Struct, error
 from typing import Annotated, Any, NamedTuple
 
 from barnabas.errors import RemoteWireError
-from barnabas.wire.codec import Bytes, Int32, Since, compiled, encode_struct
+from barnabas.wire.codec import Bytes, Int32, Since, compile_struct, encode_struct
 
 PROTOCOL_TYPE = "consumer"
-NEWEST = 3
+LATEST_VERSION = 3
 VERSION = Struct(">h")
 
 
@@ -24,9 +24,12 @@ class TopicPartitions(NamedTuple):
     partitions: tuple[Int32, ...]
 
 
-class Subscription(NamedTuple):
-    """`owned_partitions` are those the member still reads, and `generation_id` is the one in which it was given them:
-    of two that claim the same partition, the later is right."""
+class ConsumerSubscription(NamedTuple):
+    """The topics that a member subscribes to.
+
+    `owned_partitions` are the partitions that the member still reads, assigned in generation `generation_id`. If two
+    members claim a partition, the one with the later generation owns it.
+    """
 
     topics: tuple[str, ...]
     user_data: Bytes | None = None
@@ -35,42 +38,44 @@ class Subscription(NamedTuple):
     rack_id: Annotated[str | None, Since(3)] = None
 
 
-class Assignment(NamedTuple):
+class ConsumerAssignment(NamedTuple):
     assigned_partitions: tuple[TopicPartitions, ...] = ()
     user_data: Bytes | None = None
 
 
-def encode_subscription(subscription: Subscription, version: int = NEWEST) -> bytes:
-    return encode(subscription, version)
+def encode_subscription(subscription: ConsumerSubscription, version: int = LATEST_VERSION) -> bytes:
+    return encode_versioned(subscription, version)
 
 
-def decode_subscription(data: bytes | memoryview) -> Subscription:
-    subscription: Subscription = decode(Subscription, data)
+def decode_subscription(data: bytes | memoryview) -> ConsumerSubscription:
+    subscription: ConsumerSubscription = decode_versioned(ConsumerSubscription, data)
     return subscription
 
 
-def encode_assignment(assignment: Assignment, version: int = NEWEST) -> bytes:
-    return encode(assignment, version)
+def encode_assignment(assignment: ConsumerAssignment, version: int = LATEST_VERSION) -> bytes:
+    return encode_versioned(assignment, version)
 
 
-def decode_assignment(data: bytes | memoryview) -> Assignment:
-    """No bytes at all are the assignment of a member that was given nothing."""
-    assignment: Assignment = decode(Assignment, data) if len(data) else Assignment()
+def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
+    """Decode an assignment. Empty data is an empty assignment."""
+    assignment: ConsumerAssignment = (
+        decode_versioned(ConsumerAssignment, data) if len(data) else ConsumerAssignment()
+    )
     return assignment
 
 
-def encode(value: Subscription | Assignment, version: int) -> bytes:
+def encode_versioned(value: ConsumerSubscription | ConsumerAssignment, version: int) -> bytes:
     return VERSION.pack(version) + b"".join(encode_struct(value, version, False))
 
 
-def decode(cls: Any, data: bytes | memoryview) -> Any:
+def decode_versioned(cls: Any, data: bytes | memoryview) -> Any:
     if len(data) < VERSION.size:
-        raise RemoteWireError(f"{cls.__name__} of {len(data)} bytes")
+        raise RemoteWireError(f"{cls.__name__} has only {len(data)} bytes")
     (version,) = VERSION.unpack_from(data)
     if version < 0:
         raise RemoteWireError(f"{cls.__name__} has no version {version}")
-    wire = compiled(cls, min(version, NEWEST), False)
+    codec = compile_struct(cls, min(version, LATEST_VERSION), False)
     try:
-        return wire.read(memoryview(data), VERSION.size)[0]
-    except (error, IndexError, UnicodeDecodeError) as trouble:
-        raise RemoteWireError(f"{cls.__name__} v{version} cannot be read: {trouble}") from trouble
+        return codec.read(memoryview(data), VERSION.size)[0]
+    except (error, IndexError, UnicodeDecodeError) as failure:
+        raise RemoteWireError(f"{cls.__name__} v{version} is invalid: {failure}") from failure

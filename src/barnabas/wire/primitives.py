@@ -1,8 +1,9 @@
-"""The protocol's primitive types: how each stands on the wire, plain or compact, nullable or not.
+"""Codecs of the protocol's primitive types: plain or compact, nullable or not.
 
-Readers take the data and a position and return the value and the position behind it. They hold every size and count
-against the bytes that remain before they make anything of it; running off the end may also surface as struct.error or
-IndexError, and bad text as UnicodeDecodeError, which the doors (codec.py, headers.py, fast/) turn into RemoteWireError.
+A reader takes the data and a position, and returns the value and the position after it. It checks sizes and counts
+against the remaining bytes before it allocates memory for them. At the end of the data it may raise struct.error or
+IndexError, and for invalid UTF-8 UnicodeDecodeError. The callers (codec.py, headers.py, fast/) turn these into
+RemoteWireError.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ ReadSize = Callable[[memoryview, int], tuple[int, int]]
 # ---- sizes and varints ----------------------------------------------------------------------------------------
 
 STRING_MAX = 0x7FFF
-UNKNOWN_TAGS_MAX = 128
-FEW = 8
-REMEMBERED = 1024
+TAGS_MAX = 128
+SHORT_ARRAY_MAX = 8
+CACHED_ARRAYS_MAX = 1024
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 
 
 def uvarint(number: int) -> bytes:
+    """Encode an unsigned varint."""
     if number < 0x80:
         return bytes((number,))
     if number < 0x4000:
@@ -45,7 +47,7 @@ def uvarint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
+def read_uvarint32(data: memoryview, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -64,23 +66,11 @@ def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
     raise RemoteWireError(f"varint at {at} is longer than 32 bits")
 
 
-def read_uvarlong(data: memoryview, at: int) -> tuple[int, int]:
-    number = 0
-    for index in range(10):
-        byte = data[at + index]
-        number |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            if number > 0xFFFF_FFFF_FFFF_FFFF:
-                break
-            return number, at + index + 1
-    raise RemoteWireError(f"varint at {at} is longer than 64 bits")
-
-
 SMALL_SIZES = tuple(uvarint(size + 1) for size in range(256))
 
 
 def compact_size(size: int) -> bytes:
-    """The compact form of a size or count; -1 is null."""
+    """Return the compact form of a size or count; -1 is null."""
     return SMALL_SIZES[size] if 0 <= size < 256 else uvarint(size + 1)
 
 
@@ -88,7 +78,7 @@ def read_compact_size(data: memoryview, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return byte - 1, at + 1
-    size, at = read_uvarint(data, at)
+    size, at = read_uvarint32(data, at)
     return size - 1, at
 
 
@@ -100,32 +90,36 @@ def read_size32(data: memoryview, at: int) -> tuple[int, int]:
     return INT32.unpack_from(data, at)[0], at + 4
 
 
-def sizes(flexible: bool, short: bool = False) -> tuple[ReadSize, Callable[[int], bytes], int]:
-    """Reader, writer and fewest bytes of a size."""
+def size_functions(
+    flexible: bool, short: bool = False
+) -> tuple[ReadSize, Callable[[int], bytes], int]:
+    """Return the reader, the writer and the minimum bytes of a size."""
     if flexible:
         return read_compact_size, compact_size, 1
     return (read_size16, INT16.pack, 2) if short else (read_size32, INT32.pack, 4)
 
 
-def read_count(data: memoryview, at: int, flexible: bool, element_minimum: int) -> tuple[int, int]:
-    """The count of an array that cannot be null."""
+def read_count(
+    data: memoryview, at: int, flexible: bool, element_min_bytes: int
+) -> tuple[int, int]:
+    """Read the element count of an array that cannot be null."""
     count, at = read_compact_size(data, at) if flexible else read_size32(data, at)
-    if count < 0 or count * element_minimum > len(data) - at:
-        raise RemoteWireError(f"{count} elements at {at} of {len(data)}")
+    if count < 0 or count * element_min_bytes > len(data) - at:
+        raise RemoteWireError(f"array at {at} has {count} elements, data has {len(data)} bytes")
     return count, at
 
 
 def read_tags(data: memoryview, at: int) -> tuple[list[tuple[int, int, int]], int]:
-    """(tag, start, end) of each tagged field, and the position behind them all."""
-    count, at = read_uvarint(data, at)
-    if count > UNKNOWN_TAGS_MAX:
-        raise RemoteWireError(f"{count} tagged fields at {at}")
+    """Return (tag, start, end) of each tagged field, and the position after the last one."""
+    count, at = read_uvarint32(data, at)
+    if count > TAGS_MAX:
+        raise RemoteWireError(f"{count} tagged fields at {at}; at most {TAGS_MAX} are allowed")
     found = []
     for _ in range(count):
-        tag, at = read_uvarint(data, at)
-        size, at = read_uvarint(data, at)
+        tag, at = read_uvarint32(data, at)
+        size, at = read_uvarint32(data, at)
         if size > len(data) - at:
-            raise RemoteWireError(f"tag {tag} of {size} bytes at {at} of {len(data)}")
+            raise RemoteWireError(f"tag {tag} at {at} has {size} bytes, data has {len(data)} bytes")
         found.append((tag, at, at + size))
         at += size
     return found, at
@@ -136,29 +130,29 @@ def skip_tags(data: memoryview, at: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def packed_name(name: str, flexible: bool) -> bytes:
-    """A string that is sent again and again, such as a topic's name."""
+def pack_name(name: str, flexible: bool) -> bytes:
+    """Encode a string that is sent often, such as the name of a topic. The result is cached."""
     raw = name.encode()
     if len(raw) > STRING_MAX:
-        raise LocalWireError(f"string of {len(raw)} bytes")
+        raise LocalWireError(f"string has {len(raw)} bytes; at most {STRING_MAX} are allowed")
     return (compact_size(len(raw)) if flexible else INT16.pack(len(raw))) + raw
 
 
-# ---- one type -------------------------------------------------------------------------------------------------
+# ---- codecs ---------------------------------------------------------------------------------------------------
 
 
-class Wire(NamedTuple):
-    """How one type stands on the wire in one version."""
+class TypeCodec(NamedTuple):
+    """Functions to read and write values of one type in one version."""
 
     read: Callable[[memoryview, int], tuple[Any, int]]
     write: Callable[[Any, Append], None]
-    minimum: int
-    """The fewest bytes a value takes: what an array's count is checked with."""
+    min_bytes: int
+    """Minimum bytes of a value, to check the element count of an array."""
     letter: str = ""
-    """For fixed-width numbers, so that neighbours are packed in one go."""
+    """Format character of a fixed-width number in `struct`, to pack consecutive numbers in one call."""
 
 
-def fixed(letter: str) -> Wire:
+def fixed_codec(letter: str) -> TypeCodec:
     number = struct.Struct(">" + letter)
     unpack_from, pack, size = number.unpack_from, number.pack, number.size
 
@@ -168,19 +162,19 @@ def fixed(letter: str) -> Wire:
     def write(value: Any, append: Append) -> None:
         append(pack(value))
 
-    return Wire(read, write, size, letter)
+    return TypeCodec(read, write, size, letter)
 
 
 def read_uuid(data: memoryview, at: int) -> tuple[UUID, int]:
     raw = bytes(data[at : at + 16])
     if len(raw) < 16:
-        raise RemoteWireError(f"no room for a UUID at {at}")
-    return uuid_of(raw), at + 16
+        raise RemoteWireError(f"UUID at {at} needs 16 bytes, got {len(raw)}")
+    return make_uuid(raw), at + 16
 
 
 @lru_cache(maxsize=4096)
-def uuid_of(raw: bytes) -> UUID:
-    """Topic ids come again and again, and making one takes longer than finding it."""
+def make_uuid(raw: bytes) -> UUID:
+    """Return a cached UUID: the same topic ids recur, and creating a UUID takes longer than a lookup."""
     return UUID(bytes=raw) if any(raw) else ZERO_ID
 
 
@@ -188,16 +182,16 @@ def write_uuid(value: UUID, append: Append) -> None:
     append(value.bytes)
 
 
-def string(flexible: bool, nullable: bool) -> Wire:
-    read_size, pack_size, minimum = sizes(flexible, short=True)
+def string_codec(flexible: bool, nullable: bool) -> TypeCodec:
+    read_size, pack_size, min_bytes = size_functions(flexible, short=True)
 
     def read(data: memoryview, at: int) -> tuple[str | None, int]:
         size, at = read_size(data, at)
         end = at + size
         if size < 0:
-            return null(nullable, size, at)
+            return read_null(nullable, size, at)
         if end > len(data) or size > STRING_MAX:
-            raise RemoteWireError(f"string of {size} bytes at {at} of {len(data)}")
+            raise RemoteWireError(f"string at {at} has {size} bytes, data has {len(data)} bytes")
         return str(data[at:end], "utf-8"), end
 
     def write(value: str | None, append: Append) -> None:
@@ -206,23 +200,25 @@ def string(flexible: bool, nullable: bool) -> Wire:
             return
         raw = value.encode()
         if len(raw) > STRING_MAX:
-            raise LocalWireError(f"string of {len(raw)} bytes")
+            raise LocalWireError(f"string has {len(raw)} bytes; at most {STRING_MAX} are allowed")
         append(pack_size(len(raw)))
         append(raw)
 
-    return Wire(read, write, minimum)
+    return TypeCodec(read, write, min_bytes)
 
 
-def blob(flexible: bool, nullable: bool) -> Wire:
-    read_size, pack_size, minimum = sizes(flexible)
+def bytes_codec(flexible: bool, nullable: bool) -> TypeCodec:
+    read_size, pack_size, min_bytes = size_functions(flexible)
 
     def read(data: memoryview, at: int) -> tuple[memoryview | None, int]:
         size, at = read_size(data, at)
         end = at + size
         if size < 0:
-            return null(nullable, size, at)
+            return read_null(nullable, size, at)
         if end > len(data):
-            raise RemoteWireError(f"{size} bytes at {at} of {len(data)}")
+            raise RemoteWireError(
+                f"bytes field at {at} has {size} bytes, data has {len(data)} bytes"
+            )
         return data[at:end], end
 
     def write(value: bytes | None, append: Append) -> None:
@@ -232,7 +228,7 @@ def blob(flexible: bool, nullable: bool) -> Wire:
         append(pack_size(len(value)))
         append(value)
 
-    return Wire(read, write, minimum)
+    return TypeCodec(read, write, min_bytes)
 
 
 Unpack = Callable[[memoryview, int], tuple[Any, ...]]
@@ -240,37 +236,43 @@ Pack = Callable[[tuple[Any, ...]], bytes]
 
 
 @cache
-def few_numbers(letter: str, flexible: bool) -> tuple[tuple[Unpack, ...], Pack]:
-    """How short arrays of numbers are read, by their length, and written. The replicas of thousands of partitions are
-    the same few over and over, and are packed once."""
-    _, pack_size, _ = sizes(flexible)
+def short_array_functions(letter: str, flexible: bool) -> tuple[tuple[Unpack, ...], Pack]:
+    """Return a reader per length, and a writer, of short arrays of numbers.
 
-    @lru_cache(REMEMBERED)
+    The writer caches: the replica lists of thousands of partitions are often equal.
+    """
+    _, pack_size, _ = size_functions(flexible)
+
+    @lru_cache(CACHED_ARRAYS_MAX)
     def pack(values: tuple[Any, ...]) -> bytes:
         return pack_size(len(values)) + struct.pack(f">{len(values)}{letter}", *values)
 
-    return tuple(struct.Struct(f">{n}{letter}").unpack_from for n in range(FEW + 1)), pack
+    return tuple(
+        struct.Struct(f">{n}{letter}").unpack_from for n in range(SHORT_ARRAY_MAX + 1)
+    ), pack
 
 
-def not_numbers(_: tuple[Any, ...]) -> bytes:
-    raise AssertionError("only numbers are packed together")
+def reject_non_numbers(_: tuple[Any, ...]) -> bytes:
+    raise AssertionError("only arrays of numbers are packed in one call")
 
 
-def array(element: Wire, flexible: bool, nullable: bool) -> Wire:
-    read_size, pack_size, minimum = sizes(flexible)
+def array_codec(element: TypeCodec, flexible: bool, nullable: bool) -> TypeCodec:
+    read_size, pack_size, min_bytes = size_functions(flexible)
     read_element, write_element, letter = element.read, element.write, element.letter
-    element_minimum = max(element.minimum, 1)
-    unpack_few, pack_few = few_numbers(letter, flexible) if letter else ((), not_numbers)
+    element_min_bytes = max(element.min_bytes, 1)
+    unpack_few, pack_few = (
+        short_array_functions(letter, flexible) if letter else ((), reject_non_numbers)
+    )
 
     def read(data: memoryview, at: int) -> tuple[tuple[Any, ...] | None, int]:
         count, at = read_size(data, at)
         if count < 0:
-            return null(nullable, count, at)
-        if count * element_minimum > len(data) - at:
-            raise RemoteWireError(f"{count} elements at {at} of {len(data)}")
+            return read_null(nullable, count, at)
+        if count * element_min_bytes > len(data) - at:
+            raise RemoteWireError(f"array at {at} has {count} elements, data has {len(data)} bytes")
         if letter:
-            end = at + count * element_minimum
-            if count <= FEW:
+            end = at + count * element_min_bytes
+            if count <= SHORT_ARRAY_MAX:
                 return unpack_few[count](data, at), end
             return struct.unpack_from(f">{count}{letter}", data, at), end
         values = []
@@ -283,7 +285,7 @@ def array(element: Wire, flexible: bool, nullable: bool) -> Wire:
         if values is None:
             append(pack_null(nullable, pack_size))
             return
-        if letter and len(values) <= FEW:
+        if letter and len(values) <= SHORT_ARRAY_MAX:
             append(pack_few(tuple(values)))
             return
         append(pack_size(len(values)))
@@ -293,11 +295,11 @@ def array(element: Wire, flexible: bool, nullable: bool) -> Wire:
             for value in values:
                 write_element(value, append)
 
-    return Wire(read, write, minimum)
+    return TypeCodec(read, write, min_bytes)
 
 
-def nullable_struct(inner: Wire) -> Wire:
-    """One byte ahead of the struct: 1, or -1 for null."""
+def nullable_struct_codec(inner: TypeCodec) -> TypeCodec:
+    """Codec with one byte before the struct: 1, or -1 for null."""
 
     def read(data: memoryview, at: int) -> tuple[Any, int]:
         if data[at] > 0x7F:
@@ -309,16 +311,16 @@ def nullable_struct(inner: Wire) -> Wire:
         if value is not None:
             inner.write(value, append)
 
-    return Wire(read, write, 1)
+    return TypeCodec(read, write, 1)
 
 
-def null(nullable: bool, size: int, at: int) -> tuple[None, int]:
+def read_null(nullable: bool, size: int, at: int) -> tuple[None, int]:
     if size == -1 and nullable:
         return None, at
-    raise RemoteWireError(f"{'null' if size == -1 else f'size {size}'} before {at}")
+    raise RemoteWireError(f"{'null' if size == -1 else f'size {size}'} before {at} is not allowed")
 
 
 def pack_null(nullable: bool, pack_size: Callable[[int], bytes]) -> bytes:
     if not nullable:
-        raise LocalWireError("null where the protocol has none")
+        raise LocalWireError("null in a field that is not nullable in this version")
     return pack_size(-1)

@@ -14,7 +14,7 @@ from barnabas.client.group_assignors import (
     to_topic_partitions,
 )
 from barnabas.model import TopicPartition
-from barnabas.wire.consumer_protocol import Subscription
+from barnabas.wire.consumer_protocol import ConsumerSubscription
 
 
 def candidates(
@@ -23,7 +23,7 @@ def candidates(
     return [
         MemberSubscription(
             member,
-            Subscription(
+            ConsumerSubscription(
                 tuple(names.split()),
                 None,
                 to_topic_partitions((owned or {}).get(member, ())),
@@ -59,7 +59,7 @@ def test_range_goes_topic_by_topic_and_asks_who_reads_it() -> None:
 
 
 def test_range_sets_members_with_a_name_of_their_own_first() -> None:
-    named = MemberSubscription("z-9", Subscription(("orders",)), instance_id="worker-1")
+    named = MemberSubscription("z-9", ConsumerSubscription(("orders",)), instance_id="worker-1")
     (other,) = candidates({"a": "orders"})
     assert numbers(assign_range([other, named], {"orders": 2})) == {"a": [1], "z-9": [0]}
 

@@ -6,8 +6,8 @@ from barnabas.client.group_member import NO_GENERATION, GroupMembership, MemberS
 from barnabas.errors import ApiError, ErrorCode
 from barnabas.model import TopicPartition
 from barnabas.wire.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerAssignment,
+    ConsumerSubscription,
     TopicPartitions,
     decode_assignment,
     decode_subscription,
@@ -19,7 +19,7 @@ from barnabas.wire.messages.join_group import JoinGroupResponse, JoinGroupRespon
 from barnabas.wire.messages.sync_group import SyncGroupResponse
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
-MINE = encode_assignment(Assignment((TopicPartitions("orders", (0, 1)),)))
+MINE = encode_assignment(ConsumerAssignment((TopicPartitions("orders", (0, 1)),)))
 
 
 def new_member() -> GroupMembership:
@@ -33,7 +33,7 @@ def new_member() -> GroupMembership:
 
 
 def said(*member_ids: str) -> tuple[JoinGroupResponseMember, ...]:
-    data = encode_subscription(Subscription(("orders",)))
+    data = encode_subscription(ConsumerSubscription(("orders",)))
     return tuple(JoinGroupResponseMember(member, None, data) for member in member_ids)
 
 
@@ -72,7 +72,9 @@ def test_every_assignor_is_offered_with_what_the_member_reads_and_owns() -> None
     assert request.protocol_type == "consumer"
     for protocol in request.protocols:
         owned = (TopicPartitions("orders", (0, 1)),)
-        assert decode_subscription(protocol.metadata) == Subscription(("orders",), None, owned, 4)
+        assert decode_subscription(protocol.metadata) == ConsumerSubscription(
+            ("orders",), None, owned, 4
+        )
 
 
 def test_the_leader_shares_out_what_everyone_reads() -> None:
@@ -83,8 +85,8 @@ def test_the_leader_shares_out_what_everyone_reads() -> None:
     assert (request.generation_id, request.protocol_name) == (4, "range")
     shares = {each.member_id: decode_assignment(each.assignment) for each in request.assignments}
     assert shares == {
-        "m-1": Assignment((TopicPartitions("orders", (0, 1)),)),
-        "m-2": Assignment((TopicPartitions("orders", (2,)),)),
+        "m-1": ConsumerAssignment((TopicPartitions("orders", (0, 1)),)),
+        "m-2": ConsumerAssignment((TopicPartitions("orders", (2,)),)),
     }
 
 

@@ -10,7 +10,7 @@ from barnabas.groups.group_events import end_group, start_sessions
 from barnabas.groups.group_transition import JOIN_TIMER, session_timer
 from barnabas.groups.offsets import GroupOffsets
 from barnabas.groups.rebalance import start_rebalance
-from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from barnabas.wire.consumer_protocol import ConsumerSubscription, encode_subscription
 from tests.unit.groups.played_group import (
     LIMITS,
     SESSION_MS,
@@ -96,7 +96,7 @@ def test_members_do_not_commit_before_they_know_what_they_are_given() -> None:
 
 def test_a_group_knows_what_its_consumers_read() -> None:
     def says(*topics: str) -> tuple[AssignmentProtocol, ...]:
-        return (AssignmentProtocol("range", encode_subscription(Subscription(topics=topics))),)
+        return (AssignmentProtocol("range", encode_subscription(ConsumerSubscription(topics=topics))),)
 
     played = PlayedGroup()
     played.join(new="a", protocols=says("x", "y"))

@@ -18,7 +18,7 @@ from barnabas.groups.records import (
     offset_record,
 )
 from barnabas.groups.store import GroupStore
-from barnabas.wire.consumer_protocol import Subscription, encode_subscription
+from barnabas.wire.consumer_protocol import ConsumerSubscription, encode_subscription
 from tests.unit.groups.test_coordinator import ListedStore, StoppedClock
 
 GROUPS = 1000
@@ -27,7 +27,7 @@ BYTES_MAX = 10 << 20
 
 
 async def test_a_thousand_groups_are_kept_in_few_megabytes() -> None:
-    subscription = encode_subscription(Subscription(("orders",)))
+    subscription = encode_subscription(ConsumerSubscription(("orders",)))
     coordinator = GroupCoordinator(
         config=BrokerConfig(),
         store=cast(GroupStore, ListedStore()),

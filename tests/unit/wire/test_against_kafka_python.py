@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from barnabas.model import ZERO_ID
 from barnabas.wire.apis import API_NAMES
-from barnabas.wire.codec import Message, decode, defaults_of, encode
+from barnabas.wire.codec import Message, decode, encode, field_defaults
 from barnabas.wire.messages.api_versions import ApiVersionsResponse
 from barnabas.wire.messages.metadata import NO_OPERATIONS
 from tests.unit.wire.random_messages import ALL, name_of, random_message
@@ -126,4 +126,4 @@ def our_name(ours: Any, name: str) -> str:
 
 
 def our_default(ours: Any, name: str) -> Any:
-    return dict(defaults_of(type(ours)))[name]
+    return dict(field_defaults(type(ours)))[name]

@@ -15,8 +15,8 @@ from barnabas.errors import RemoteWireError
 from barnabas.wire.consumer_protocol import (
     NEWEST,
     VERSION,
-    Assignment,
-    Subscription,
+    ConsumerAssignment,
+    ConsumerSubscription,
     TopicPartitions,
     decode_assignment,
     decode_subscription,
@@ -32,7 +32,7 @@ VERSIONS = range(NEWEST + 1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kio_writes_the_subscription_we_write(version: int) -> None:
     for seed in range(15):
-        ours = random_message(Random(seed), Subscription, version)
+        ours = random_message(Random(seed), ConsumerSubscription, version)
         golden = kio_bytes(ours, "subscription", version)
         assert encode_subscription(ours, version) == golden
         assert decode_subscription(golden) == ours
@@ -41,7 +41,7 @@ def test_kio_writes_the_subscription_we_write(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kio_writes_the_assignment_we_write(version: int) -> None:
     for seed in range(15):
-        ours = random_message(Random(seed), Assignment, version)
+        ours = random_message(Random(seed), ConsumerAssignment, version)
         golden = kio_bytes(ours, "assignment", version)
         assert encode_assignment(ours, version) == golden
         assert decode_assignment(golden) == ours
@@ -49,23 +49,23 @@ def test_kio_writes_the_assignment_we_write(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2))
 def test_kafka_python_reads_what_we_say(version: int) -> None:
-    said = Subscription(("orders", "bills"), b"abc")
+    said = ConsumerSubscription(("orders", "bills"), b"abc")
     theirs = ConsumerProtocolSubscription.decode(encode_subscription(said, version))
     assert (theirs.topics, theirs.user_data) == (["orders", "bills"], b"abc")
-    given = Assignment((TopicPartitions("orders", (0, 2)),), b"")
+    given = ConsumerAssignment((TopicPartitions("orders", (0, 2)),), b"")
     theirs = ConsumerProtocolAssignment.decode(encode_assignment(given, version))
     (one,) = theirs.assigned_partitions
     assert (one.topic, one.partitions) == ("orders", [0, 2])
 
 
 def test_a_version_of_the_future_is_read_as_the_newest_known() -> None:
-    said = Subscription(("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a")
+    said = ConsumerSubscription(("orders",), None, (TopicPartitions("orders", (1,)),), 7, "rack-a")
     data = VERSION.pack(9) + encode_subscription(said)[2:] + b"what comes after"
     assert decode_subscription(data) == said
 
 
 def test_nothing_is_the_assignment_of_a_member_that_got_nothing() -> None:
-    assert decode_assignment(b"") == Assignment()
+    assert decode_assignment(b"") == ConsumerAssignment()
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xff\x00\x00", b"\x00\x00\x00\x00\x00\x09"])

@@ -12,10 +12,10 @@ from barnabas.errors import RemoteWireError
 from barnabas.model import ZERO_ID
 from barnabas.wire.codec import (
     ReadStep,
-    builder,
+    build_struct_layout,
     decode,
-    layout_of,
-    tags_reader,
+    make_builder,
+    make_tags_reader,
 )
 from barnabas.wire.messages.fetch import (
     NOT_A_REPLICA,
@@ -28,13 +28,13 @@ from barnabas.wire.primitives import (
     read_count,
     read_uuid,
     skip_tags,
-    string,
+    string_codec,
 )
 
 new_tuple: Callable[..., Any] = tuple.__new__
 
-read_plain_string = string(flexible=False, nullable=False).read
-read_compact_string = string(flexible=True, nullable=False).read
+read_plain_string = string_codec(flexible=False, nullable=False).read
+read_compact_string = string_codec(flexible=True, nullable=False).read
 
 FETCH_HEAD_NAMES = [
     "replica_id",
@@ -45,7 +45,7 @@ FETCH_HEAD_NAMES = [
     "session_id",
     "session_epoch",
 ]
-build_fetch = builder(
+build_fetch = make_builder(
     FetchRequest,
     [
         *FETCH_HEAD_NAMES,
@@ -86,9 +86,14 @@ def fetch_shape(version: int) -> FetchShape:
     else:
         letters, after = ">iii", (0x7FFF_FFFF, 0, 0, -1)
     row, partitions = partition_rows(version)
-    tagged = layout_of(FetchRequest, version, flexible=True).tagged
+    tagged = build_struct_layout(FetchRequest, version, flexible=True).tagged
     return FetchShape(
-        struct.Struct(letters), before, after, struct.Struct(row), partitions, tags_reader(tagged)
+        struct.Struct(letters),
+        before,
+        after,
+        struct.Struct(row),
+        partitions,
+        make_tags_reader(tagged),
     )
 
 
@@ -128,7 +133,7 @@ def decode_fetch(version: int, data: memoryview, at: int = 0) -> FetchRequest:
 
 
 def read_fetch(version: int, data: memoryview, at: int) -> FetchRequest | None:
-    """None when a partition has tags: rows are then of different sizes."""
+    """None when a partition has tags: rows are then of different size_functions."""
     shape = fetch_shape(version)
     flexible = version >= 12
     topic_minimum = 18 if version >= 13 else 3 if flexible else 6

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from barnabas.errors import LocalWireError
 from barnabas.wire.codec import (
+    build_struct_layout,
     encode,
-    layout_of,
-    tags_writer,
+    make_tags_writer,
 )
 from barnabas.wire.messages.current_leader import LEADER_UNKNOWN, LeaderIdAndEpoch, NodeEndpoint
 from barnabas.wire.messages.fetch import (
@@ -28,7 +28,7 @@ from barnabas.wire.primitives import (
     INT32,
     Append,
     compact_size,
-    packed_name,
+    pack_name,
 )
 from barnabas.world.ports import Part
 
@@ -88,7 +88,7 @@ def encode_fetch_response(
             pending += INT32.pack(throttle_time_ms)
         pending += pack_size(len(responses))
         for topic, topic_id, partitions in responses:
-            pending += topic_id.bytes if version >= 13 else packed_name(topic, flexible)
+            pending += topic_id.bytes if version >= 13 else pack_name(topic, flexible)
             pending += pack_size(len(partitions))
             for partition in partitions:
                 pending += pack_head(partition)
@@ -164,7 +164,7 @@ def fetched_tags(version: int, partition: FetchedPartition) -> bytes:
 
 @cache
 def partition_tags_writer(version: int) -> Callable[[Any, Append], None]:
-    return tags_writer(layout_of(PartitionData, version, flexible=True).tagged)
+    return make_tags_writer(build_struct_layout(PartitionData, version, flexible=True).tagged)
 
 
 def fetch_response_tags(version: int, node_endpoints: tuple[NodeEndpoint, ...]) -> bytes:

@@ -24,19 +24,19 @@ from barnabas.wire.messages.produce import (
 from barnabas.wire.primitives import (
     INT32,
     compact_size,
-    packed_name,
+    pack_name,
     read_count,
-    read_uvarint,
+    read_uvarint32,
     skip_tags,
-    string,
+    string_codec,
 )
 
 new_tuple: Callable[..., Any] = tuple.__new__
 
-read_plain_string = string(flexible=False, nullable=False).read
-read_compact_string = string(flexible=True, nullable=False).read
-read_plain_nullable = string(flexible=False, nullable=True).read
-read_compact_nullable = string(flexible=True, nullable=True).read
+read_plain_string = string_codec(flexible=False, nullable=False).read
+read_compact_string = string_codec(flexible=True, nullable=False).read
+read_plain_nullable = string_codec(flexible=False, nullable=True).read
+read_compact_nullable = string_codec(flexible=True, nullable=True).read
 
 ACKS_TIMEOUT = struct.Struct(">hi")
 INDEX_SIZE = struct.Struct(">ii")
@@ -127,7 +127,7 @@ def read_flexible_produce(data: memoryview, at: int, few: int) -> ProduceRequest
         partitions = []
         for _ in range(partition_count):
             (index,) = INT32.unpack_from(data, at)
-            size, at = read_uvarint(data, at + 4)
+            size, at = read_uvarint32(data, at + 4)
             records = None
             if size:
                 end = at + size - 1
@@ -196,7 +196,7 @@ def encode_produce_response(
     try:
         parts = [pack_size(len(responses))]
         for name, partitions in responses:
-            parts += (packed_name(name, flexible), pack_size(len(partitions)))
+            parts += (pack_name(name, flexible), pack_size(len(partitions)))
             for partition in partitions:
                 if partition[5:] == PLAIN_PRODUCED:
                     parts.append(pack(partition))
